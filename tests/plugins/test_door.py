@@ -109,11 +109,11 @@ def test_file_adds_operation(shell: Shell, folder: Path) -> None:
     done = shell.run("sessions", "greet", "you", model="")
     assert (done.code, done.out) == (3, "Hello you\n")
     file.write_text(file.read_text().replace("return 3", "return 1 / 0"))
-    assert "`sessions greet` of the plugin hello failed" in shell.run("sessions", "greet", model="").err
+    assert "greet` of the plugin hello failed" in shell.run("sessions", "greet", model="").err
     file.unlink()
     done = shell.run("sessions", "greet", model="")
     assert done.code == 2
-    assert "`sessions greet` is a command of the plugin hello, which is not loaded" in done.err
+    assert "`sessions greet`" in done.err and "plugin hello, which is not loaded" in done.err
 
 
 @pytest.mark.plugin("audit")
@@ -401,7 +401,7 @@ def test_dependent_plugin_needs_other(folder: Path) -> None:
     assert not {"first", "second"} & {*found(folder).names}
     notices = " ".join(found(folder).notices)
     assert "first" in notices
-    assert "needs the plugin hello, which is not loaded" in notices
+    assert "plugin hello, which is not loaded" in notices
 
 
 @pytest.mark.plugin("telemetry")
@@ -454,7 +454,7 @@ def test_failing_trigger_named_once(shell: Shell, folder: Path) -> None:
     done = shell.run("--advisor", "anthropic/claude-opus-4-6", "--advisor-mode", "client", "go")
     assert (done.code, done.out) == (0, "Fine.\n")
     assert done.err.count("The trigger odd of the plugin wrong failed") == 1
-    assert "The trigger done of the plugin wrong" in done.err
+    assert "trigger done of the plugin wrong" in done.err
 
 
 def test_core_declares_its_triggers() -> None:

@@ -141,7 +141,7 @@ def test_unshowable_table_named(shell: Shell, folder: Path) -> None:
     (folder.parent / "config.toml").write_text("[shown]\nx = 1\n")
     done = shell.run("config", "show", model="")
     assert done.code == 2
-    assert "The table shown of the plugin boom failed: RuntimeError: bang" in done.err
+    assert "table shown of the plugin boom" in done.err and "RuntimeError: bang" in done.err
 
 
 def test_unreadable_setting_names_line(shell: Shell, folder: Path) -> None:
@@ -150,7 +150,7 @@ def test_unreadable_setting_names_line(shell: Shell, folder: Path) -> None:
     done = shell.run("hello")
     assert done.code == 2
     assert f"{file}:1:" in done.err
-    assert "the plugin boom cannot read it: RuntimeError: bang" in done.err
+    assert "plugin boom cannot read it" in done.err and "RuntimeError: bang" in done.err
 
 
 WRONG = {
@@ -342,11 +342,11 @@ def test_settings_of_removed_plugin_ignored(shell: Shell, folder: Path, how: str
             (folder / f"{each}.py").unlink()
     done = shell.run(*flags, "hello")
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
-    assert f"{file}:1: language is ignored: it belongs to the plugin hello, which is not loaded" in done.err
-    assert "harbours is ignored: it belongs to the plugin harbour, which is not loaded" in done.err
+    assert f"{file}:1: language is ignored" in done.err and "plugin hello, which is not loaded" in done.err
+    assert "harbours is ignored" in done.err and "plugin harbour, which is not loaded" in done.err
     told = shell.run(*flags, "greet", "you", model="") if not flags else shell.run("greet", *flags, model="")
     assert told.code == 2
-    assert "`greet` is a command of the plugin hello, which is not loaded" in told.err
+    assert "`greet`" in told.err and "plugin hello, which is not loaded" in told.err
 
 
 def test_settings_of_broken_plugin_ignored(shell: Shell, folder: Path) -> None:
@@ -366,7 +366,7 @@ def test_file_cannot_bring_plugin(shell: Shell, folder: Path, key: str) -> None:
     (shell.cwd / ".sagent/config.toml").write_text(f"{key}\n")
     done = shell.run("--trust-project", "hello")
     assert done.code == 2
-    assert f"a file cannot name plugins: put them into {folder}, or give --plugin FILE" in done.err
+    assert f"put them into {folder}" in done.err and "give --plugin FILE" in done.err
 
 
 @pytest.mark.plugin("authoring")

@@ -88,7 +88,7 @@ def test_example_command_switches_branch(shell: Shell) -> None:
     assert shown.stdout == "other\n"
     code, _, err = run(shell, "slash_command", "/branch none")
     assert (code, "none" in err) == (2, True)
-    assert "give it after the command: main, other" in run(shell, "slash_command", "/branch")[2]
+    assert "command: main, other" in run(shell, "slash_command", "/branch")[2]
 
 
 @pytest.mark.plugin("exports")

@@ -92,7 +92,7 @@ def test_two_runners_refused(shell: Shell, far: Path) -> None:
     far.with_name("near.py").write_text(text)
     done = shell.run("--far", "north", "--near-by", "hello", model="")
     assert done.code == 2
-    assert "--far and --near-by cannot be combined" in done.err
+    assert "--far and --near-by" in done.err
 
 
 def test_unloadable_runner_names_plugin(shell: Shell, far: Path) -> None:

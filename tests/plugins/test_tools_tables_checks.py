@@ -121,7 +121,7 @@ def test_unmakeable_tool_left_out(shell: Shell, folder: Path, made: str, why: st
     shell.serve([Turn(text="Fine.")])
     done = shell.run("--tools", "sea,Read", "hello")
     assert (done.code, done.out) == (0, "Fine.\n")
-    assert "Depth of the plugin harbour is left out" in done.err
+    assert "Depth of the plugin harbour" in done.err and "left out" in done.err
     assert why in done.err
     assert names(shell) == ["Tide", "Read"]
 
@@ -141,7 +141,7 @@ def test_first_tool_of_a_name_wins(shell: Shell, folder: Path) -> None:
     done = shell.run("--tools", "read", "hello")
     assert names(shell) == ["Read"]
     assert "The tool READ of the plugin other" in done.err.replace("tool read", "tool READ")
-    assert "The table harbours of the plugin other" in done.err
+    assert "table harbours of the plugin other" in done.err
 
 
 def test_table_shown_or_refused_with_line(shell: Shell, folder: Path) -> None:
@@ -164,7 +164,7 @@ def test_table_with_failing_reader_ignored(shell: Shell, folder: Path) -> None:
     shell.serve([Turn(text="Fine.")])
     done = shell.run("hello")
     assert (done.code, done.out) == (0, "Fine.\n")
-    assert "harbours is ignored: its plugin cannot read it: AttributeError" in done.err
+    assert "harbours is ignored" in done.err and "AttributeError" in done.err
 
 
 @pytest.mark.parametrize("project", ["no", "ask"])

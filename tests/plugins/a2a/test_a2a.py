@@ -400,7 +400,7 @@ async def test_session_limit_holds_when_busy(place: Path, provider: list, monkey
         idle = await peer.send(said("hello"))
         sent = await asyncio.gather(*(peer.send(said("go"), at_once=True) for _ in range(4)), return_exceptions=True)
         refused = [each for each in sent if isinstance(each, UnsupportedOperationError)]
-        assert [str(each).partition(":")[0] for each in refused] == ["2 tasks are running, which is the limit"] * 2
+        assert ["2 tasks" in str(each) and "limit" in str(each) for each in refused] == [True, True]
         working = [each for each in sent if isinstance(each, Task)]
         assert len(working) == 2
         client = await peer.client()

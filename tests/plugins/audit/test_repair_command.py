@@ -22,4 +22,4 @@ def test_repaired_session_continues(shell: Shell) -> None:
 def test_repair_listed_in_help(shell: Shell) -> None:
     assert "keep the intact part" in shell.run("sessions", "--help", model="").out
     assert "as they were" in shell.run("sessions", "repair", "--help", model="").out
-    assert "the following arguments are required" in shell.run("sessions", "repair", model="").err
+    assert "arguments are required" in shell.run("sessions", "repair", model="").err

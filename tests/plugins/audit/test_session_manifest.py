@@ -117,7 +117,7 @@ def test_reordered_bundle_detected(bundle: Path, tmp_path: Path):
                 file.seek(place.start)
                 archive.addfile(member, file)
     (problem,) = verify(other).problems
-    assert "the archive was truncated or changed" in problem
+    assert "truncated or changed" in problem
 
 
 def test_non_bundle_refused(tmp_path: Path):
@@ -160,7 +160,7 @@ def test_redacted_entry_reported(tmp_path: Path, files: dict[str, Place | bytes]
     given = {**files, "session/root.jsonl": b"".join([*lines[:2], changed, *lines[3:]])}
     out = tmp_path / "r.tar"
     write_bundle(out, {"session": "session"}, given)
-    assert any("line 3: the content does not match its id" in problem for problem in verify(out).problems)
+    assert any("line 3:" in problem and "its id" in problem for problem in verify(out).problems)
     said = {"secrets": 1, "entries": {"root.jsonl": {name: 1}}, "blobs": {}}
     write_bundle(out, {"session": "session", "redacted": said}, given)
     proof = verify(out)

@@ -69,7 +69,7 @@ def test_untouched_session_verifies(session: Path):
     assert [part.name for part in proof.parts] == ["log of root", "log of root/review", "children", "blobs"]
     assert "4 entries" in proof.parts[0].checked
     assert proof.heads["root"] in proof.parts[0].checked
-    assert "2 files, 1 of them named by no entry" in proof.parts[3].checked
+    assert "2 files" in proof.parts[3].checked and "1 of them named by no entry" in proof.parts[3].checked
 
 
 def files_of(session: Path) -> list[Path]:
@@ -238,7 +238,7 @@ def test_unspawned_log_detected(session: Path):
         assert verify(session).problems == ()  # as a kill between the two leaves it
         log.append(Unknown("notice", {}))
     (problem,) = verify(session).problems
-    assert "root/stranger.jsonl: no other log names this one" in problem
+    assert "root/stranger.jsonl:" in problem and "no other log names" in problem
     assert "Move it out of the session" in problem
 
 
@@ -247,7 +247,7 @@ def test_uncovered_child_end_reported(session: Path):
         made.log("root/review").append(Unknown("notice", {}))
     proof = verify(session)
     assert proof.problems == ()
-    assert "The end of the log of root/review is not covered by its parent's log." in proof.notes
+    assert any("root/review" in note and "is not covered" in note for note in proof.notes)
 
 
 def test_missing_spilled_output_detected(tmp_path: Path):
@@ -311,7 +311,7 @@ def test_cut_child_end_detected(session: Path):
     file = session / "root" / "review.jsonl"
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
     (problem,) = verify(session).problems
-    assert "the log of root/review has no entry" in problem
+    assert "root/review" in problem and "has no entry" in problem
 
 
 def test_cut_root_fails_against_kept_head(session: Path):
@@ -442,7 +442,7 @@ def test_planted_log_reported_and_unread(session: Path):
     said = MessageEntry(StoredMessage.of(user("words of nobody"), None))
     plant(session, "root/mole", said)  # one entry, as a kill leaves it, but not the opening one
     (problem,) = verify(session, head).problems
-    assert "root/mole.jsonl: no other log names this one" in problem
+    assert "root/mole.jsonl:" in problem and "no other log names" in problem
     plant(session, "root/mole", Spawned("root/twin", ""), said)
     plant(session, "root/twin", Spawned("root/mole", ""), said)  # two that name each other
     assert sum("no other log names this one" in each for each in verify(session, head).problems) == 2

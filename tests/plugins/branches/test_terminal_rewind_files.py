@@ -111,7 +111,7 @@ async def test_headless_rewind_needs_file_choice(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="accepted are both, conversation, files"):
         await do("/rewind 1 everything")
-    assert "Files stay as they are: /rewind NUMBER both" in await do("/rewind 1")
+    assert "/rewind NUMBER both" in await do("/rewind 1")
     assert ((tmp_path / "new.txt").exists(), agent.messages) == (True, ())
     assert "forward to after: write it" in await do("/rewind 1")
     assert len(agent.messages) == 4

@@ -62,7 +62,7 @@ async def test_unchanged_uses_named(rename: Rename) -> None:
     (rename.bench.root / "unseen.fake").write_text("call old\n")
     (rename.bench.root / "other.fake").write_text("older\n")
     said = await rename.make()
-    assert "Not changed, although the old name occurs there: unseen.fake. " in said
+    assert "Not changed" in said and "unseen.fake" in said
     assert (rename.bench.root / "a.fake").read_bytes() == b"new x\r\nnew y\r\n"
 
 
@@ -181,5 +181,5 @@ async def test_broken_hard_link_named(rename: Rename) -> None:
     rename.edits(a=[edit(0, 0, 3)])
     os.link(rename.bench.root / "a.fake", rename.bench.root / "other-name")
     said = await rename.make()
-    assert "a.fake: It was a hard link: the file has another name" in said
+    assert "a.fake:" in said and "hard link" in said
     assert (rename.bench.root / "other-name").read_bytes() == b"old x\r\nold y\r\n"

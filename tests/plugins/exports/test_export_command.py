@@ -39,13 +39,13 @@ def test_exported_bundle_verifies(place: Place):
     out, _ = place.run("verify", "b.tar")
     assert "✓ manifest" in out
     assert out.split("id ")[1].split()[0] in err
-    assert out.endswith("OK: what was checked above is unchanged, but for 1 redacted\n")
+    assert out.splitlines()[-1].startswith("OK: ") and out.endswith(" 1 redacted\n")
     head = json.loads(place.run("verify", "--json")[0])["head"]
     assert json.loads(place.run("verify", "--json", "b.tar", "--head", head)[0])["redacted"] == 1
     data = bytearray((place.cwd / "b.tar").read_bytes())
     data[data.index(b"redacted: key")] ^= 1
     (place.cwd / "b.tar").write_bytes(data)
-    assert "it is not the file that the manifest lists" in place.run("verify", "b.tar", code=1)[0]
+    assert "not the file" in place.run("verify", "b.tar", code=1)[0]
     assert path.is_dir()
 
 

@@ -136,12 +136,12 @@ def test_events_only_during_session(shell: Shell, config: Path) -> None:
     told = deploy(shell)[1]
     assert "Planned: <|noted>" in str(asked(shell, 0)["system"])
     assert (shell.cwd / "told.json").read_text().count("DeployPlanned") == 1
-    assert "No hook of DeployPlanned was asked: the session has ended" in told
+    assert "No hook of DeployPlanned" in told and "session has ended" in told
 
 
 def test_refusal_without_effect_shown(shell: Shell, config: Path) -> None:
     config.write_text("[[hooks.DeployPlanned]]\ncommand = 'echo no >&2; exit 2'\n")
-    assert "A hook of DeployPlanned objects: no" in deploy(shell)[1]
+    assert "DeployPlanned objects: no" in deploy(shell)[1]
     assert "Planned: <|>" in str(asked(shell, 0)["system"])
 
 

@@ -54,7 +54,7 @@ def test_project_hook_asks_allowed_hosts(shell: Shell) -> None:
     hooks = shell.serve([RUNS, Turn(text="One.")])
     project(shell, f'[[hooks.PreToolUse]]\nurl = "{hooks.url}/v1/messages"\n')
     done = shell.run("--trust-project", "go")
-    assert "its host is not in hook_hosts in your config" in done.err
+    assert "hook_hosts" in done.err
     assert len(hooks.requests) == 2
     shell.serve([RUNS, Turn(text="Two.")])
     person(shell, f'hook_hosts = ["{hooks.url.removeprefix("http://")}"]\n')

@@ -105,9 +105,9 @@ def test_repository_pinned_to_commit(shell: Shell, folder: Path) -> None:
     assert done.code == 0 and second in done.out, done.err
     assert not (folder / "ran").exists()
     again = shell.run("plugin", "add", str(folder), "--ref", "nothing", "--yes", model="")
-    assert again.code == 2 and f"{folder} has no branch, tag or commit 'nothing'" in again.err
+    assert again.code == 2 and f"{folder} has no" in again.err and "'nothing'" in again.err
     gone = shell.run("plugin", "add", f"file://{folder}/nowhere", "--yes", model="")
-    assert gone.code == 2 and "/nowhere' does not appear to be a git repository" in gone.err
+    assert gone.code == 2 and "/nowhere'" in gone.err and "git repository" in gone.err
     evil = shell.run("plugin", "add", "ext::sh -c 'touch ran%' .git", "--yes", model="")
     assert evil.code == 2 and not (shell.cwd / "ran").exists()
 

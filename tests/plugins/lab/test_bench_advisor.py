@@ -131,7 +131,7 @@ def test_repeated_failure_stops(bench: Shell) -> None:
     server = bench.serve(lambda request: Fail(401, message="no such key"))
     done = bench.run(*BENCH, "--repeats", "5", model="")
     assert done.code == 1
-    assert "stopped before the end: 3 runs in a row failed" in done.err
+    assert "3 runs in a row failed" in done.err
     assert len(server.requests) == 3
 
 
@@ -160,7 +160,7 @@ def test_budget_end_is_not_failure(bench: Shell) -> None:
     bench.serve(helpful, bill="worst")
     done = bench.run(*BENCH, "--max-budget-usd", "0.000001", "--out", "out", model="")
     assert done.code == 0, done.err
-    assert "without: 1 ended by the budget; counted neither as solved nor as unsolved" in done.out
+    assert "without: 1 ended by the budget" in done.out and "neither as solved nor as unsolved" in done.out
     assert {line["outcome"] for line in runs(bench)} == {"budget"}
 
 
@@ -191,7 +191,7 @@ def test_interrupt_ends_bench_with_table(bench: Shell, number: int, code: int) -
     assert child.returncode == code, err
     assert "write  without  0/1" in out
     assert "with: 1 interrupted" in out
-    assert "stopped before the end: interrupted; run the same command again to continue" in err
+    assert "interrupted;" in err and "run the same command again" in err
     assert "Traceback" not in err
     assert left(bench) == []
     assert [line["outcome"] for line in runs(bench)] == ["unsolved", "interrupted"]

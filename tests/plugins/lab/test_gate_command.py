@@ -109,7 +109,7 @@ def test_all_or_named_cells_must_hold(gate: Gate) -> None:
     assert gate(name, "--min-pass", "0.5", "--cell", "good", "--cell", "bad")[0] == 1
     code, _, err = gate(name, "--min-pass", "0.5", "--cell", "goood")
     assert code == 2
-    assert "has no cell 'goood'. Did you mean good?" in err
+    assert "'goood'" in err and "Did you mean good?" in err
 
 
 def test_baseline_of_other_cells_refused(gate: Gate) -> None:
@@ -117,7 +117,7 @@ def test_baseline_of_other_cells_refused(gate: Gate) -> None:
     two = write_cells(("y", 1, 2), ("z", 2, 2), name="two.json")
     assert gate(one, "--baseline", write_cells(("old", 1, 2), name="old.json"))[0] == 0  # one cell each
     code, _, err = gate(one, "--baseline", two)
-    assert (code, "has no cell 'x' to compare with; it has" in err) == (2, True)
+    assert (code, "no cell 'x'" in err) == (2, True)
     assert gate(two, "--baseline", one)[0] == 2
 
 
@@ -126,7 +126,7 @@ def test_unknown_price_fails_only_usd(gate: Gate) -> None:
     name = write(tabulate(found, ["x"]))
     code, out, _ = gate(name, "--max-usd", "100", "--max-usd-per-pass", "100", "--min-pass", "1")
     assert code == 1
-    assert out.count("of 1 run a price is not known: it is at least this") == 2
+    assert out.count("of 1 run a price is not known") == 2
     assert "ok      pass 1" in out
 
 
@@ -136,7 +136,7 @@ def test_killed_runs_count_possible_cost(gate: Gate) -> None:
     assert gate("r.json", "--cell", "y", "--max-usd", "0.2")[0] == 0  # of another cell
     code, out, _ = gate("r.json", "--cell", "x", "--max-usd", "0.4", "--max-usd-per-pass", "0.25")
     assert code == 1
-    assert "FAILED  usd 0.2 <= 0.4  (runs that were killed or interrupted may have cost more: up to 0.5)" in out
+    assert "FAILED  usd 0.2 <= 0.4 " in out and "up to 0.5" in out
     assert "ok      usd_per_pass 0.1 <= 0.25" in out
     assert gate("r.json", "--cell", "x", "--max-usd", "0.5")[0] == 0
     Path("notes").mkdir()
@@ -158,7 +158,7 @@ def test_incomplete_result_needs_partial(gate: Gate) -> None:
     name = write(tabulate(found, ["x"], 3))
     code, out, _ = gate(name, "--min-pass", "1")
     assert code == 1
-    assert "FAILED  complete 2 = 3  (2 of 3 runs are made; --partial judges those)" in out
+    assert "FAILED  complete 2 = 3 " in out and "--partial" in out
     assert gate(name, "--min-pass", "1", "--partial")[0] == 0
     name = write(tabulate([*trials("x", 2, 2), trial("x", 3, "budget")], ["x"], 3))
     assert gate(name, "--min-pass", "1")[0] == 1  # a run that its budget ended did not pass
@@ -166,7 +166,7 @@ def test_incomplete_result_needs_partial(gate: Gate) -> None:
 
 def test_no_pass_has_no_price_per_pass(gate: Gate) -> None:
     code, out, _ = gate(write_cells(("x", 0, 2)), "--max-usd-per-pass", "9")
-    assert (code, "FAILED  usd_per_pass - <= 9  (none has passed)" in out) == (1, True)
+    assert (code, "FAILED  usd_per_pass - <= 9" in out) == (1, True)
 
 
 def test_one_run_has_no_interval(gate: Gate) -> None:

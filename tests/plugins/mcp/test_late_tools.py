@@ -107,7 +107,7 @@ async def test_late_tool_callable_and_prefix_kept(model: str, long: int, shop: S
             assert f"{SELL}: Sells something." in found and '"what"' in found
         calls = [call.name for message in agent.messages for call in message.calls]
     assert calls[:2] == ["mcp__shop__grow", SELL]
-    assert "Invalid arguments for mcp__shop__sell" in wrong
+    assert "Invalid arguments" in wrong and "mcp__shop__sell" in wrong
     assert len(shop.heads) == 1, "what is sent first never changes"
     names = names_sent(shop.server.requests[-1])
     assert SELL not in names
@@ -154,7 +154,7 @@ async def test_late_tools_bounded(shop: Shop) -> None:
         assert len(text) < 30_000
         described = text.count("New, called by call_tool, ")
         assert 5 < described < 40
-        assert "New, to be used from the next session on: sell_" in text
+        assert "from the next session on: sell_" in text
         assert "There is no tool named" in await shop.call(agent, "mcp__shop__sell_39", {"what": "tea"}, through=False)
     async with shop.opened("moonshot/kimi-k2.6", long=200) as agent:
         shop.seen.clear()

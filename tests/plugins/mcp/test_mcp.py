@@ -159,7 +159,7 @@ async def test_colliding_tool_names_numbered(tmp_path: Path) -> None:
         Agent(ScriptedModel(), tools=tools)
         assert tools[0].description == "\ufffd[2Jfinds"
     assert len(notices) == 1
-    assert "my_odd's find_it as mcp__my_odd__find_it_4" in notices[0]
+    assert "find_it as mcp__my_odd__find_it_4" in notices[0]
 
 
 async def test_silent_server_gives_up_soon(script: Path, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ async def test_silent_server_gives_up_soon(script: Path, tmp_path: Path) -> None
         async with open_servers(servers, notices) as tools:
             assert {tool.server for tool in tools} == {"things"}
             late, died = sorted(notices, reverse=True)
-            assert "mute has not listed its tools within 1 s" in late
+            assert "mute has not" in late and "within 1 s" in late
             assert "dies is not available" in died
     assert not _running(mute.file)
 

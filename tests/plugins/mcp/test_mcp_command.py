@@ -94,7 +94,7 @@ def test_changed_tools_approved_by_hand(shell: Shell) -> None:
     script.write_text(SERVER)
     assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0
     first = shell.run("mcp", "approve", "things", model="")
-    assert first.out == "1 tool of things approved as defined now.\n"
+    assert first.out.startswith("1 tool of things approved")
     script.write_text(SERVER.replace("two numbers", "three numbers"))
     changed = shell.run("mcp", "approve", "things", model="")
     assert "mcp__things__add" in changed.out
@@ -125,8 +125,8 @@ def test_prompt_runs_and_changed_tool_refused(shell: Shell) -> None:
     offer("Does something else.")
     shell.run("go", "--allow", "mcp__odd__*")
     said = json.dumps(server.requests[-1].json)
-    assert "has changed its definition of do since it was approved. It is now: Does something else." in said
-    assert "There is nobody to ask in this run. To approve it: sagent mcp approve odd" in said
+    assert "definition of do" in said and "It is now: Does something else." in said
+    assert "sagent mcp approve odd" in said
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ async def test_form_asks_until_answers_valid(tmp_path: Path) -> None:
     first, _, again = odd.asked[:3]
     assert "Who are you?" in first.text
     assert first.options == ("Answer", "Decline")  # what is suggested would leave required fields empty
-    assert again.text.startswith("That is not valid: the value must have at least 2 characters")
+    assert again.text.startswith("That is not valid: ") and "at least 2 characters" in again.text
     assert [question.multiple for question in odd.asked].count(True) == 1
     assert ("Small", "Medium", LEAVE_OUT) in [question.options for question in odd.asked]
 
@@ -161,7 +161,7 @@ async def test_error_can_require_page(tmp_path: Path) -> None:
     code = f"send({{'jsonrpc': '2.0', 'id': number, 'error': {error!r}}}); threading.Event().wait(1)"
     odd.answers = ["I have opened it myself", "Decline"]
     async with odd.opened() as servers:
-        assert "The person has it open: call the tool again" in await do(servers, code)
+        assert "call the tool again" in await do(servers, code)
         assert "did not agree" in await do(servers, code)
 
 
@@ -188,7 +188,7 @@ async def test_endless_input_requests_stopped(tmp_path: Path) -> None:
     odd = Odd(tmp_path, discover="modern")
     async with odd.opened() as servers:
         said = await do(servers, "result = {'resultType': 'input_required', 'requestState': 'x'}")
-        assert "gave an answer that cannot be used: InputRequiredRoundsExceededError" in said
+        assert "InputRequiredRoundsExceededError" in said
         assert await do(servers, "result = {'resultType': 'complete', 'content': []}") == "(nothing)"
     assert odd.log.count('"server/discover"') == 1
 

@@ -36,7 +36,7 @@ async def test_call_of_dead_server_not_repeated(tmp_path: Path) -> None:
     async with odd.opened() as servers:
         said = await do(servers, DIE)
         assert "it ended with exit code 3" in said
-        assert "Whether it did what the call asked for" in said
+        assert "Whether it did" in said
         assert odd.log.count("tools/call") == 1
         assert await do(servers) == "done"
 
@@ -57,7 +57,7 @@ async def test_restarts_back_off(tmp_path: Path) -> None:
             assert "is unknown" in await do(servers, DIE)
         link._failures = 7  # instead of a minute of waiting
         said = await do(servers, DIE)
-        assert "it failed 7 times in a row and will be started again in" in said
+        assert "7 times in a row" in said and "started again in" in said
         assert "The call was not sent." in said
         link.works()
         assert await do(servers) == "done"
@@ -99,7 +99,7 @@ async def test_timed_out_call_keeps_server(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened(config=replace(odd.config, timeout=1)) as servers:
         said = await do(servers, "threading.Event().wait(60)")
-        assert "has not answered within 1 s (its timeout). Whether it did" in said
+        assert "within 1 s (its timeout)" in said and "Whether it did" in said
         assert await do(servers) == "done"
 
 
@@ -131,7 +131,7 @@ async def test_huge_line_and_stderr_flood_pass(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
         said = await do(servers, "text = 'x' * 20_000_000")
-        assert "10,000,000 more characters of the MCP server odd were left out" in said
+        assert "10,000,000 more characters" in said and "MCP server odd" in said
         assert await do(servers, "[sys.stderr.write('e' * 100_000) for _ in range(100)]") == "done"
 
 

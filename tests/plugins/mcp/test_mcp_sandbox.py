@@ -132,7 +132,7 @@ async def test_server_confined_like_commands(boxed: Place) -> None:
     async with boxed.opened(boxed.server()) as (tool,):
         assert await boxed.run(tool, WRITE.format(str(boxed.work / "made"))) == "done"
         refused = await boxed.run(tool, WRITE.format(str(boxed.outside / "made")))
-        assert "it ran in a sandbox: there is no network" in refused
+        assert "sandbox: there is no network" in refused
         assert "[mcp.server0] needs = [...]" in refused
         assert "secret" not in await boxed.run(tool, READ.format(str(boxed.key)))
         assert await boxed.run(tool, "import os; said = os.getcwd()") == str(boxed.work)
@@ -202,9 +202,9 @@ async def test_failed_start_names_missing_need(boxed: Place) -> None:
     async with boxed.opened(boxed.server(START=start), McpServer(str(boxed.root / "none"))) as tools:
         assert tools == ()
     first, second = sorted(boxed.notices)
-    assert "server0 is not available: it ended with exit code 1: " in first
+    assert "server0 is not available:" in first and "exit code 1: " in first
     assert re.search(r"(OSError: \[Errno 30\] Read-only file system|PermissionError: \[Errno 13\])", first)
-    assert "It ran in a sandbox: there is no network, and only" in first
+    assert "in a sandbox: there is no network" in first
     assert "`[mcp.server0] needs = [...]`" in first
     assert "No such file or directory" in second
     assert not list(boxed.outside.iterdir())
@@ -281,7 +281,7 @@ async def test_start_timeout_is_per_server(place: Place) -> None:
     async with place.opened(slow, replace(slow, start_timeout=0.5)) as tools:
         assert [tool.server for tool in tools] == ["server0"]
     (notice,) = place.notices
-    assert "server1 has not listed its tools within 0.5 s (its start_timeout)" in notice
+    assert "server1 has not" in notice and "0.5 s (its start_timeout)" in notice
 
 
 async def test_sdk_logging_left_alone(place: Place, caplog: pytest.LogCaptureFixture) -> None:

@@ -125,7 +125,7 @@ def test_project_notes_and_shared_notes(shell: Shell) -> None:
     (shell.cwd / "deep").mkdir()
     done(shell.run("--cwd", "deep", "hi"))  # the repository is the project
     assert "same.md: Of here" in prompt(server) and "same.md: Of all" in prompt(server)
-    assert "could be project/same.md or person/same.md" in shell.run("/memory forget same").err
+    assert "project/same.md or person/same.md" in shell.run("/memory forget same").err
     assert mine.exists() and everywhere.exists()
     done(shell.run("/memory forget person/same"))
     assert mine.exists() and not everywhere.exists()

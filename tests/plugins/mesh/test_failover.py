@@ -135,7 +135,7 @@ async def test_other_version_named_not_listed(tmp_path: Path) -> None:
         await here.bus.bucket(names.CARDS).put("node.late", card)
         code, out, err = await here.ask_plain("nodes", "--json", "--bus", here.url)
         assert (code, out) == (0, "[]\n")
-        assert err == "sagent: node.late is of version 9, and this sagent knows 1: it is not listed\n"
+        assert "node.late" in err and "version 9" in err and "knows 1" in err and err.count("\n") == 1
 
 
 async def test_drained_node_loses_nothing(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ async def test_unknown_label_returns_allowance(tmp_path: Path, monkeypatch: pyte
         await end(working)
         assert (result.content, result.error) == ("All done.", None)
         said = json.dumps(here.server.requests[-1].json)
-        assert "No node takes sessions for the label 'gqu'" in said
+        assert "No node" in said and "label 'gqu'" in said
         assert "The labels are: gpu, parent." in said
         assert result.cost.total + result.cost.unbilled < Decimal("0.2")
         child = next(record for record in await Mesh(here.bus).sessions() if record.label == "gqu")

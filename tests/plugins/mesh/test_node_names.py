@@ -21,7 +21,7 @@ async def test_duplicate_node_name_refused(tmp_path: Path) -> None:
         first = await here.node("n1")
         code, out, err = await here.ask_plain("node", "--bus", here.url, "--name", "n1", "--model", "anthropic/x")
         assert (code, out) == (1, "")
-        assert f"A node n1 is on this bus already: process {first.process.pid} on" in err
+        assert "A node n1 is on this bus" in err and f"process {first.process.pid} on" in err
         assert "Give this one another --name." in err
         first.kill(signal.SIGKILL)
         await first.process.wait()

@@ -97,7 +97,7 @@ async def test_timeout_interrupts_and_exit_reported(notebook: Notebook, call: Ca
 async def test_uninterruptible_code_loses_kernel(notebook: Notebook, call: Call) -> None:
     stubborn = "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass"
     with_kernel = asyncio.ensure_future(call(notebook, code=f"print('on', flush=True)\n{stubborn}", timeout=0.3))
-    assert "interrupted, or its kernel was ended" in text_of(await with_kernel)
+    assert "its kernel was ended" in text_of(await with_kernel)
     assert text_of(await call(notebook, code="1")) == "1\n"
 
 

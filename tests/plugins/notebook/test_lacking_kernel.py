@@ -27,7 +27,7 @@ async def test_missing_kernel_of_file_reported(monkeypatch: pytest.MonkeyPatch, 
 async def test_missing_kernel_of_variable_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     without(monkeypatch, "ipykernel")
     _, notices = await opened(tmp_path, {}, {"SAGENT_TOOLS": "default,notebook"})
-    assert any("Notebook (SAGENT_TOOLS) is left out" in text for text in notices)
+    assert any("(SAGENT_TOOLS) is left out" in text for text in notices)
 
 
 async def test_no_notice_when_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_non_text_files_reported(shell: Shell, shas: tuple[str, str]) -> None:
     done = shell.run("review", "--format", "json", model="")
     assert set(json.loads(done.out)["left_out"]) == {"run.sh", "large.sql"}
     assert "large or binary: " in done.err and "run.sh" in done.err
-    assert "look at them yourself: large.sql, run.sh" in asked(shell)
+    assert "yourself: large.sql, run.sh" in asked(shell)
     assert "latin.txt" in asked(shell)
 
 
@@ -124,7 +124,7 @@ def test_nothing_outside_repository_read(shell: Shell, shas: tuple[str, str]) ->
     done = shell.run("review", "HEAD~1", model="")
     assert done.code == 0, done.err
     assert "Dear diary" not in asked(shell)
-    assert asked(shell).count("can read only files of its repository") == 4
+    assert asked(shell).count("only files of its repository") == 4
 
 
 @pytest.mark.parametrize(

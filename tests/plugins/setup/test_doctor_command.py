@@ -39,7 +39,7 @@ def test_failing_plugin_check_is_finding(shell: Shell) -> None:
     assert re.search(r"harbours +0$", shell.run("doctor", model="").out, re.MULTILINE)
     file.write_text(CHECKING.replace("len(", "lenn("))
     done = shell.run("doctor", model="")
-    assert "the check of harbour failed: NameError" in done.out
+    assert "harbour failed: NameError" in done.out
     assert f"{file}:" in done.out, "where it was raised"
     assert "terminal" in done.out and "Traceback" not in done.out + done.err
 
@@ -90,7 +90,7 @@ def test_doctor_fails_without_key(shell: Shell) -> None:
     done = shell.run("doctor", model="")
     assert re.search(r"^✓ +keys +anthropic$", done.out, re.MULTILINE)
     found = re.search(r"^. +anthropic +127\.0\.0\.1:\d+ answers in (.*)$", done.out, re.MULTILINE)
-    assert found and "its list of models needs no key, so the key could not be tested" in found[1]
+    assert found and "the key could not be tested" in found[1]
     assert re.search(rf"^. +state directory +{re.escape(str(Path(shell.environment['HOME'])))}", done.out, re.MULTILINE)
 
 

@@ -73,7 +73,7 @@ async def test_failing_step_fails_the_call() -> None:
     after = Agent(ScriptedModel("never"))
     failing = Agent(ScriptedModel(error), limits=RunLimits(max_retries=0))
     result = await lead(sequential(failing, after)).run("go")
-    assert "expert failed (network): p/m: unplugged" in result.content
+    assert "expert failed (network): p/m:" in result.content
 
 
 async def test_log_of_tree_verifies(tmp_path: Path) -> None:

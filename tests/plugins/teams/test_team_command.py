@@ -262,7 +262,7 @@ def test_role_keeps_own_budget(shell: Shell, crew) -> None:
     (shell.cwd / "crew.toml").write_text(text.replace('tools = ["Read"]', 'tools = ["Read"]\nbudget_usd = 0.0001'))
     done = team(shell, "crew.toml", *MODEL, "The task.")
     assert (done.code, done.out) == (3, "## one\n\nWhat one found.\n")
-    assert "two failed (budget): " in done.err and "the allowance of root/two is $0.0001" in done.err
+    assert "two failed (budget): " in done.err and "allowance of root/two is $0.0001" in done.err
     assert [who(request) for request in server.requests] == ["one"]
 
 
@@ -326,7 +326,7 @@ def test_parallel_failure_told_to_joiner(shell: Shell, crew) -> None:
     assert (done.code, done.json["result"]) == (1, "What three found.")
     assert done.json["error"]["kind"] == "invalid_request"
     joiner = next(request.body.decode() for request in server.requests if who(request) == "three")
-    assert "The role two failed (invalid_request: " in joiner and "What one found." in joiner
+    assert "two failed (invalid_request: " in joiner and "What one found." in joiner
 
 
 def test_ctrl_c_stops_team_with_report(shell: Shell, crew) -> None:
@@ -368,7 +368,7 @@ def test_killed_team_skips_finished_roles(shell: Shell, crew, mode: str) -> None
     done = team(shell, "crew.toml", "--continue")  # neither the task nor the model is said again
     assert (done.code, done.out) == (0, "What three found.\n"), done.err
     assert [who(request) for request in server.requests] == ["two", "three"]
-    assert "one (anthropic/claude-sonnet-4-6): had finished, not run again; 1 turn" in done.err
+    assert "one (anthropic/claude-sonnet-4-6): had finished" in done.err and "not run again; 1 turn" in done.err
     assert len(sessions(shell)) == 1
     assert faults(sessions(shell)[0]) == []
     again = team(shell, "crew.toml", "--continue")

@@ -137,7 +137,7 @@ async def test_slow_service_given_up(call, services, site, monkeypatch) -> None:
     site.pages["/brave/res/v1/web/search"] = [b"HTTP/1.1 200 OK\r\n", 30.0]
     output = await call(WebSearch(access), query="b")
     assert output.summary == "tavily: 2 results"
-    assert "did not answer in full within 0.2 s" in output.content[0].text
+    assert "in full within 0.2 s" in output.content[0].text
 
 
 async def test_categories_sent_where_known(call, services, site) -> None:
@@ -215,7 +215,7 @@ async def test_own_service_not_asked_about(services, tmp_path) -> None:
     assert isinstance(await judged(WebSearch(services("brave")), "WebSearch"), Deny)
     verdict = await judged(WebSearch(services()))
     assert isinstance(verdict, Ask)
-    assert "html.duckduckgo.com: a search for 'how to sail'" in verdict.reason
+    assert "html.duckduckgo.com" in verdict.reason and "'how to sail'" in verdict.reason
 
 
 async def test_query_with_secret_refused(call, services, site, monkeypatch) -> None:
