@@ -144,7 +144,7 @@ def judge(blank: Advice, said: str, stop: str) -> Advice:
 
 
 def read(advice: Advice) -> Advice:
-    """With its text taken apart."""
+    """Return an advice with its text taken apart."""
     return replace(advice, **read_advice(advice.text)._asdict())
 
 

@@ -165,7 +165,7 @@ def is_held(text: str) -> bool:
 
 
 def mark(message: Message) -> str:
-    """By which a message is known again."""
+    """Return a fingerprint that identifies a message."""
     return sha256_hex(repr(_key(message)).encode("utf-8", "replace"))[:16]
 
 

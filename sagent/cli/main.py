@@ -199,7 +199,7 @@ def _run_of(owner: str, runner: "Runner", own: "Mapping[str, object]") -> "Run":
 
 
 def _ask_whether_prompt(prompt: str, meant: str) -> None:
-    """Nothing is billed for a command that was misspelled. Raises UsageError unless a person wants the words sent."""
+    """Ask whether a mistyped command should be sent as a prompt. Raises UsageError unless a person says yes."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write(
             f"`{prompt}` is not a command. Did you mean {meant}?\nSend it to the model as a prompt? [y/N] "

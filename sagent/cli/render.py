@@ -78,7 +78,7 @@ class JsonRenderer:
         self._out, self._err = out, err
 
     def on_event(self, event: Event) -> None:
-        """Nothing is shown before the end but what a person should know in any case."""
+        """Show only important warnings before the end."""
         if self._err is not None:
             warn(event, self._err)
 

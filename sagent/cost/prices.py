@@ -184,7 +184,7 @@ class PriceBook:
         return entry.tariff(at if at.tzinfo else at.replace(tzinfo=UTC), tier)
 
     def _factor(self, provider: str, model: str, tier: str) -> Decimal:
-        """By which the price found is multiplied for a tier, which is in it where the data have the tier's own."""
+        """Return the factor of a tier for the price found, 1 if the data have the tier's own price."""
         entry = self._entry(provider, model)
         known = entry is not None and not isinstance(entry, tuple) and entry.has_tier(tier)
         gemini = self._billing(provider).prices == "google" and model.lower().startswith("gemini")

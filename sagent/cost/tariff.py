@@ -275,7 +275,7 @@ def _block(provider: str) -> _Block:
 
 @cache
 def edition() -> Edition:
-    """Of the file."""
+    """Return the edition of the price file."""
     found: Mapping[str, str] = json.loads(_texts()[0])
     return Edition(found["source"], found["version"], date.fromisoformat(found["made"]))
 

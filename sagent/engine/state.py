@@ -56,7 +56,7 @@ def working_for(state: "AgentState") -> Generator[None]:
 
 
 def caller() -> "AgentState | None":
-    """For whom this code works; None where nobody said, or where that work is over."""
+    """Return the agent that this code works for; None if it is unknown, or its work is over."""
     return next(iter(_working.get() or ()), None)
 
 

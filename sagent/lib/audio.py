@@ -31,7 +31,7 @@ def count_seconds(data: bytes) -> int:
 
 
 def _wave_seconds(data: bytes) -> float | None:
-    """By the chunks of a WAV file; what its header says of its length counts no further than its end."""
+    """Return the length of a WAV file by its chunks; a length in its header counts only up to the file's end."""
     position, rate = 12, 0
     while position + 8 <= len(data):
         kind, size = data[position : position + 4], int.from_bytes(data[position + 4 : position + 8], "little")

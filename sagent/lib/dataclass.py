@@ -131,7 +131,7 @@ def _show(self: object) -> str:
 def _decorate(
     *, slots: Literal[True], frozen: bool = False, kw_only: bool = False, eq: bool = True
 ) -> Callable[[type], type]:
-    """As `dataclasses.dataclass` with the same words. `slots` must be true; there are no `InitVar`s."""
+    """Decorate as `dataclasses.dataclass` does. `slots` must be true; there are no `InitVar`s."""
 
     def decorate(plain: type) -> type:
         # Without a text of its own, the standard library writes the signature there, which means to write __init__.

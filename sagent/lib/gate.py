@@ -68,7 +68,7 @@ class Gate:
         self._steps.append(struct.pack("<IIQ", _RULE, 16 + len(path), rights) + path)
 
     def filter(self, code: bytes) -> None:
-        """No system calls any more but those that a program for the kernel allows."""
+        """Add a filter: from then on, only the system calls that a program for the kernel allows."""
         described = struct.pack("<HxxxxxxQ", len(code) // 8, self.put(code))
         self.call("a seccomp filter", "prctl", 22, 2, self.put(described))
 

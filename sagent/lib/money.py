@@ -23,7 +23,7 @@ def total(amounts: Iterable[Decimal]) -> Decimal:
 
 
 def show(usd: Decimal) -> str:
-    """For people: "$0.05", "$0.001234"; two to six decimals."""
+    """Format USD for people: "$0.05", "$0.001234"; two to six decimals."""
     if 0 < usd < _MIN_SHOWN:
         return f"<${_MIN_SHOWN}"
     whole, _, cents = f"{usd.quantize(_MIN_SHOWN, context=EXACT):f}".partition(".")

@@ -47,7 +47,7 @@ def _seen(data: bytes) -> int:
 
 
 def _plain(data: bytes) -> bytes:
-    """With names as they are meant: any character of one may be written as its number."""
+    """Decode the names in a PDF: any character of a name may be written as its number."""
     return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), data)
 
 

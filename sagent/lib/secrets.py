@@ -58,7 +58,7 @@ _GROUP = re.compile(r"(?<!\\)\((?!\?)")
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """As re.compile, whose own cache is of limited size."""
+    """Compile a pattern, and cache it: re.compile's own cache is limited in size."""
     return re.compile(pattern)
 
 

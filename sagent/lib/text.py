@@ -105,7 +105,7 @@ def one_line(text: str, width: int) -> str:
 
 
 def main_argument(arguments: Mapping[str, object]) -> str:
-    """Of a call's arguments the one that is worth reading; "" where none is."""
+    """Return the most telling one of a call's arguments; "" if there is none."""
     values = map(arguments.get, MAIN_ARGUMENTS)
     return next((value for value in values if isinstance(value, str) and value.strip()), "")
 

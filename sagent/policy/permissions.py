@@ -88,14 +88,14 @@ class PermissionPolicy(Policy):
                 return self._command(call, effect, judge)
 
     def hidden(self, workspace: Workspace) -> PathFilter:
-        """For `Workspace.hidden`: a search of an allowed directory skips files in it that are not allowed.
+        """Filter, for `Workspace.hidden`, the files that a search of an allowed directory skips as not allowed.
 
         Without it, such a search is asked about if the directory holds denied files or possible keys.
         """
         return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).hides(str(root), tool)
 
     def profile(self, workspace: Workspace) -> "Profile":
-        """For `Workspace.profile`: what sandboxed commands may touch, by the current mode and rules."""
+        """Return for `Workspace.profile` the files and hosts of sandboxed commands, by the current mode and rules."""
         from sagent.policy.confinement import profile_of
 
         return profile_of(PathJudge(self.mode, self.rules, self._places, workspace), self._domains)

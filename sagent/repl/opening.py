@@ -154,14 +154,14 @@ class CurrentSession:
 
     @property
     def elsewhere(self) -> RemoteSession | None:
-        """Of the open session; None where it runs here, or there is none."""
+        """Return the remote side of the open session; None if it runs here, or none is open."""
         try:
             return self.opened.elsewhere
         except UsageError:
             return None
 
     def require_here(self, what: str) -> None:
-        """For what works on the machine of the session alone. Raises UsageError where that is another."""
+        """Refuse a command that needs the session's own machine. Raises UsageError on any other."""
         if (elsewhere := self.elsewhere) is not None:
             place = elsewhere.where()
             where = f"it runs on {place}" if place else f"it is idle, and runs on a node of {elsewhere.home}"

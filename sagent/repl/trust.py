@@ -59,7 +59,7 @@ def render_wish(wish: "Wish", width: int, tables: Collection[str]) -> list[Line]
 
 
 def _options(settings: "Settings") -> list[Option[Trust]]:
-    """No comes first; what is to leave nothing on the disk keeps no answer."""
+    """Return the options, No first; an ephemeral session keeps no answer."""
     once = Option[Trust]("once", "Yes, for this session", key="s")
     if settings.ephemeral:
         return [Option("no", "No", key="n"), once]

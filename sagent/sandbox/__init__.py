@@ -93,7 +93,7 @@ def _listing(paths: Sequence[str]) -> str:
 
 
 def _reached(profile: "Profile") -> tuple[str, ...]:
-    """By what commands share a box: in one they see each other's passes to hosts, and could use them."""
+    """Return the hosts by which commands share a box: in one box, a command could use another's access."""
     return tuple(sorted(profile.domains))
 
 

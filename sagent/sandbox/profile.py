@@ -83,8 +83,8 @@ class Profile:
         return replace(self, exposed=(*(path for path in self.exposed if path not in places), *files), shown=())
 
     def widened(self, needs: "Iterable[Need]") -> "Profile":
-        """With what was granted in addition; "all" is not a matter of profiles. Who was granted a directory was not
-        granted what is protected or hidden in it: that needs its own name."""
+        """Return the profile with the grants added; "all" is not a matter of profiles. A grant of a directory covers
+        nothing protected or hidden in it: that must be granted by name."""
         needs = [need for need in needs if not self._has(need)]  # what need not be mounted cannot be swapped before
         given = {
             kind: tuple(need.target for need in needs if need.kind == kind) for kind in ("network", "write", "read")

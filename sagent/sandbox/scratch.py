@@ -55,7 +55,7 @@ class Scratch:
 
     @property
     def marks(self) -> tuple[int, int]:
-        """Of what runs in the session where no namespace separates it from others: of commands, and of what lasts."""
+        """Return the marks of processes that no namespace separates: those of commands, and those that last."""
         return _marks(self.path)
 
     def stay(self) -> None:

@@ -225,7 +225,7 @@ class StoredTool(NamedTuple):
         return cls(spec.name, spec.description, json_dump(spec.parameters), deferred=spec.deferred)
 
     def load(self) -> ToolSpec:
-        """As the model saw it. Raises ValueError for a schema that cannot be read."""
+        """Return the tool as the model saw it. Raises ValueError if its schema cannot be read."""
         parameters = json_load(self.schema)
         parameters = parameters if isinstance(parameters, JsonObject) else EMPTY
         return ToolSpec(self.name, self.description, parameters, self.deferred)

@@ -248,7 +248,7 @@ class MemoryLog(_Chain):
         return MemoryLog(agent, session_id=self.session_id, blobs=self.blobs, family=self._family)
 
     def sync(self) -> None:
-        """There is nothing to sync."""
+        """Do nothing: there is nothing to sync."""
 
     def close(self) -> None:
         """Closing the root's log removes the blobs; the entries can still be read."""

@@ -72,7 +72,7 @@ class Touched:
 
 
 def encode_touched(what: Touched) -> dict[str, object]:
-    """As a log keeps it."""
+    """Encode touched files for the log."""
     lists: dict[str, object] = {
         "files": tuple(_encode_touch(touch, ended=what.ended) for touch in what.files),
         "made": tuple(map(quote_path, what.made)),

@@ -47,7 +47,7 @@ class Person:
         self._client, self._session, self._left_plan = client, session, left_plan
 
     async def approve(self, call: ToolCall, ask: Ask) -> str | None:
-        """None for yes, else why not. Rules that the person allows are the policy's for this session."""
+        """Return None if the person allows a call, else the reason. Rules that they allow join the session's policy."""
         session = self._session
         name, news = session.updates.announce(ask.agent or "root", call)
         for each in news:
@@ -108,7 +108,7 @@ def _shown(call: ToolCall, ask: Ask, name: str, updates: Updates) -> Mapping[str
 
 
 def _options(rules: Sequence[str]) -> list[Mapping[str, str]]:
-    """Only what names its rules can be allowed for longer than once."""
+    """Return the options: only a call with rules can be allowed for longer than once."""
     every = ", ".join(spelled(rule) if "(" in rule else f"every call of {spelled(rule)}" for rule in rules)
     always = {"optionId": "allow_always", "name": f"Allow in this session: {every}", "kind": "allow_always"}
     return [

@@ -67,7 +67,7 @@ def _is_as_written(data: bytes) -> bool:
 
 
 def _run(arguments: list[str], data: bytes | Path) -> subprocess.CompletedProcess[bytes]:
-    """ssh-keygen with these bytes, or this file, to read."""
+    """Run ssh-keygen with these bytes, or this file, as its input."""
     command, environment = ["ssh-keygen", *arguments], {**os.environ, "PATH": system_path()}
     try:
         if isinstance(data, bytes):

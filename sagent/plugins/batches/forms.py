@@ -204,7 +204,7 @@ _CODES = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 14: 503, 16: 401}  # of gRPC, 
 
 
 def _refused(words: str) -> Outcomes:
-    """Of a batch that the provider would not run: nothing of it was billed."""
+    """Return the outcomes of a batch that the provider refused: nothing of it was billed."""
     return Outcomes(failure(400, "invalid_request_error", f"the batch was refused: {words or 'no reason was given'}"))
 
 

@@ -54,7 +54,7 @@ class Prose:
         self._markdown = _parser(lambda code, info, _: f"<pre>{self._marked(code, info.strip())}</pre>")
 
     def text(self, text: str) -> str:
-        """As it is."""
+        """Return the text as it is, escaped."""
         return escape(self.clean(text))
 
     def code(self, code: str, language: str) -> str:
@@ -122,7 +122,7 @@ class Prose:
         return "\n".join(self._lines(code.removesuffix("\n"), language))
 
     def _lines(self, code: str, language: str) -> Sequence[str]:
-        """As many lines as the code has, its parts coloured where the language is known."""
+        """Return the lines of code, one for one, coloured if the language is known."""
         name = language.lower().partition(" ")[0]
         name = _ALIASES.get(name, name)
         if name not in _LANGUAGES or len(code) > min(MAX_CODE_CHARS, self._room) or _SLOW.search(code):

@@ -226,7 +226,7 @@ def _usd(usd: Decimal) -> str:
 
 
 def _price(usd: Decimal | None) -> str:
-    """Nothing where it is not known: an event may come before its price."""
+    """Format a price; "" if it is unknown: an event may come before its price."""
     return "" if usd is None else f", {_usd(usd)}"
 
 

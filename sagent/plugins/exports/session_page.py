@@ -143,7 +143,7 @@ class _Page:
         return "".join(f'<p class="note">{words}</p>\n' for words in notes)
 
     def costs(self) -> str:
-        """By role, by model where there are several, by agent where there are several: none says the same twice."""
+        """Show the cost by role, and by model and agent if there are several, so that no table repeats another."""
         spent = self._timeline.spent
         kinds = (("role", spent.by_role), ("model", spent.by_model), ("agent", spent.by_agent))
         shown = [(what, sums) for what, sums in kinds if len(sums) > 1] or [("role", spent.by_role)]
@@ -223,7 +223,7 @@ _KEYS = (
 
 
 def _caps(timeline: Timeline) -> Sequence[int]:
-    """To how many characters texts may be cut so that they should all fit, and what to try if they do not."""
+    """Return the length to which texts must be cut to fit, and further lengths to try if they do not."""
     texts: list[str] = []
     calls = [call for _, _, call in calls_of(timeline)]
     for each in timeline.shown:

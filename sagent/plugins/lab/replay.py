@@ -232,7 +232,7 @@ class _Parts:
             log.close()
 
     def _rebuilder_for(self, prompt: Prompt) -> Rebuilder:
-        """For a prompt that is that of the last segment, the order of its keys is known already."""
+        """Return a rebuilder; for the last segment's prompt, the order of its keys is known already."""
         made, before = Rebuilder(self.recording.agent, prompt, self.sessions, self.native), self.prompted
         if before is not None and (prompt.system, prompt.tools) == (before[0].system, before[0].tools):
             made.follow(before[1])

@@ -135,7 +135,7 @@ def _plain(value: object) -> object:
 
 
 def require_advisors(settings: Settings) -> Settings:
-    """With advisors that must be there, wherever they were named: without them there is nothing to measure."""
+    """Make a missing advisor an error, wherever it was named: without it there is nothing to measure."""
     return replace(settings, origins={**settings.origins, "advisors": "--advisor"})
 
 

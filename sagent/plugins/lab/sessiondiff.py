@@ -98,7 +98,7 @@ class SessionDiff:
         return all(row.same_request is not False and row.same_calls and row.same_reply for row in self.rows)
 
     def checked(self, left: CheckResult, right: CheckResult, *notes: str) -> "SessionDiff":
-        """With what a check said of each."""
+        """Return the diff with a check's result for each side."""
         sides = replace(self.left, outcome=left), replace(self.right, outcome=right)
         return replace(self, left=sides[0], right=sides[1], notes=(*self.notes, *notes))
 

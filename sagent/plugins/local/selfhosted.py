@@ -120,7 +120,7 @@ class ChatTemplateDialect(Dialect):
         return messages
 
     def encode(self, turn: Turn) -> Piece:
-        """With the tokens around each message."""
+        """Encode a turn, counting the tokens around each message too."""
         piece = super().encode(turn)
         messages = len(turn.answers) + bool(turn.parts) if isinstance(turn, UserTurn) else 1
         return replace(piece, max_input_tokens=piece.max_input_tokens + _FRAME * messages)

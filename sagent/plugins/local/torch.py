@@ -186,7 +186,7 @@ class Loud(Protocol):
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """No progress bars or warnings: the terminal belongs to whoever draws on it."""
+    """Silence progress bars and warnings: another part of sagent draws on the terminal."""
     loud = cast("Loud", import_module("transformers.utils.logging"))
     shown, level = loud.is_progress_bar_enabled(), loud.get_verbosity()
     loud.disable_progress_bar()

@@ -77,7 +77,7 @@ class Program:
 
     @classmethod
     def find(cls, path: str | None, environ: Mapping[str, str], variables: Mapping[str, str]) -> Self:
-        """By path, or on PATH. `variables` are set for it whatever they are. Raises UsageError when it is missing."""
+        """Find the program by its path or on PATH. `variables` override its environment. Raises UsageError."""
         found = shutil.which(path or "claude", path=system_path(environ))
         if found is None:
             raise UsageError(

@@ -371,7 +371,7 @@ def _is_portable(answer: CallResult) -> bool:
 
 
 def _plain_error(answer: CallResult) -> CallResult:
-    """Of an error result the program keeps nothing but texts: one with more is given as a result that begins so."""
+    """Turn an error with other parts than text into a plain result: the program drops those of an error."""
     if not answer.is_error or all(isinstance(part, Text) for part in answer.content):
         return answer
     return replace(answer, is_error=False, content=(Text("Error:"), *answer.content))

@@ -74,7 +74,7 @@ class Account:
 
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> "Account":
-        """By the variable, else by the file. Raises UsageError where there is neither, saying what to do."""
+        """Find the account by the variable, else by the file. Raises UsageError with advice if there is neither."""
         if token := environ.get(VARIABLE, "").strip():
             return cls(CopilotLogin(token))
         path = login_file(environ)

@@ -92,7 +92,7 @@ def _wider(pattern: tuple[str, ...]) -> set[tuple[str, ...]]:
 
 
 def select(queries: Sequence[Query], cards: Iterable[Card]) -> list[list[Card]]:
-    """For each query the cards that it means, by their addresses."""
+    """Return the cards that match each query, sorted by address."""
     known = sorted(cards, key=lambda card: card.address)
     return [[card for card in known if matches(query, card)] for query in queries]
 

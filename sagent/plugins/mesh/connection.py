@@ -164,8 +164,7 @@ class Connection:
         await self._link.wait()
 
     async def aclose(self) -> None:
-        """Of a connection that is lost there is nothing to end, though nats-py may wait for it, or say that it was
-        cancelled."""
+        """Close the connection. A lost one may hang or be cancelled in nats-py: that is ignored."""
         closing = asyncio.ensure_future(self._client.close())
         if not (await asyncio.wait([closing], timeout=1.0))[0]:
             closing.cancel()

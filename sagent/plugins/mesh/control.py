@@ -79,7 +79,7 @@ class Asking:
         came.set()
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
-        """None allows, a text denies and says why. Nobody there is a denial."""
+        """Ask the people attached: None allows, a text denies with a reason. If nobody is attached, that denies."""
         question = {
             "agent": ask.agent or "root",
             "tool": call.name,

@@ -35,7 +35,7 @@ async def announced(bus: Bus, card: Card | Callable[[], Card]) -> AsyncGenerator
 
 
 async def find(bus: Bus, *queries: Query) -> list[list[Card]]:
-    """For each query the cards that are shown now and that it means, by their addresses."""
+    """Return the present cards that match each query, sorted by address."""
     return select(queries, await bus.cards(*queries))
 
 

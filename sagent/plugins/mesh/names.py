@@ -37,22 +37,22 @@ def token(text: str) -> str:
 
 
 def log_subject(session: str) -> str:
-    """Of the logs of a session's agents, which share it."""
+    """Return the subject of a session's logs, shared by its agents."""
     return f"sagent.log.{token(session)}.root"
 
 
 def inbox_subject(name: str) -> str:
-    """Of what waits for an address; a dotted name has as many tokens."""
+    """Return the subject of messages waiting for an address; a dotted name has as many tokens."""
     return f"sagent.inbox.{'.'.join(map(token, name.split('.')))}"
 
 
 def work_subject(label: str = "") -> str:
-    """Of work that waits for a node with a label, or for any."""
+    """Return the subject of work waiting for a node with a label, or for any node."""
     return f"sagent.work.{token(label) if label else '_'}"
 
 
 def events_subject(session: str) -> str:
-    """Of what a session says while it works; not kept."""
+    """Return the subject of a session's events, which are not kept."""
     return f"sagent.events.{token(session)}"
 
 
@@ -78,15 +78,15 @@ def cancel_subject(name: str) -> str:
 
 
 def reply_subject(client: str, name: str = "*", request: str = "*") -> str:
-    """Of what the address with this name answers to one request of one client of the bus; or of all. A client is
-    "USER.ID". The answering address is in it so that an agent can be held to answering in its own name."""
+    """Return the subject of an address's answers to one request of a bus client, or to all. A client is "USER.ID". The
+    answering address is in it so that an agent can be held to answering in its own name."""
     user, _, own = client.partition(".")
     of = (text if text == "*" else token(text) for text in (name, request))
     return f"sagent.replies.{token(user)}.{token(own)}.{'.'.join(of)}"
 
 
 def private_inbox(user: str) -> str:
-    """With what the subjects begin on which the server answers a user, which nobody else may listen to."""
+    """Return the prefix of the subjects on which the server answers a user, and nobody else may listen."""
     return "_INBOX" if user == ANYBODY else f"_INBOX_{user}"
 
 

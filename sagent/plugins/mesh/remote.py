@@ -450,7 +450,7 @@ class Mesh:
                     await peer.withdraw(Failure(NobodyThere.kind, text))
 
     async def _labels(self) -> set[str]:
-        """Of the nodes that take work."""
+        """Return the labels of the nodes that take work."""
         found = set[str]()
         for entry in await self.bus.bucket(names.CARDS).entries("node.*"):
             with suppress(ValueError, WrongVersion):

@@ -90,6 +90,6 @@ class Requests:
         raise UsageError(f"Node {self._node} allows the modes {', '.join(judged.modes)}, not {mode!r}.")
 
     def _allow(self, rules: tuple[Rule, ...]) -> None:
-        """For as long as this node has the session. What the node denies stays denied."""
+        """Allow more while this node has the session. The node's own denials stay in force."""
         policy = self._judged().policy
         policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *rules))

@@ -115,7 +115,7 @@ def permissions(user: User) -> Permissions:
 
 
 def _reads(*streams: str) -> list[str]:
-    """To read what is in streams."""
+    """Return the subjects needed to read streams."""
     calls = ("STREAM.MSG.GET.{0}", "DIRECT.GET.{0}", "DIRECT.GET.{0}.>", "CONSUMER.CREATE.{0}.>")
     calls += ("CONSUMER.MSG.NEXT.{0}.*",)
     return [f"$JS.API.{call.format(stream)}" for stream in streams for call in calls]

@@ -237,7 +237,7 @@ def _kept(path: Path, make: Callable[[], str]) -> str:
 
 
 def _own_name(options: ServerOptions) -> str:
-    """By which the other servers of a cluster know it for good: one that has lost its disk gets everything again."""
+    """Return this server's lasting name in its cluster: a server that lost its disk gets all data again by it."""
     place = options.cluster.address.encode() if options.cluster else os.urandom(8)
     return _kept(options.directory / "name", lambda: f"{names.SYNCED}-{sha256(place).hexdigest()[:8]}")
 

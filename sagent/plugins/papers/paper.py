@@ -31,12 +31,12 @@ class Paper:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """By which the same paper of another service is known."""
+        """Return the keys that identify the same paper at another service."""
         found = (("doi", self.doi), ("arxiv", self.arxiv), ("title", f"{_plain(self.title)} {self.year or ''}"))
         return tuple(f"{kind}:{value}" for kind, value in found if value.strip())
 
     def merged(self, other: "Paper") -> "Paper":
-        """With what the other knows in addition."""
+        """Return the paper, its missing fields filled from another."""
         empty = Paper("")
         missing = {
             field.name: getattr(other, field.name)

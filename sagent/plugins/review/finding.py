@@ -125,7 +125,7 @@ def decode_finding(each: Mapping[str, object]) -> Finding:
 
 
 def _placed(finding: Finding, changes: Changes) -> Finding:
-    """With its line where the diff shows one, or marked as outside of it. A suggestion stays only where the diff shows
+    """Return a finding with its line in the diff, or marked as outside of it. A suggestion stays only if the diff shows
     all that it replaces."""
     file = changes.files.get(finding.file)
     if file is None or not file.lines:

@@ -21,7 +21,7 @@ MAX_ANNOTATIONS = 10  # that GitHub takes of one step, of each level
 
 
 def as_text(review: Review) -> str:
-    """For a terminal."""
+    """Format a review for a terminal."""
     lines = [printable(review.summary), ""] if review.summary else []
     for each in review.findings:
         lines += [printable(f"{each.severity}: {each.place}: {each.title}{_moved(each)}"), *_indented(each.message)]
@@ -31,7 +31,7 @@ def as_text(review: Review) -> str:
 
 
 def as_markdown(review: Review) -> str:
-    """For a page: what is worst first."""
+    """Format a review as Markdown, the worst findings first."""
     rows = [
         f"| {each.severity} | `{_place(each)}` | {_cell(for_page(each.title))}{_moved(each)} |"
         for each in review.findings

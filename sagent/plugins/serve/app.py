@@ -330,7 +330,7 @@ async def _transcript(request: Request) -> Response:
 
 
 def _page_of(hosted: Hosted, after: str, limit: int) -> dict[str, object]:
-    """So many events after one, and all of the last one's entry: by that it goes on."""
+    """Return up to `limit` events after one, and all others of the last one's entry: the next page starts there."""
     events: list[object] = []
     last = ""
     for item in hosted.feed.past(after):

@@ -37,5 +37,5 @@ def allow(live: LiveSession, ask: Ask, scope: str, keep: Keep | None) -> None:
 
 
 def _scopes(rules: Sequence[str], keep: Keep | None) -> Sequence[str]:
-    """Only what names its rules can be allowed for longer than once."""
+    """Return the scopes: only a call with rules can be allowed for longer than once."""
     return ["once", *(["session"] if rules else ()), *(["always"] if rules and keep is not None else ())]

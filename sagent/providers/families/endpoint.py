@@ -78,7 +78,7 @@ class Endpoint:
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """By the row's variables, NAME_API_KEY and NAME_BASE_URL where it names no others.
+        """Read the access from the row's variables, by default NAME_API_KEY and NAME_BASE_URL.
 
         `auth` is "key", "bearer" or "credentials" (from_credentials). A server on this machine needs no key. Raises
         UsageError naming the variable that is missing.
@@ -97,7 +97,7 @@ class Endpoint:
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """With a key. Raises UsageError when it cannot be one, or when there is no address."""
+        """Use a key. Raises UsageError if the key is impossible, or if there is no address."""
         row = row_of(cls.row_name)
         access = read_access(row, key=key, base_url=base_url, auth=auth)
         return cls(row, access, transport=transport, timeouts=timeouts)
@@ -106,7 +106,7 @@ class Endpoint:
     def from_credentials(
         cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None, timeouts: Timeouts | None = None
     ) -> Self:
-        """With what the official SDK finds by itself: a profile, a workload's identity, a cloud's login."""
+        """Use the credentials that the official SDK finds: a profile, a workload identity, a cloud login."""
         return cls.from_env(base_url=base_url, auth="credentials", environ=environ, timeouts=timeouts)
 
     @property

@@ -202,7 +202,7 @@ class _Writer:
         return self._limited(held, schema)
 
     def _limited(self, said: Mapping[str, object], schema: JsonObject) -> Mapping[str, object]:
-        """With the limits that the provider keeps; the others in words."""
+        """Add the limits that the provider enforces; describe the others in words."""
         held, words = dict(said), list[str]()
         for name in _LIMITS:
             if name not in schema:

@@ -421,7 +421,7 @@ class _Watch:
         self.touch()
 
     def touch(self) -> None:
-        """There was a sign of life."""
+        """Note a sign of life."""
         self._last = asyncio.get_running_loop().time()
 
     async def over(self, step: Awaitable[T]) -> T:

@@ -279,7 +279,7 @@ def _tls_context() -> "ssl.SSLContext":
 
 
 def unreachable(what: str, error: BaseException) -> ExchangeFailed:
-    """No connection, and why; that a certificate is not trusted, or that there is no TLS, no second try changes."""
+    """Return the error of a failed connection; with an untrusted certificate, or without TLS, it is final."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and f"[Errno {ECONNREFUSED}]" in text:  # asyncio lists all addresses it has tried
         text = "the connection was refused"

@@ -46,7 +46,7 @@ class CommandContext(CurrentSession):
         self._write(printable(text))
 
     def require_person(self, flag: str) -> None:
-        """For what only a person may change: raises UsageError where a prompt asks for it, which may be a file's."""
+        """Refuse a change that only a person may make. Raises UsageError if a prompt, perhaps a file's, asks for it."""
         if not self.has_person:
             raise UsageError(f"A prompt cannot change this: give {flag} on the command line.")
 

@@ -17,7 +17,7 @@ Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 
 def approval_options(rules: Sequence[str], *, kept: bool = True) -> list[Option[Answer]]:
-    """Only what names its rules can be allowed for longer than once, and for ever only where they are `kept`."""
+    """Return the options: only a call with rules can be allowed for longer, and always only if rules are `kept`."""
     rules = [spelled_name(rule) for rule in rules]
     every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
     longer: list[Option[Answer]] = [

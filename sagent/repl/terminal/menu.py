@@ -59,7 +59,7 @@ def _row(name: str, about: str, size: int, *, chosen: bool) -> Line:
 
 
 def _words(about: str, room: int) -> str:
-    """As much of a sentence as there is room for; nothing where that is no more than the beginning of a word."""
+    """Return as much of a sentence as fits; "" if that is only the beginning of a word."""
     return cut(about, room) if room >= MIN_SENTENCE_COLUMNS or width_of(about) <= room else ""
 
 

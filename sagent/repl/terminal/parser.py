@@ -113,7 +113,7 @@ class InputParser(Vt100Parser):
         return bool(self._pasted) or (len(data) > MAX_TYPED_ENTER if several else len(line) == len(data) > MAX_TYPED)
 
     def flush(self) -> None:
-        """Nothing more came for a while."""
+        """Flush held keys after a pause."""
         self._end_paste()
         self._late = bool(_NO_KEY.match(self._held))
         if not self._late:

@@ -259,8 +259,8 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 
 def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -> list[Line]:
-    """As much of a title as there is room for: its first line, what is scrolled, how much is not seen, its foot. Where
-    there are three rows or less, who asks stands after how much is not seen, as far as it fits."""
+    """Fit a title: its first line, the part scrolled to, the number of hidden lines, its foot. In three rows or less,
+    the asker's name follows that number, as far as it fits."""
     foot = picker.foot_for(width)
     head, body = title[:1] if room > 3 else (), title[1 : len(title) - len(foot)]
     if len(foot) > max((room - 2) // 3, 1):  # all of it is at the end of what is scrolled

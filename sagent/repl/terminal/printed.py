@@ -23,7 +23,7 @@ class Printed:
         self._block, self._used_up = (), False
 
     def add(self, rows: int, letters: int = 0) -> None:
-        """So many more rows are final, and so many letters of the one after them."""
+        """Count more rows as final, and letters of the row after them."""
         if self._used_up and (rows or letters):  # these come after that row
             self._rows, self._letters, self._used_up = self._rows + 1, 0, False
         self._letters = letters + (0 if rows else self._letters)

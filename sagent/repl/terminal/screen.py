@@ -193,7 +193,7 @@ class Screen:
         self._answered.set()
 
     def set_vim(self, value: str) -> str:
-        """vi keys "on" or "off", or the other way than now; which it is then."""
+        """Switch vi keys "on" or "off", or to the other mode; return the new mode."""
         vi = value == "on" or (value != "off" and self.app.editing_mode != EditingMode.VI)
         self.app.editing_mode = EditingMode.VI if vi else EditingMode.EMACS
         self.app.vi_state.reset()
@@ -283,6 +283,6 @@ def _size(stdout: TextIO) -> Size:
 
 
 def _colours() -> ColorDepth | None:
-    """As the environment asks (NO_COLOR, PROMPT_TOOLKIT_COLOR_DEPTH); else what all terminals of today have: our styles
-    are the sixteen colours."""
+    """Return the colour depth that the environment asks for (NO_COLOR, PROMPT_TOOLKIT_COLOR_DEPTH), or sixteen colours,
+    which all terminals and our styles have."""
     return ColorDepth.from_env() or ColorDepth.DEPTH_4_BIT

@@ -34,7 +34,7 @@ def named_event(value: Mapping[str, object]) -> bytes:
 
 
 def checksum(text: str) -> str:
-    """Of what the server signs or encrypts: eight characters, by which it recognises that when it comes back."""
+    """Return the eight characters by which the server recognises what it has signed or encrypted."""
     return f"{binascii.crc32(valid_text(text).encode()):08x}"
 
 

@@ -54,5 +54,5 @@ async def _guard(response: httpx2.Response) -> None:
 
 
 def hooks() -> dict[str, list[Callable[[httpx2.Response], Awaitable[None]]]]:
-    """For an SDK's HTTP client."""
+    """Return the hooks for an SDK's HTTP client."""
     return {"response": [_guard]}

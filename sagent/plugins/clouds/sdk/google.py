@@ -47,8 +47,8 @@ class GoogleClient(SdkClient):
 
 
 def _vertex(options: types.HttpOptions) -> genai.Client:
-    """By the application default credentials. Given neither project nor place, the SDK forgets them at an address of
-    one's own."""
+    """Open a client with the application default credentials. Without project and place, the SDK forgets them at a
+    custom address."""
     project = os.environ.get("GOOGLE_CLOUD_PROJECT") or google.auth.default()[1]  # pyright: ignore[reportUnknownMemberType] -- it has no types
     if not project:
         raise ValueError("no project is known: set GOOGLE_CLOUD_PROJECT")

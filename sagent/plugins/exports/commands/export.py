@@ -51,7 +51,7 @@ def _export_as(session: Path, form: ExportFormat, given: argparse.Namespace, set
 
 
 def _report(done: Exported, out: str, redaction: Redaction) -> None:
-    """On standard error, so that it never mixes with what is exported."""
+    """Report on stderr, so that the report never mixes with the export."""
     lines = [f"exported to {out}"] if out else []
     if done.id:
         lines.append(f"manifest {done.id}")

@@ -115,7 +115,7 @@ async def _with_another(session: Path, settings: "Settings", given: "Conditions"
 
 
 def _write(diff: "SessionDiff", form: str, output: object) -> None:
-    """To a file whole or not at all, or to standard output. Raises UsageError."""
+    """Write to a file, whole or not at all, or to standard output. Raises UsageError."""
     from sagent.plugins.lab.sessiondiff import as_json, show
     from sagent.transcript.redaction import Redaction
 

@@ -167,7 +167,7 @@ class _Sent:
         return self.envelope.id
 
     def forget(self) -> None:
-        """Only its id is remembered from here on."""
+        """Drop the message's body; its id stays known."""
         self.envelope = replace(self.envelope, body=None)
 
     async def taken(self) -> None:

@@ -274,7 +274,7 @@ class NatsBus:
 
 
 async def _measure_clock(jetstream: JetStream) -> float:
-    """By how many seconds the server's clock is ahead of this machine's. Raises Unavailable."""
+    """Return the seconds by which the server's clock is ahead of this machine's. Raises Unavailable."""
     said = as_object(json_load(await jetstream.request(f"$JS.API.STREAM.INFO.{names.INBOX}", b"")))
     return datetime.fromisoformat(as_str(said["ts"])).timestamp() - time.time() if "ts" in said else 0.0
 

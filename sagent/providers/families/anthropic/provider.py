@@ -70,7 +70,7 @@ class MessagesDialect(Dialect):
         return media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS)
 
     def mark(self, data: bytes) -> bytes:
-        """With a cache breakpoint on the last block."""
+        """Add a cache breakpoint to the last block."""
         return data[:-3] + b',"cache_control":' + wire_bytes(MARKS[self.life]) + data[-3:]
 
     def _marked(self, blocks: Sequence[object]) -> Sequence[object]:
@@ -294,7 +294,7 @@ class AnthropicModel(WireModel["Anthropic"]):
         return thought, list(betas)
 
     def _counting(self, request: Request) -> Counted | None:
-        """By platform.claude.com, token counting: thinking counts, what bounds the answer is no member there."""
+        """Count by platform.claude.com, token counting: thinking counts; it has no member for output limits."""
         if self._provider.site.path:
             return None
         thought, betas = self._thought(request, self._max_tokens(request)[0])

@@ -97,7 +97,7 @@ class ChatDialect(Dialect):
         return messages
 
     def mark(self, data: bytes) -> bytes | None:
-        """With a mark on the last block, where that is a text: on others it has no place."""
+        """Add a cache mark to the last block if that is a text; other blocks have no place for one."""
         if not self.life or not data.endswith(b'"}]}'):
             return None
         return data[:-3] + b',"cache_control":' + wire_bytes(MARKS[self.life]) + data[-3:]

@@ -240,7 +240,7 @@ class GoogleModel(WireModel["Google"]):
         )
 
     def _counting(self, request: Request) -> Counted | None:
-        """By ai.google.dev, countTokens."""
+        """Count by ai.google.dev, countTokens."""
         body = self._conversation(request).write({"model": f"models/{self.id}"}, 0)
         parts = (b'{"generateContentRequest":', *body.parts, b"}")
         return f"{self._provider.url_of(self.id)}:countTokens", {}, parts, "totalTokens"

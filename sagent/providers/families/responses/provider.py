@@ -152,7 +152,7 @@ def _call_item(part: ToolCall) -> Mapping[str, object]:
 
 
 def _arguments(part: ToolCall, raw: str) -> str:
-    """As the model wrote them, while that is what they are: somebody may have changed the call."""
+    """Return the arguments as the model wrote them, unless the call was changed since."""
     try:
         return raw if raw and json_load(raw) == part.arguments else json_dump(part.arguments)
     except (ValueError, TypeError, RecursionError):  # JSON cannot say them (an infinite number)
@@ -236,7 +236,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         )
 
     def _counting(self, request: Request) -> Counted | None:
-        """By platform.openai.com, input token counts."""
+        """Count by platform.openai.com, input token counts."""
         text = {"text": {"format": form}} if (form := self._format(request)) else {}
         body = self._conversation(request).write({"model": self.id, **text}, 0)
         return f"{self._provider.url}/responses/input_tokens", {}, body.parts, "input_tokens"
