@@ -29,7 +29,7 @@ def read_schema(file: Path) -> Mapping[str, object]:
     """The schema in a file. Raises UsageError for one that cannot be read, is no schema, or says what is not checked
     here."""
     try:
-        found: object = json.loads(file.read_text("utf-8"))
+        found: object = json.loads(file.read_bytes())  # which knows UTF-16 too, and the mark of Windows
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--output-schema {file}: {why_unread(error)}") from error
     except (ValueError, RecursionError) as error:

@@ -35,6 +35,15 @@ def test_schema_data_in_json_and_alone_in_text(shell: Shell) -> None:
     assert (text.code, text.out) == (0, FITS + "\n")
 
 
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_schema_in_other_encodings(shell: Shell, codec: str) -> None:
+    shell.serve([Turn(text=FITS)])
+    (shell.cwd / "s.json").write_bytes(
+        json.dumps({**SCHEMA, "title": "Gr\u00f6\u00dfe"}, ensure_ascii=False).encode(codec)
+    )
+    assert shell.run("what is it?", "--output-schema", "s.json").out == FITS + "\n"
+
+
 def test_provider_gets_schema_beside_tools(shell: Shell) -> None:
     server = shell.serve([Turn(calls=(Call("Glob", {"pattern": "*"}),)), Turn(text=FITS)])
     done = shell.run("what is it?", "--json", "--output-schema", schema_file(shell))

@@ -31,12 +31,17 @@ _SKIPPED = {"text_delta", "thinking_delta", "tool_progress", "tool_started", "ad
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[Step]:
-    """The steps of a run from lines of JSON. A line that cannot be read is a step of its own."""
+    """The steps of a run from lines of JSON, in UTF-8 or, as PowerShell writes them, in UTF-16. A line that cannot be
+    read is a step of its own."""
+    first = b""
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        first = first or line[:1]  # by which UTF-16 and UTF-32 have the NULs of a line's end before it or behind it
+        bare = line.removesuffix(b"\n")
+        whole = bare.rstrip(b"\0") if first in (b"\0", b"\xfe") else bare.lstrip(b"\0")
+        if not whole.strip(b"\0\r\t "):
             continue
         try:
-            value: object = json.loads(line)
+            value: object = json.loads(whole)
         except (ValueError, RecursionError) as error:
             yield Damaged(number, f"not JSON ({_first_line(error)}){torn(line)}")
             continue

@@ -53,6 +53,18 @@ def test_run_shown_from_session(shell: Shell) -> None:
         assert trace(shell, name) == out
 
 
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_trace_in_other_encodings(shell: Shell, codec: str) -> None:
+    shell.serve(SCRIPT)
+    events = shell.run("--output-format", "stream-json", "r\u00f6d").out
+    data = (events if codec != "utf-16-be" else f"\ufeff{events}").encode(codec)
+    (shell.cwd / "run.jsonl").write_bytes(data)
+    done = shell.run("trace", "run.jsonl", model="")
+    assert done.out == trace(shell, "-", stdin=events)
+    assert shell.run("trace", "-", stdin=data, model="").out == done.out
+    assert "left out" not in done.err
+
+
 def test_stream_json_is_a_trace(shell: Shell) -> None:
     shell.serve(SCRIPT)
     done = shell.run("--output-format", "stream-json", "look")
