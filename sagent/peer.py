@@ -148,7 +148,7 @@ class Peer(Protocol):
 
     @property
     def path(self) -> str:
-        """Its name in the tree: "root", "root/review"."""
+        """Return the agent's name in the tree: "root", "root/review"."""
         ...
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
@@ -198,7 +198,7 @@ class Caller(Peer, Protocol):
         ...
 
     def jobs(self) -> Sequence[JobStatus]:
-        """Its background calls, including those that have ended."""
+        """Return the agent's background calls, including those that have ended."""
         ...
 
     def job_output(self, name: str) -> str:

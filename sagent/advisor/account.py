@@ -40,8 +40,8 @@ class Account:
         return sum(tally.calls for tally in self.tallies.values())
 
     def refusal(self, advisor: Advisor, rules: Rules, cost: Cost, used: int, ask: tuple[Decimal | None, int]) -> str:
-        """Why an advisor may not be asked once more, or "". `used` are the tokens so far; `ask` what it may come to:
-        USD at most, None where nobody knows, and tokens about."""
+        """Return the reason why an advisor may not be asked again, or "". `used`: tokens so far. `ask`: the request's
+        most USD (None if unknown) and its approximate tokens."""
         reasons = (*self._used_up(advisor, rules, used, ask[1]), *self._too_dear(advisor, rules, cost, ask[0]))
         return next(iter(reasons), "")
 

@@ -252,7 +252,7 @@ class Advisors:
                 self.running.pop(task, None)
 
     def _refusal(self, advisor: Advisor, blank: Advice, model: Model, request: Request) -> str:
-        """Why it may not be asked now, or ""."""
+        """Return the reason why an advisor may not be asked now, or ""."""
         if advisor.name in self.account.muted:
             return "it is muted"
         rules, person = self.setup.rules, blank.trigger == "person"

@@ -160,7 +160,7 @@ async def ended(tasks: "Sequence[asyncio.Task[Advice]]") -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a consultation came to nothing, in a line."""
+    """Return the reason why a consultation failed, on one line."""
     if isinstance(error, ModelError):
         return f"{_FAILURES.get(error.kind, error.kind)}: {error}"
     return str(error) if isinstance(error, SagentError) else f"{type(error).__name__}: {error}"

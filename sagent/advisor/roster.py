@@ -20,12 +20,12 @@ class Roster:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, in order."""
+        """Return the names of all advisors, in order."""
         return tuple(self._by_name)
 
     @property
     def every(self) -> tuple[Advisor, ...]:
-        """All of them, in order."""
+        """Return all advisors, in order."""
         return tuple(self._by_name.values())
 
     @property

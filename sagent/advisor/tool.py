@@ -28,7 +28,7 @@ class AdvisorTool(Harmless):
         self.parameters = json_freeze_object({"type": "object", "properties": properties})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Its advice, or why there is none: neither ends the run."""
+        """Return an advisor's advice, or why there is none: neither ends the run."""
         if run.caller is None:
             raise ToolError("No advisor is available here.")
         try:
@@ -72,7 +72,7 @@ def is_consent(advice: Advice) -> bool:
 
 
 def refusal_of(answers: Sequence[Advice]) -> str:
-    """Why there is no advice, in words."""
+    """Return the reasons why there is no advice."""
     return "; ".join(f"{one.advisor} {_NONE.get(one.status, one.status)}: {one.reason}" for one in answers)
 
 

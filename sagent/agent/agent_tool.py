@@ -175,7 +175,7 @@ class AgentTool(Harmless, Generic[Deps_contra]):
         self._alone = asyncio.Lock()
 
     async def __call__(self, arguments: JsonObject, run: RunContext[Deps_contra]) -> ToolOutput:
-        """Its answer; an error result says what went wrong, with the output so far. A cancelled call shows that too."""
+        """Return the agent's answer; an error result has the reason and the output so far, even if cancelled."""
         prompt = as_str(arguments.get("prompt"))
         deps = None if self._deps is None else self._deps(run)
         stage = Stage(run.caller, self.name, deps) if isinstance(run.caller, Node) else Stage(deps=deps)

@@ -45,7 +45,7 @@ class Conversation(Caller):
     @property
     @abstractmethod
     def _doing(self) -> Literal["idle", "working", "ended"]:
-        """Its state; "working" means in a run."""
+        """Return the agent's state; "working" means in a run."""
 
     @property
     def running(self) -> bool:
@@ -82,7 +82,7 @@ class Conversation(Caller):
 
     @property
     def advisory(self) -> Extension | None:
-        """Its advisors, if it has any."""
+        """Return the agent's advisors, if it has any."""
         return self.state.context.extension
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -114,7 +114,7 @@ class Conversation(Caller):
         return self.state.ledger.cost()
 
     def status(self) -> Status:
-        """Its state in brief."""
+        """Return the agent's state in brief."""
         state, context = self.state, self.state.context
         tokens = context.tokens()
         report = Report() if context.extension is None else context.extension.report()

@@ -101,7 +101,7 @@ async def open_agent(
 async def _open_session(
     builder: AgentBuilder, keeper: SessionMirror | None, batches: "Collecting | None", told: Told
 ) -> None:
-    """Its log, its model and its money. Raises UsageError."""
+    """Open the session's log, its model and its budget. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None
     log, past = await _in_thread(lambda: open_log(settings, stack, notices, keeper), long=earlier)

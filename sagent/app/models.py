@@ -449,7 +449,7 @@ async def _local(choice: Choice) -> Model:
 
 
 def _explain_no_model(choice: Choice) -> str:
-    """Why no model could be chosen, and what would help."""
+    """Explain why no model could be chosen, and what would help."""
     keyed, allowed = list(choice.with_keys()), choice.allowed()
     if allowed is not None and not allowed:
         return "No model was named, and --allow-providers allows no provider: give those that may be used."

@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
     def parse_apart(
         self, argv: "Sequence[str]", refused: "Sequence[str]", why: str
     ) -> tuple[argparse.Namespace, dict[str, object]]:
-        """All that is given, and apart the flags that say how an agent works. Raises UsageError for those `refused`."""
+        """Return all flags, and apart those that say how an agent works. Raises UsageError for those `refused`."""
         own = {action.dest for action in self._actions}
         add_agent_flags(self, plugins_of(argv))
         given = self.parse_args(argv)

@@ -246,8 +246,8 @@ def warn(event: Event, err: TextIO, *, live: bool = False) -> None:
 
 
 def again(event: Retrying, which: str = "", *, shown: bool = True) -> str:
-    """Why a call is made again and when, and what becomes of the text that was shown. Where text was discarded and
-    nothing is waited for, it is no retry, but a reply that begins anew."""
+    """Tell why and when a call is made again, and the fate of the text already shown. With text discarded and no delay,
+    it is not a retry but a new start of the reply."""
     anew = event.discarded and not event.seconds
     when = "the reply starts again" if anew else f"trying again in {waiting(event.seconds)}{which}"
     gone = "; the text above is discarded" if shown and event.discarded else ""

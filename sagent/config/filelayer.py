@@ -228,7 +228,7 @@ class FileLayer:
         return self._into.read(field, value, self._base, partial(self._file.where, *keys))
 
     def _refusal(self, keys: Line, field: Setting, value: object) -> str | None:
-        """Why a project's file may not set this, or None."""
+        """Return the reason why a project's file may not set this, or None."""
         if field.name == "advisors":
             return advisors.STRANGER
         if field.project == "no" or (keys == ("executor",) and not isinstance(value, str)):

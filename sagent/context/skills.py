@@ -70,7 +70,7 @@ def skills_text(skills: Sequence[Skill]) -> str:
 
 
 def skill_text(skill: Skill) -> str:
-    """All that a skill says, without its head. Raises OSError."""
+    """Return the text of a skill, without its head. Raises OSError."""
     data = read_regular(skill.path, skill.border)
     from sagent.context.frontmatter import read_document
     from sagent.lib.encoding import readable

@@ -315,9 +315,9 @@ class Listing:
         return found
 
     def tariffs(self, at: datetime, tier: str | None) -> tuple[Tariff, ...] | None:
-        """All prices that may apply from `at` to the end of the next day, UTC. `tier` None: any that a provider may
-        choose by itself, that is all but "fast" speed, which only a request can ask for. None if one of the prices is
-        unknown."""
+        """Return all prices that may apply from `at` to the end of the next day, UTC. `tier` None: any that a provider
+        may choose by itself, that is all but "fast" speed, which only a request can ask for. None if one of the prices
+        is unknown."""
         if tier is None:
             contexts: list[Mapping[str, str]] = [{}]
             contexts += [_when(variant) for variant in self._variants if "speed" not in _when(variant)]

@@ -136,7 +136,7 @@ def _extend(state: AgentState, action: Action) -> None:
 
 
 def _extension_to_change(state: AgentState, change: str) -> Extension:
-    """Its advisors; if it has none yet, new ones, which it gets when the change is made."""
+    """Return the agent's advisors; if it has none yet, new ones, which it gets with the change."""
     extension = state.context.extension or state.neighbours.extension()
     if extension is None:
         raise UsageError(f"{state.path} cannot have advisors ({change!r}): it was made without Resources.advisory")

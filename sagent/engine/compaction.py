@@ -102,7 +102,7 @@ def compact_as_asked(state: AgentState, wanted: Compact) -> None:
 
 
 def tools_known(state: AgentState) -> set[str]:
-    """Its tools, and those whose results are in the history."""
+    """Return the agent's tools, and those whose results are in the history."""
     return {*state.tools, *(call.name for message in state.context.history for call in message.calls)}
 
 

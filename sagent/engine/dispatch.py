@@ -176,7 +176,7 @@ async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial
 
 
 async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denial | ToolOutput | None:
-    """Why the call is not made, or None; for a call that has to wait, what the model reads."""
+    """Return the reason why the call is not made, or None; for a call that must wait, the model's notice."""
     match verdict:
         case Allow():
             return None

@@ -212,12 +212,12 @@ class Job:
         return one_line(main_argument(self.call.arguments), 80)
 
     def status(self) -> JobStatus:
-        """Its current state."""
+        """Return the job's current state."""
         seconds = (self.ended or time.monotonic()) - self.started
         return JobStatus(self.name, self.call.name, self.what, self.state, round(seconds, 1))
 
     def entry(self) -> JobEntry:
-        """Its log entry: that it began, or how it ended."""
+        """Return the job's log entry: that it began, or how it ended."""
         return JobEntry(self.name, self.call.id, self.call.name, self.state)
 
 

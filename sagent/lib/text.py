@@ -139,7 +139,7 @@ def system_reason(error: OSError) -> str:
 
 
 def why_unread(error: Exception) -> str:
-    """Why a file could not be read, for a person."""
+    """Tell a person why a file could not be read."""
     if isinstance(error, OSError):
         return system_reason(error)
     return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)

@@ -123,8 +123,8 @@ class CommandJudge:
         return None
 
     def _unproven(self, part: Part, words: Sequence[Word]) -> Iterator[str]:
-        """Why it is not certain that a command avoids what path rules deny: what it opens is only known when it runs,
-        or it goes through a directory that contains some of it."""
+        """Yield the reasons why a command may touch files that path rules deny: files known only when it runs, or a
+        directory that contains some of them."""
         line, targets = unwrap(part.words), [redirect.target for redirect in part.redirects]
         if not line or part.is_read or line[0].text in _OPEN_NOTHING:
             words = ()
@@ -230,7 +230,7 @@ class CommandJudge:
         return list(dict.fromkeys(found))
 
     def _certain(self) -> list[tuple[Word, ...]]:
-        """Its commands; none if there may be others, or files that it opens in addition, or input that it brings."""
+        """Return the script's commands; none if it may run others, open files by itself, or bring input."""
         script = self._script
         if script.doubt or script.has_input or any(part.redirects or part.is_read for part in script.parts):
             return []

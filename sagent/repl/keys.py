@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]" = ()) -> KeyBindings:
-    """All of ours; prompt_toolkit's emacs and vi keys work too. Those that the person has `chosen`, each "action=key",
-    come first. Raises UsageError for what is no key."""
+    """Bind all our keys; prompt_toolkit's emacs and vi keys work too. Those that the person has `chosen`, each
+    "action=key", come first. Raises UsageError for an invalid key."""
     keys, buffer = KeyBindings(), screen.buffer
     picking = Condition(lambda: actions.questions.taking is not None)
     held = Condition(lambda: actions.questions.picker is not None and actions.questions.taking is None)

@@ -57,7 +57,7 @@ _STEPS = (
 
 
 def guide(error: Exception) -> Sequence[Block]:
-    """Why no session could be opened; and where no provider can be used yet, the ways to one on one screen."""
+    """Explain why no session could be opened; without a usable provider, show the ways to one on one screen."""
     text = str(error)
     if not text.startswith("No model was named"):
         lacking = re.match(r"No key for ([\w.-]+)", text)

@@ -14,8 +14,8 @@ DRAIN_SECONDS = 0.1  # that output is waited for when the shell has ended
 
 
 async def run_shell(command: str, cwd: Path, show: Callable[[str], None] = lambda text: None) -> tuple[int, str]:
-    """Its exit code and what it wrote to both streams, as a terminal would have left it, with its colours; `show` takes
-    the end of that while there is more to come, without them. When cancelled the command is killed, with its children.
+    """Run a command; return its exit code and its output as a terminal would have left it, with its colours. Meanwhile
+    `show` gets the end of the output, without colours. When cancelled the command is killed, with its children.
 
     It has ended when the shell has: what it left running may hold the pipe open.
     """

@@ -177,7 +177,7 @@ class View:
 
 
 def refusal() -> str:
-    """Why no box can be made here; "" where one was made just now and a program ran in it."""
+    """Return the reason why no box can be made here; "" if a program has just run in one."""
     if missing := [name for name in PROGRAMS if _program(name) == name]:
         return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
     scratch = Scratch()

@@ -126,7 +126,7 @@ async def forward(client: Side, origin: Side, request: h11.Request, endpoint: En
 
 
 def reason(error: OSError) -> str:
-    """Why a connection or a look-up failed, in the system's words."""
+    """Return the system's reason why a connection or a look-up failed."""
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or "no answer in time"
     return os.strerror(error.errno)  # asyncio has words of its own

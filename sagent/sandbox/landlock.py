@@ -151,7 +151,7 @@ def tree(paths: Iterable[str]) -> Tree:
 
 
 def available() -> str:
-    """Why it does not work here; "" where it does. Tried for real, which takes some 5 ms."""
+    """Return the reason why Landlock does not work here, or "". It is really tried, which takes some 5 ms."""
     if sys.platform != "linux":
         return f"there is no Landlock for {sys.platform}"
     null = subprocess.DEVNULL

@@ -404,7 +404,7 @@ class Entry:
 
     @property
     def content(self) -> Content:
-        """Its content, read from the line on each access. Raises SessionCorrupt if that cannot be read."""
+        """Return the entry's content, read from the line on each access. Raises SessionCorrupt if it is unreadable."""
         return decode(self.kind, read_body(self))
 
 

@@ -23,7 +23,7 @@ class Place(NamedTuple):
     size: int
 
     def pieces(self, size: int = 1 << 20) -> Iterator[bytes]:
-        """Its bytes. Raises OSError."""
+        """Yield the place's bytes. Raises OSError."""
         with self.path.open("rb") as file:
             file.seek(self.start)
             left = self.size
@@ -32,7 +32,7 @@ class Place(NamedTuple):
                 yield piece
 
     def read(self) -> bytes:
-        """All of it. Raises OSError."""
+        """Return all its bytes. Raises OSError."""
         return b"".join(self.pieces())
 
     def sha256(self) -> str:

@@ -155,7 +155,7 @@ class Session:
 
 
 def _check_repaired(path: Path) -> None:
-    """Raises SessionCorrupt for a session of which some logs are still the damaged ones."""
+    """Refuse a session that an interrupted repair left with damaged logs. Raises SessionCorrupt."""
     if any(path.glob(f"{REPAIRED}2*")):
         raise SessionCorrupt(f"{path}: its repair was interrupted. `sagent sessions repair {path}` finishes it.")
 
@@ -191,7 +191,7 @@ def _has_old_lock(path: Path) -> bool:
 
 
 def check_log(path: Path) -> None:
-    """Raises SessionCorrupt for what is there of a session without its log."""
+    """Refuse the remains of a session without its log. Raises SessionCorrupt."""
     if is_damaged(path):
         raise SessionCorrupt(
             f"{path} is a session without its log: {_what_is_wrong(path / 'root.jsonl')}. Put the log back, or begin "
@@ -437,7 +437,7 @@ def delete(path: Path) -> None:
 
 
 def check_version(path: Path, purpose: str) -> None:
-    """Raises UsageError for a session that only a newer sagent can read."""
+    """Refuse a session that only a newer sagent can read. Raises UsageError."""
     first = next(iter(read_log(path / "root.jsonl")), None)
     if first is None and has_lost_log(path):
         raise SessionCorrupt(

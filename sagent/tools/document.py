@@ -53,7 +53,7 @@ async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> 
 
 
 def _failure(done: "Finished") -> str:
-    """Why a process that ended has nothing to show."""
+    """Return the reason why a process that ended has nothing to show."""
     if len(done.output) > _MAX_ANSWER_BYTES:
         return f"becomes more than {_MAX_ANSWER_BYTES // 1_000_000} MB"
     if done.code == -signal.SIGXCPU:

@@ -153,7 +153,7 @@ class Contexts:
         return self._place(name).running.get(name)
 
     async def cancel(self, name: str) -> Task:
-        """Raises TaskNotFoundError and TaskNotCancelableError."""
+        """Cancel a task. Raises TaskNotFoundError and TaskNotCancelableError."""
         context = self._place(name)
         if (task := context.running.get(name)) is None:
             raise TaskNotCancelableError(f"Task {name} has ended.")

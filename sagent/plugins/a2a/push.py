@@ -184,7 +184,7 @@ class Receivers:
         return [receiver.config for receiver in self._known.get(task, {}).values()]
 
     def get(self, task: str, name: str) -> TaskPushNotificationConfig:
-        """Raises TaskNotFoundError."""
+        """Return a task's receiver. Raises TaskNotFoundError."""
         receivers = self._known.get(task, {})
         if name not in receivers:
             raise TaskNotFoundError(f"Task {task} has no push notification config {name[:100]!r}.")

@@ -69,7 +69,7 @@ class ReceiverFiles:
             return []
 
     def _others(self, session: str, task: str, name: str) -> Sequence[object]:
-        """All but one, as they are in the file."""
+        """Return all receivers but one, as they are in the file."""
         configs = [(row, as_object(as_object(row).get("config"))) for row in self._rows(session)]
         return [row for row, config in configs if (config.get("taskId"), config.get("id")) != (task, name)]
 
@@ -82,7 +82,7 @@ class ReceiverFiles:
 
 
 def _decode(row: object) -> KeptReceiver:
-    """Raises ValueError, TypeError and ParseError."""
+    """Decode a receiver. Raises ValueError, TypeError and ParseError."""
     members = as_object(row)
     config = ParseDict(dict(as_object(members.get("config"))), TaskPushNotificationConfig())
     if not config.task_id:

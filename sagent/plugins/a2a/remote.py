@@ -106,7 +106,7 @@ class RemoteAgent:
         self._asking: dict[str, str] = {}  # by conversation, the task that waits for an answer
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError where there is no answer; of a task that was sent it may be unknown what it did."""
+        """Ask the remote agent. Raises ToolError without an answer; the effect of a task it got may be unknown."""
         prompt, conversation = as_str(arguments.get("prompt")), as_str(arguments.get("conversation"))
         check_secrets(prompt)
         message = Message(

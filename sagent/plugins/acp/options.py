@@ -41,7 +41,7 @@ class Options:
         return {"currentModeId": self._policy.mode, "availableModes": known}
 
     def every(self) -> list[Mapping[str, object]]:
-        """All options with their values now."""
+        """Return all options with their values now."""
         status = self._agent.status()
         efforts = [(each, each.capitalize(), "") for each in EFFORTS]
         model = self._chosen.get("model", status.model)
@@ -56,14 +56,14 @@ class Options:
         ]
 
     def set_mode(self, mode: object) -> None:
-        """Raises RpcError."""
+        """Set the permission mode. Raises RpcError."""
         known: Mode | None = next((each for each in MODES if each == mode), None)
         if known is None:
             raise RpcError(INVALID_PARAMS, f"There is no mode {mode!r}. The modes are {', '.join(MODES)}.")
         self._policy.mode = known
 
     def set(self, option: object, value: object) -> None:
-        """Raises RpcError for what is not offered, and for what cannot be used."""
+        """Set an option. Raises RpcError for an unknown option, and for a value that cannot be used."""
         found = next((each for each in self.every() if each["id"] == option), None)
         if found is None:
             raise RpcError(INVALID_PARAMS, f"There is no option {option!r}. There are mode, model, effort and advisor.")

@@ -53,7 +53,7 @@ class Host(Protocol):
     def opening(self) -> "Opening": ...
 
     async def check_login(self) -> None:
-        """Raises SagentError where no model can be used."""
+        """Check that a model can be used. Raises SagentError."""
         ...
 
     def sessions(self, cwd: str | None) -> "Sequence[Glance]":

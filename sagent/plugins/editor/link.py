@@ -61,7 +61,7 @@ class EditorLink:
         self._diffs = 0
 
     async def greet(self) -> None:
-        """Raises RpcError and TimeoutError."""
+        """Introduce sagent to the editor. Raises RpcError and TimeoutError."""
         info = {"name": "sagent", "version": __version__}
         hello = {"protocolVersion": _REVISION, "capabilities": {}, "clientInfo": info}
         async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):

@@ -96,7 +96,7 @@ class Timeline:
     damaged: list[str] = field(default_factory=list[str])
 
     def heading(self, redaction: Redaction) -> str:
-        """Its title in one line, from which secrets were taken before it was cut."""
+        """Return the title in one line, redacted before it was cut."""
         return redaction.line(self.title, MAX_TITLE_CHARS)
 
     @property

@@ -9,7 +9,7 @@ from sagent.policy import Ask
 
 
 def call_text(call: ToolCall) -> str:
-    """Its arguments; a command as it stands, with what else there is after it."""
+    """Return a call's arguments as text; a command comes first as it stands, and the others after it."""
     others = {name: value for name, value in call.arguments.items() if name != "command"}
     command = call.arguments.get("command")
     if not isinstance(command, str):

@@ -37,7 +37,7 @@ class Listener:
 
 
 def add_listener(parser: "Parser", user: str) -> None:
-    """Its flags; `user` says what a user is there."""
+    """Add the flags of a listener; `user` is the help for --user."""
     parser.add_argument("--host", metavar="HOST", help=f"the address to listen on (default {LOOPBACK})")
     parser.add_argument("--port", metavar="PORT", help="the port to listen on (default 0: any free port)")
     parser.add_argument("--user", metavar="NAME", action="append", help=user)

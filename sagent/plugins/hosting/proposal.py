@@ -21,7 +21,7 @@ class Proposal:
     new: str
 
     def diff(self) -> str:
-        """All of the change, as a unified diff without the names of the files; "" where nothing changes."""
+        """Return the whole change as a unified diff without file names; "" if nothing changes."""
         return "\n".join(unified_diff(self.old or "", self.new, "", most=None).removesuffix("\n").split("\n")[2:])
 
 

@@ -249,7 +249,7 @@ class Player:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _check_request(self, turn: Turn, sent: RequestSent, model: Preparing | str, request: Request) -> None:
-        """Its bytes against those that were sent. Raises Divergence."""
+        """Compare a request's bytes with the recorded ones. Raises Divergence."""
         if isinstance(model, str):
             self.score.unchecked[f"requests whose bytes cannot be built: {model}"] += 1
             return
@@ -272,7 +272,7 @@ class Player:
             raise self._other_body(turn, sent, found.ours)
 
     def _excused(self, sent: RequestSent, found: RebuiltRequest) -> str:
-        """Why a request that is not the same proves nothing, or ""."""
+        """Return the reason why a differing request proves nothing, or ""."""
         if not sent.sha256:
             return _UNSAID
         recorded = canonical_bytes(sent.parameters)
@@ -371,7 +371,7 @@ class RecordedTool(Harmless):
 
     @property
     def parameters(self) -> JsonObject:
-        """Its schema, with what the engine had added to it; closed, which is not sent, where that was seen."""
+        """Return the tool's schema with the engine's additions; closed, which is never sent, if that was seen."""
         schema = self.player.rebuilder.schema(self.name)
         if self.player.refused(self.name, "is not a parameter; accepted"):
             schema = JsonObject({"additionalProperties": False, **schema})

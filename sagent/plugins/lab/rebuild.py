@@ -282,7 +282,7 @@ def _schemas() -> Mapping[str, JsonObject]:
 
 
 def _as_ours(tool: ToolSpec) -> Json:
-    """Its schema with the keys in our own order, where it is one of ours, perhaps with other words; else None."""
+    """Return the schema of a tool of ours, perhaps reworded, with its keys in our order; None for other tools."""
     ours, names = _schemas().get(tool.name), as_object(tool.parameters.get("properties"))
     if ours is None or not names.keys() <= as_object(ours.get("properties")).keys():
         return None

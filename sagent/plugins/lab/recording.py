@@ -100,7 +100,7 @@ class Turn:
 
     @property
     def answered_calls(self) -> list[tuple[ToolCall, ToolResult]]:
-        """Its calls, in their order, that have a result."""
+        """Return the turn's calls that have a result, in their order."""
         known = {result.call_id: result for result in self.answers}
         return [(call, known[call.id]) for call in (self.reply.calls if self.reply else ()) if call.id in known]
 
@@ -308,7 +308,7 @@ def session_at(path: Path) -> Generator[Path]:
 
 
 def _check_redacted(path: Path, manifest: bytes) -> None:
-    """Raises UsageError for a bundle that secrets were taken out of, which cannot be read as a log."""
+    """Refuse a bundle with redacted secrets, as it cannot be read as a log. Raises UsageError."""
     with suppress(ValueError):  # of one that is damaged `sagent verify` says so
         if read_manifest(manifest).redacted:
             raise UsageError(f"{path}: secrets were taken out of it when it was exported. Name the original session.")

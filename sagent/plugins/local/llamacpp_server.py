@@ -147,7 +147,7 @@ class LlamaServer:
         return f"{PROGRAM} {how} {when}. {self.said()}"
 
     def refused(self) -> tuple[bool, str] | None:
-        """Its fate, if it ended for a reason that another start would not change: the file, or the program."""
+        """Return the reason of an end that another start would not change: the file, or the program."""
         program, model = self._launch.program, self._launch.model
         said = "\n".join(self._output.lines())
         found = _REFUSED.findall(said)

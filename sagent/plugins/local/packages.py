@@ -353,7 +353,7 @@ def _workplace(cache: Path) -> Generator[Path]:
 
 
 def _check_space(cache: Path, needed: int) -> None:
-    """Raises FetchError if the cache's disk lacks room."""
+    """Check that the cache's disk has room. Raises FetchError."""
     there = next(place for place in (cache, *cache.parents) if place.exists())
     free = shutil.disk_usage(there).free
     if free < needed:
@@ -362,7 +362,7 @@ def _check_space(cache: Path, needed: int) -> None:
 
 
 def _check_memory(weights: int) -> None:
-    """Raises FetchError if the machine, or the container, lacks memory for a model."""
+    """Check that the machine, or the container, has memory for a model. Raises FetchError."""
     needed, there = weights + _WORKING_BYTES, available_memory()
     if there is not None and there < needed:
         why = f"The model needs {needed / 1e9:.1f} GB of memory, and {there / 1e9:.1f} GB are available"

@@ -155,7 +155,7 @@ class LoginFile:
 
 
 def _where_else(home: Path, path: Path) -> str:
-    """Why there is no login file, and what to do."""
+    """Explain why there is no login file, and what to do."""
     import tomllib
 
     store: object = None

@@ -244,7 +244,7 @@ async def open_servers(
 
 
 async def list_tools(link: Link) -> "list[McpToolInfo]":
-    """All tools that a server offers and that can be called without its extension for tasks, each name once."""
+    """List the server's tools that can be called without its extension for tasks, each name once."""
     client = await link.client()
     if client.server_capabilities.tools is None:
         return []

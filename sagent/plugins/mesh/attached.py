@@ -228,7 +228,7 @@ class RemoteAgent:
         self.peer.interrupt(scope)
 
     def apply(self, action: Action) -> None:
-        """Raises UsageError where it can be seen at once that it cannot be done; what else is wrong is an event."""
+        """Apply an action. Raises UsageError if it is plainly impossible; any later failure is an event."""
         self.peer.check(action)
         if self.running:
             self.peer.start(self._report(self.peer.change(action)))

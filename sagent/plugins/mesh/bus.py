@@ -110,7 +110,7 @@ class Delivery(Protocol):
 
     @property
     def sequence(self) -> int:
-        """Its place in the inbox: later messages have higher ones."""
+        """Return the message's place in the inbox: later messages have higher ones."""
         ...
 
     @property

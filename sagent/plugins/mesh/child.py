@@ -53,7 +53,7 @@ class NodeAgent(Harmless):
         self._session, self._begin, self._agent, self._logged = session, begin, agent, logged
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError for an allowance that cannot be had, and where the bus cannot be reached."""
+        """Run the task on another node. Raises ToolError if its budget is refused, or the bus cannot be reached."""
         if self._session.count("-") >= _DEEPEST:
             raise ToolError("Agents on other nodes are nested as deep as allowed. Do the work yourself.")
         said = f"{run.agent} {run.call_id} {self._reply(run)}"
@@ -93,7 +93,7 @@ class NodeAgent(Harmless):
             return None
 
     async def _wait(self, peer: RemotePeer) -> Result:
-        """Its result. It is interrupted with its caller, but goes on where only the caller's node is lost."""
+        """Wait for the result. The agent is interrupted with its caller, but goes on if only the caller's node dies."""
         try:
             return await peer.wait()
         except asyncio.CancelledError:

@@ -54,7 +54,7 @@ class Question:
 
     @property
     def ask(self) -> Ask:
-        """Why it is asked, as the policy has said it."""
+        """Return the request for approval in the policy's words."""
         return Ask(self.reason, self.remedy, self.agent, self.wants)
 
 
@@ -163,7 +163,7 @@ def _words(answer: Mapping[str, object], name: str) -> str:
 
 
 def read_question(data: bytes) -> Question:
-    """Raises ValueError."""
+    """Decode a question. Raises ValueError."""
     found = as_object(json_load(data))
     name, agent, tool, what, reason = (as_str(found.get(key)) for key in ("id", "agent", "tool", "what", "reason"))
     wants, over = tuple(map(str, as_array(found.get("wants")))), found.get("over") is True

@@ -46,5 +46,5 @@ class Figures:
 
 
 def read_figures(found: object) -> Figures:
-    """Raises ValueError."""
+    """Validate figures. Raises ValueError."""
     return cast("Figures", adapter(Figures).validate_python(found))

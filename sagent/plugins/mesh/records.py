@@ -37,13 +37,13 @@ def remote_flags() -> Sequence[str]:
 
 
 def check_flags(flags: Mapping[str, object]) -> None:
-    """Raises UsageError for one that is not for who asks to choose."""
+    """Refuse flags that only the node may set. Raises UsageError."""
     if unknown := sorted(set(flags) - set(known := remote_flags())):
         raise UsageError(f"{unknown[0]} is set by the node; you can give {', '.join(known)}.")
 
 
 def check_label(label: str) -> None:
-    """Raises UsageError for what no node or label can be called."""
+    """Refuse an invalid name of a node or a label. Raises UsageError."""
     if not names.NAME.fullmatch(label):
         raise UsageError(f"{label!r} is not a valid name of a node or a label: use letters, digits, _ and -.")
 
@@ -103,7 +103,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(of: type[T], data: bytes) -> T:
-    """Raises WrongVersion."""
+    """Decode a record. Raises WrongVersion."""
     from pydantic import ValidationError
 
     try:
@@ -154,7 +154,7 @@ class Records:
         return found
 
     async def change(self, record: SessionRecord, revision: int, **changes: object) -> tuple[SessionRecord, int]:
-        """Raises Fenced where it was changed by somebody else."""
+        """Change a record at this revision. Raises Fenced if somebody else has changed it."""
         changed = replace(record, **changes)
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
 

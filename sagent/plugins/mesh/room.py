@@ -20,7 +20,7 @@ class Room:
 
     @classmethod
     def of(cls, store: Path) -> Self:
-        """Raises OSError where there is no such directory."""
+        """Measure a store's disk. Raises OSError if there is no such directory."""
         disk, used = shutil.disk_usage(store), 0
         for folder, _, files in os.walk(store):
             for name in files:

@@ -167,7 +167,7 @@ class Users:
         return self.folder / _CONFIGURATION
 
     def all(self) -> list[User]:
-        """Raises UsageError for a list that cannot be read."""
+        """Return all users. Raises UsageError if the list cannot be read."""
         path = self.folder / _LIST
         if not path.exists():
             return []

@@ -38,7 +38,7 @@ class Kernel:
     async def start(
         cls, processes: ProcessGroup, confined: Confined, environment: Mapping[str, str], cwd: Path
     ) -> Self:
-        """Raises ToolError."""
+        """Start the kernel's program. Raises ToolError."""
         try:
             program = await PipedProcess.start(processes, *confined.launched(environment), cwd, longest=MAX_LINE_BYTES)
         except BaseException as error:

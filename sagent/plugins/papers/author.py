@@ -37,7 +37,7 @@ class PaperAuthor(WebTool):
         return reaching(self.access, ["semanticscholar"], f"the author {what!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError for a query together with an id, and if no service answers."""
+        """Find authors by name, or the papers of one by id. Raises ToolError for both, and if no service answers."""
         from sagent.plugins.papers.library import Library
         from sagent.plugins.papers.paper import listed
         from sagent.plugins.web.marking import mark

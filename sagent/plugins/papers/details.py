@@ -50,7 +50,7 @@ class PaperDetails(WebTool):
         return reaching(self.access, services, f"{operation} of {', '.join(map(str, ids[:5]))}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError for invalid ids, and if no service answers."""
+        """Return papers' details or references. Raises ToolError for invalid ids, and if no service answers."""
         from sagent.plugins.papers.library import Library
         from sagent.plugins.papers.paper import listed
         from sagent.plugins.web.marking import mark

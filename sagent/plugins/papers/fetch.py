@@ -54,7 +54,7 @@ class PaperFetch(WebTool):
         return reaching(self.access, services, f"the PDF of {paper}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError if there is no free PDF."""
+        """Fetch a paper's PDF. Raises ToolError if there is no free one."""
         from sagent.plugins.gateway.address import check_secrets, parse_address
         from sagent.plugins.gateway.gateway import WebRequest
         from sagent.plugins.papers.library import DAYS, PAPER_SERVICES, Library, base_url

@@ -174,7 +174,7 @@ class Library:
             return None
 
     async def _json(self, name: str, path: str, members: Mapping[str, object], body: bytes = b"") -> object:
-        """Raises ToolError."""
+        """Fetch JSON from a service. Raises ToolError."""
         try:
             return json.loads(await self._get(name, path, members, body))
         except (ValueError, RecursionError):

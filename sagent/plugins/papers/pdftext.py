@@ -35,7 +35,7 @@ class PdfText:
 
 
 async def read_pdf(data: bytes, name: str) -> PdfText:
-    """Raises ToolError for what is damaged, or takes more memory or time than a document may."""
+    """Read a PDF's text. Raises ToolError if it is damaged, or takes more memory or time than a document may."""
     answered = as_object(json.loads(await take_apart(__name__, data, name)))
     if error := as_str(answered.get("error")):
         raise ToolError(f"{name} cannot be opened as a PDF: {error.rstrip('.')}.")

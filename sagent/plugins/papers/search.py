@@ -43,7 +43,7 @@ class PaperSearch(WebTool):
         return reaching(self.access, _sources(arguments), f"a search for {as_str(arguments.get('query'))!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Raises ToolError if no service answers."""
+        """Search for papers. Raises ToolError if no service answers."""
         from sagent.plugins.papers.library import Library
         from sagent.plugins.papers.paper import fuse, listed
         from sagent.plugins.web.marking import mark

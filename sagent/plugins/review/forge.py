@@ -130,7 +130,7 @@ def _wait(response: "httpx2.Response", tried: int) -> float | None:
 
 
 def _said(response: "httpx2.Response") -> str:
-    """Its reason: GitHub has `message` and `errors`, GitLab a `message` that may be an object, or `error`."""
+    """Return the forge's reason: GitHub's `message` and `errors`, GitLab's `message` (maybe an object) or `error`."""
     try:
         value = as_object(json.loads(response.content))
     except ValueError:

@@ -51,7 +51,7 @@ def comment(finding: Finding, block: str = "suggestion") -> str:
 
 
 def as_json(review: Review) -> str:
-    """All of it; `read_review` reads it back."""
+    """Return the whole review as JSON, which `read_review` reads back."""
     value: dict[str, object] = {"version": 1, **asdict(review)}
     value["cost_usd"] = float(review.usd)
     del value["usd"]

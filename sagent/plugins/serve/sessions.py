@@ -123,7 +123,7 @@ class Hosted:
         return True
 
     def require_live(self) -> LiveSession:
-        """Raises UsageError for a session that is closed."""
+        """Return the open session. Raises UsageError if it is closed."""
         if self.live is None or not self.is_open:
             raise UsageError(f"Session {self.id} is closed: send it a message to open it.")
         return self.live

@@ -198,7 +198,7 @@ class Shift:
         return replace(result, content=text, parts=(Text(text),), error=self._failure())
 
     def _failure(self) -> Failure:
-        """All failures as one, of the kind of the first."""
+        """Combine all failures into one, of the kind of the first."""
         failed = [f"{name} failed ({failure.kind}): {failure.message}" for name, failure in self.failures.items()]
         done = ", ".join(each.name for each in self.handed) or "no role"
         return Failure(next(iter(self.failures.values())).kind, f"{'; '.join(failed)} (finished: {done})")
@@ -261,7 +261,7 @@ class _Work:
         self.prompt = self.shift.prompt(self.role, texts, self.out, self.after)
 
     async def run(self, prompt: str | Message, /) -> Result:
-        """Its result; what goes wrong is part of it. When cancelled, its agent has ended before that is raised."""
+        """Run the role and return its result, failures included. When cancelled, its agent ends before that raises."""
         del prompt
         shift, sha256 = self.shift, digest(self.prompt)[0]
         if (found := shift.finished(self.role, sha256)) is not None:
@@ -295,7 +295,7 @@ class _Work:
         return result
 
     async def _begin(self) -> Node:
-        """Its agent, at work, and the hand-off that it began with, logged; that also where it could not begin."""
+        """Start the role's agent, and log its hand-off, even if the agent cannot start."""
         role, lead = self.role, self.shift.lead
         order = SpawnRequest(
             self.prompt,

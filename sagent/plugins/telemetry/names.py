@@ -110,5 +110,5 @@ def operation_name(provider: str) -> str:
 
 
 def finish_reason(stop: str | None) -> str:
-    """Why a reply ended, in the conventions' words; in ours where they have none."""
+    """Return the reason why a reply ended, in the conventions' words, or ours if they have none."""
     return _REASONS.get(stop or "", stop or "error")

@@ -248,7 +248,7 @@ def _end_of_part(text: str, offset: int) -> int:
 
 
 def _plainly() -> str:
-    """Why the HTML was read plainly."""
+    """Explain why the HTML was read as plain text."""
     from sagent.plugins.web.page import has_packages
 
     if has_packages():

@@ -130,7 +130,7 @@ class CommandContext(CurrentSession):
         return sorted(one for one in self.commands if one.startswith(name))
 
     def names(self) -> list[tuple[str, str]]:
-        """All commands, each with its summary."""
+        """Return all commands, each with its summary."""
         return [(name, one.summary) for name, one in sorted(self.commands.items())]
 
     def arguments(self, name: str, typed: str) -> list[tuple[str, str]]:

@@ -162,8 +162,8 @@ class Picker(Generic[T]):
         return self._titles[width]
 
     def whole(self, width: int) -> list[Line]:
-        """All that is to be read before something is chosen: also what is known of the option at hand, and options that
-        are longer than a row."""
+        """Return everything to read before a choice: also what is known of the option at hand, and options longer than
+        a row."""
         rows = [_option(self, option, number, width) for number, option in enumerate(self.options)] if self.keys else []
         long = [line for option in rows for line in option] if any(len(option) > 1 for option in rows) else []
         return [*self.title_for(width), *(self.preview(width, 1000) if self.lookup else ()), *long]
@@ -335,7 +335,7 @@ def _on_few_lines(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 
 def _option(picker: Picker[T], option: Option[T], number: int, width: int) -> list[Line]:
-    """All of an option's words, and of the hint what there is room for after them."""
+    """Show all of an option's words, and as much of the hint after them as fits."""
     style, mark = ("class:chosen", "❯ ") if number == picker.at else ("", "  ")
     lead: list[Span] = [("class:mark", mark), ("class:dim", f"{option.key or number + 1} ")]
     if picker.ticked is not None:

@@ -66,7 +66,7 @@ def render_diff(diff: str, width: int, *, most: int = MAX_DIFF_LINES) -> list[Li
 
 
 def render_whole_diff(diff: str, width: int) -> list[Line]:
-    """All of a diff, in which what is not seen or looks like something else is marked."""
+    """Show a whole diff, with invisible and confusable characters marked."""
     return [row for line in _rendered(diff, spelled) for row in wrap(line[1:], width, line[:1])]
 
 
@@ -134,7 +134,7 @@ def render_approval(
 
 
 def _lines(text: str) -> str:
-    """All of a text, marked in the same way, on its lines."""
+    """Return a whole text on its lines, with the same characters marked."""
     return "\n".join(map(spelled, text.replace("\r\n", "\n").replace("\t", TAB).split("\n")))
 
 

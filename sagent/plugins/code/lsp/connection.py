@@ -48,7 +48,7 @@ class Connection:
 
     @property
     def fault(self) -> str:
-        """Why it is gone; "" while it is there."""
+        """Return the reason why the server is gone; "" while it runs."""
         if self._broken:
             return self._broken
         if self._program is None or self._program.process.alive:
@@ -58,7 +58,7 @@ class Connection:
         return f"it {self._program.outcome}{f': {one_line(line, 200)}' if line else ''}"
 
     async def start(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
-        """Raises OSError, and ValueError for arguments that hold a NUL."""
+        """Start the server. Raises OSError, and ValueError for arguments with a NUL."""
         program = await PipedProcess.start(self._processes, argv, environment, cwd, longest=_MAX_HEADER_BYTES)
         self._program, self._reading = program, asyncio.create_task(self._read(program))
 
@@ -79,7 +79,7 @@ class Connection:
             self._pending.pop(number, None)
 
     def notify(self, method: str, params: object) -> None:
-        """Raises ServerError where it is gone."""
+        """Send a notification. Raises ServerError if the server is gone."""
         self._send(_call(method, params))
 
     def _send(self, message: Mapping[str, object]) -> None:

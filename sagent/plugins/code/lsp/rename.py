@@ -60,7 +60,7 @@ class RenamePlan:
         return f"Not changed, although the old name occurs there: {names}{more}. Check whether it is the same symbol.\n"
 
     def diff(self, workspace: Workspace) -> str:
-        """All of it as a unified diff."""
+        """Return the whole renaming as a unified diff."""
         return valid_text("".join(line for change in self.changes for line in _diff(change, workspace)))
 
     def make(self, workspace: Workspace) -> ToolOutput:

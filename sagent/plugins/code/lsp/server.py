@@ -70,7 +70,7 @@ class LanguageServer:
 
     @property
     def fault(self) -> str:
-        """Why it is gone; "" while it is there."""
+        """Return the reason why the server is gone; "" while it runs."""
         return self._connection.fault
 
     async def open(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:

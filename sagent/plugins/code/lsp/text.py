@@ -68,7 +68,7 @@ def read_edits(items: Sequence[object], lines: Lines) -> Iterator[TextEdit]:
 
 
 def apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
-    """All edits made, which are about the same text. Raises ValueError for those that overlap."""
+    """Return a text with all edits made. Raises ValueError for edits that overlap."""
     parts: list[str] = []
     done = 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):

@@ -43,7 +43,7 @@ class Watched:
         return found + [(path, DELETED) for path in before if path not in states]
 
     def _look(self) -> Mapping[Path, tuple[int, int]] | None:
-        """All of them; None where there are too many."""
+        """Return the states of all files; None if there are too many."""
         states: dict[Path, tuple[int, int]] = {}
         until = time.monotonic() + _SCAN_TIMEOUT_SECONDS
         for number, name in enumerate(walk(str(self._root), lambda: False)):

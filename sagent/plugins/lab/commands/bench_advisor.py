@@ -108,7 +108,7 @@ class _Benchmark(ExperimentCommand):
             self.err.write(f"sagent: warning: {printable(notice)}\n")
 
     def keep(self, experiment: "Experiment") -> None:
-        """Its notes are enough."""
+        """Do nothing: the notes are enough."""
 
     def show(self, experiment: "Experiment") -> None:
         from sagent.plugins.lab.comparison import compare

@@ -164,7 +164,7 @@ class Gate:
                 del self._deliveries[token]  # they are delivered again to whoever receives then
 
     def delivery(self, token: str) -> "_TrackedDelivery":
-        """Raises NobodyThere for one that is not this connection's any more."""
+        """Return a delivery. Raises NobodyThere if it is no longer this connection's."""
         if (found := self._deliveries.get(token)) is None:
             raise NobodyThere(
                 "This delivery is over: it was answered, or its receiver has left and it went to another."

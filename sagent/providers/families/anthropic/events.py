@@ -205,7 +205,7 @@ class MessagesReplyReader(ReplyReader):
         return tuple(found)
 
     def notes(self) -> tuple[str, ...]:
-        """Why the provider refused, where it says so."""
+        """Return the provider's reason for a refusal, if it gives one."""
         if self._stop != "refusal":
             return ()
         said = [as_str(self._details.get("category")), as_str(self._details.get("explanation"))]

@@ -127,7 +127,7 @@ class GenerateReplyReader(ReplyReader):
         return {kind: count for kind, count in fees.items() if count}
 
     def notes(self) -> tuple[str, ...]:
-        """Why the provider stopped the model, where it did."""
+        """Return the provider's reason for stopping the model, if it did."""
         return (self._why,) if self._why else ()
 
     def _candidate(self, candidate: Mapping[str, object], out: list[Delta]) -> None:

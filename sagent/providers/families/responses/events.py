@@ -160,7 +160,7 @@ class ResponsesReplyReader(ReplyReader):
         return fees
 
     def notes(self) -> tuple[str, ...]:
-        """Why the provider broke the reply off, where nothing else says so."""
+        """Return the reason why the provider broke the reply off, if nothing else tells it."""
         if self._status == "incomplete" and self._reason not in _STOPS:
             return (f"the provider ended the reply early: {self._reason or 'it gave no reason'}",)
         return ()
