@@ -376,7 +376,8 @@ def _taken(row: tuple[object, ...], kind: str, plugin: Plugin) -> Sequence[tuple
         return [("setting", name) for name in names if plugin is not CORE or name not in (*RESERVED, *ALIASES)]
     if isinstance(row, Flag):
         return [(kind, f"{row.of} --{row.name}") if row.of else ("setting", row.keyword)]
-    name, own = getattr(row, "name", None), "setting" if isinstance(row, Table) else kind
+    operation = getattr(row, "to", None) if getattr(row, "help", "") else None
+    name, own = getattr(row, "name", operation), "setting" if isinstance(row, Table) else kind
     named = [] if name is None else [(own, str(name).lower())]  # tools are chosen whatever their case
     flags = [flag.removeprefix("--").replace("-", "_") if flag[2:] else flag for flag in getattr(row, "flags", ())]
     return [*named, *(("setting", flag) for flag in flags)]

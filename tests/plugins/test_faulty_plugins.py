@@ -216,6 +216,33 @@ def test_name_that_nothing_can_have_is_refused(shell: Shell, folder: Path, rows:
     assert shell.run("help", "all", model="").code == 0
 
 
+@pytest.mark.plugin("audit", "authoring", "imports")
+def test_operation_that_is_taken_is_named(shell: Shell, folder: Path) -> None:
+    """Ours stay, of two others the first counts, and one that fails is named with its plugin."""
+    head = (
+        "from sagent.plugin import Extra, Plugin\ndef f(*words):\n    return 7\ndef boom(*words):\n    return 1 / 0\n"
+    )
+    names = ("sessions list", "sessions more", "plugin new", "plugin add", "plugin more", "plugin none")
+    rows = [f"Extra({name!r}, ':f', 'h')" for name in names[:-1]]
+    rows += ["Extra('plugin none', ':none', 'h')", "Extra('plugin boom', ':boom', 'h')"]
+    (folder / "odd.py").write_text(f"{head}plugin = Plugin('odd', extras=({', '.join(rows)},))\n")
+    (folder / "peer.py").write_text(f"{head}plugin = Plugin('peer', extras=(Extra('plugin more', ':boom', 'h'),))\n")
+    done = shell.run("sessions", "list", model="")
+    assert (done.code, "`sessions list` of the plugin odd is left out" in done.err) == (0, True), done.err
+    assert shell.run("sessions", "--help", model="").code == 0
+    assert shell.run("sessions", "more", "a", "b", model="").code == 7
+    done = shell.run("plugin", "new", "tide", model="")
+    assert (done.code, "`plugin new` of the plugin odd is left out" in done.err) == (0, True), done.err
+    assert "needs a source" in shell.run("plugin", "add", model="").err
+    assert shell.run("plugin", "more", model="").code == 7
+    for name, why in (("none", "AttributeError"), ("boom", "ZeroDivisionError")):
+        done = shell.run("plugin", name, model="")
+        assert (done.code, "of the plugin odd failed" in done.err, why in done.err) == (2, True, True), done.err
+    warned = shell.run("config", "show", model="").err
+    assert "extra plugin add of the plugin odd" in warned
+    assert "extra plugin more of the plugin peer" in warned
+
+
 @pytest.mark.plugin("completion")
 def test_percent_in_help_is_shown_as_it_is(shell: Shell, folder: Path) -> None:
     settings = "(Setting('tide', text_of, help='50% more of %(x)s', metavar='T'),)"

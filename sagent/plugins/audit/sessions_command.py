@@ -30,6 +30,7 @@ from sagent.session.store import delete, named_logs
 from sagent.session.summary import summarize
 from sagent.usage import Totals
 
+_OWN = ("list", "show", "search", "compact", "rewind", "prune", "delete")
 _LOOKED_AT = 4_000  # characters of a result's first line in which secrets are looked for, where fewer are shown
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ if TYPE_CHECKING:
 def run_sessions(argv: Sequence[str]) -> int:
     plugins = plugins_of(sys.argv[1:])
     operation = f"sessions {argv[0]}" if argv else ""
+    others = {name: extra for name, extra in plugins.operations("sessions").items() if name not in _OWN}
     for owner, extra in plugins.extras(operation):
+        if argv[0] not in others:
+            sys.stderr.write(f"sagent: `{operation}` of the plugin {owner} is left out: sagent has one of that name.\n")
+            break
         return carry_out(owner, extra.add, f"`{operation}`", argv[1:])
     check_former(plugins, operation)
     parser = Parser("sessions", "List, search, show and change the sessions on this machine.")
@@ -89,7 +94,7 @@ def run_sessions(argv: Sequence[str]) -> int:
     deleting.add_argument("session", nargs="+", help="a path, an id or the beginning of an id")
     for each in operations.choices.values():
         each.add_cwd()
-    for name, extra in plugins.operations("sessions").items():
+    for name, extra in others.items():
         operations.add_parser(name, help=extra.help)
     operations.metavar = " | ".join(operations.choices)
     given = parser.parse_args(argv)

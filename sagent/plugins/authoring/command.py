@@ -2,23 +2,20 @@
 
 import re
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, plugins_of
-from sagent.cli.main import check_former
+from sagent.cli.main import carry_out, check_former
 from sagent.cli.render import binary_safe
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.text import Table, printable
-from sagent.plugin import KINDS, resolve
+from sagent.plugin import KINDS
 
 if TYPE_CHECKING:
-    import argparse
-
-    from sagent.config import Settings
     from sagent.config.plugin_index import Known
 
 DESCRIPTION = """list: show the plugins and what each adds. new: write a plugin to begin with into the folder NAME,
@@ -33,6 +30,8 @@ def run_plugin(argv: Sequence[str]) -> int:
     plugins = plugins_of(argv)
     more = plugins.operations("plugin")
     operations = list(dict.fromkeys(("list", "new", "test", *more)))
+    for owner, extra in plugins.extras(f"plugin {argv[0]}") if argv[:1] in (["new"], ["test"]) else ():
+        sys.stderr.write(f"sagent: `{extra.to}` of the plugin {owner} is left out: sagent has one of that name.\n")
     if argv and argv[0] not in operations:
         check_former(plugins, f"plugin {argv[0]}")
     parser = Parser("plugin", DESCRIPTION + FOLDERS * ("add" in more))
@@ -58,10 +57,9 @@ def run_plugin(argv: Sequence[str]) -> int:
         case _:
             pass
     settings = load_settings({})
-    if (extra := more.get(given.operation)) is None:
-        return 0
-    run = cast("Callable[[Settings, argparse.Namespace], int]", resolve(extra.add))
-    return run(settings, given)
+    for owner, extra in plugins.extras(f"plugin {given.operation}"):
+        return carry_out(owner, extra.add, f"`sagent plugin {given.operation}`", settings, given)
+    return 0
 
 
 def _begin(name: str, there: Container[str]) -> int:
