@@ -204,7 +204,9 @@ def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
         return ["Makefile" if name == "make" else "package.json"]
     if _runs_go(name, words):
         return [word.text for word in words[2:] if not word.text.startswith("-")][:1]
-    own = [words[0].text] if "/" in words[0].text and not _is_installed(words[0].text) else []
+    path = words[0].text
+    installed = path.startswith(("/usr/", "/bin/", "/sbin/", "/opt/")) or "/bin/" in path
+    own = [path] if "/" in path and not installed else []
     runs_code = own or _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".")
     return own + [word.text for word in words[1:] if runs_code and not word.text.startswith("-")][:1]
 
@@ -237,10 +239,6 @@ def _recipe(name: str, rest: list[str], folder: Path | None) -> str:
     except (ValueError, RecursionError):
         return ""
     return "\n".join(as_str(scripts.get(target)) for target in rest if target in scripts)
-
-
-def _is_installed(path: str) -> bool:
-    return path.startswith(("/usr/", "/bin/", "/sbin/", "/opt/")) or "/bin/" in path
 
 
 def _read(file: str, folder: Path | None) -> str | None:

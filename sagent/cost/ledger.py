@@ -9,15 +9,7 @@ from decimal import Decimal
 from time import monotonic
 from typing import NamedTuple, Self, TypeAlias
 
-from sagent.cost.budget import (
-    MAX_EXCESS,
-    MAX_HIDDEN_TOKENS,
-    MAX_TOOL_TOKENS,
-    Ask,
-    Budget,
-    InputBound,
-    refusal_of,
-)
+from sagent.cost.budget import MAX_EXCESS, MAX_HIDDEN_TOKENS, MAX_TOOL_TOKENS, Ask, Budget, InputBound, refusal_of
 from sagent.cost.prices import PriceBook, keeps_an_hour
 from sagent.errors import BudgetExceeded, UsageError
 from sagent.lib.dataclass import dataclass

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+
+from sagent.lib.atomic import atomic_write
 
 _PAUSE = 0.05  # seconds between two tries
 _MAX_TURN_SECONDS = 10.0  # a process that changes a file for longer stands still, and is not waited for
@@ -60,3 +62,26 @@ def in_turn(lock: Path) -> Generator[None]:
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def rewrite(path: Path, lock: Path, content: Callable[[], bytes | None]) -> None:
+    """Replace a file by content made of what it holds, in turn with other processes; None leaves it. The content is
+    made anew if a process that waited no longer has replaced the file meanwhile. Raises OSError."""
+    with in_turn(lock):
+        while True:
+            seen = _identity(path)
+            if (data := content()) is None:
+                return
+            with suppress(FileExistsError), atomic_write(path) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())  # takes longest
+                if _identity(path) != seen:
+                    raise FileExistsError(path)
+                return
+
+
+def _identity(path: Path) -> object:
+    with suppress(OSError):
+        return (found := path.stat()).st_ino, found.st_mtime_ns
+    return None

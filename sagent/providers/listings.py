@@ -123,14 +123,16 @@ class Listings:
         if self._file is None:
             self._places = change(self._read())
             return
-        from sagent.lib.atomic import put
-        from sagent.lib.filelock import in_turn
+        from sagent.lib.filelock import rewrite
+
+        def changed() -> bytes:
+            self._places = places = change(self._read(again=True))
+            return json.dumps({"version": 1, "places": places}).encode()
 
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with in_turn(self._file.with_suffix(".lock")), contextlib.suppress(OSError):
-            self._places = places = change(self._read(again=True))
-            put(self._file, json.dumps({"version": 1, "places": places}).encode())
+        with contextlib.suppress(OSError):
+            rewrite(self._file, self._file.with_suffix(".lock"), changed)
 
     def _read(self, *, again: bool = False) -> _Places:
         """Return the known places; with `again`, reread the file, which another process may have written."""

@@ -14,7 +14,7 @@ from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.filelock import in_turn
 from sagent.lib.json import as_array, as_object
-from sagent.lib.toml import toml_members, toml_value
+from sagent.lib.toml import toml_value
 
 P = ParamSpec("P")
 _YAML = (".yaml", ".yml")
@@ -43,7 +43,7 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> None:
     quoted = toml_value(rule)
     place = _find_table(text, "permissions")
     if place is None:
-        changed = _with_table(text, "permissions", f"{name} = [{quoted}]")
+        changed = with_table(text, "permissions", f"{name} = [{quoted}]")
     elif name not in table:
         changed = f"{text[: place[0]]}\n{name} = [{quoted}]{text[place[0] :]}"
     else:
@@ -62,7 +62,7 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
     lines = {name: f"{name} = {json.dumps(value)}" for name, value in given.items()}
     place = _find_table(text, rf'providers[ \t]*\.[ \t]*"?{re.escape(provider)}"?')
     if place is None:
-        changed = _with_table(text, f"providers.{provider}", "\n".join(lines.values()))
+        changed = with_table(text, f"providers.{provider}", "\n".join(lines.values()))
     else:
         table = text[slice(*place)]
         for name, line in lines.items():
@@ -72,18 +72,6 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
     providers = as_object(before.get("providers"))
     wanted = {**before, "providers": {**providers, provider: {**as_object(providers.get(provider)), **given}}}
     replace_file(path, changed, wanted, f"set api_key of providers.{provider}")
-
-
-@one_by_one
-def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> None:
-    """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError, which says that the
-    file has what `taken` says, where there is one of this name."""
-    text, before = read_file(path)
-    rows = as_object(before.get(table))
-    if name in rows:
-        raise UsageError(f"{path} has {taken}")
-    wanted = {**before, table: {**rows, name: dict(given)}}
-    replace_file(path, _with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
 
 
 def write_private(path: Path, text: str | bytes) -> None:
@@ -116,7 +104,8 @@ def _find_table(text: str, name: str) -> tuple[int, int] | None:
     return header.end(), following.start() if following else len(text)
 
 
-def _with_table(text: str, name: str, lines: str) -> str:
+def with_table(text: str, name: str, lines: str) -> str:
+    """Return a text with a table at its end."""
     end = "" if not text or text.endswith("\n") else "\n"
     return f"{text}{end}\n[{name}]\n{lines}\n".lstrip("\n")
 

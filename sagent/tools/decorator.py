@@ -8,18 +8,7 @@ from contextvars import copy_context
 from functools import partial
 from threading import Thread
 from types import MethodType
-from typing import (
-    Concatenate,
-    Generic,
-    Literal,
-    ParamSpec,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-    cast,
-    overload,
-)
+from typing import Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import Deps_contra

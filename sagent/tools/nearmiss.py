@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from operator import methodcaller
 
-from sagent.lib.lookalike import Place, find_canonical
+from sagent.lib.lookalike import find_canonical
 from sagent.lib.text import same_ends
 from sagent.tools.patches import locate_edits, parse_patch
 
@@ -34,8 +34,8 @@ def recover_edits(text: str, old: str, new: str, name: str = "", *, everywhere: 
     ):
         return []
     if len(places := find_canonical(text, old, new)) == 1:
-        place = places[0]
-        return [] if _again(text, place) else [(text[place.start : place.stop], place.made)]
+        made, found = places[0].made, text[places[0].start : places[0].stop]
+        return [] if text.count(found) > 1 or found == made else [(found, made)]  # or a part of a letter elsewhere
     if not new and (pairs := parse_patch(old, name)):
         return locate_edits(text, pairs)
     if (bare := _without_numbers(old)) is not None:
@@ -50,11 +50,6 @@ def recover_edits(text: str, old: str, new: str, name: str = "", *, everywhere: 
         if found := _read(lines, old, new, view, rewrite):
             return [found]
     return []
-
-
-def _again(text: str, place: Place) -> bool:
-    """Return True if the text of a place stands elsewhere too, where the other one is a part of a letter."""
-    return text.count(text[place.start : place.stop]) > 1 or text[place.start : place.stop] == place.made
 
 
 Rewrite = Callable[[Lines, Lines, Lines], list[str] | None]

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -106,6 +108,7 @@ def test_unwritable_listing_stays_in_memory(tmp_path: Path) -> None:
 
 KEEPS = """
 import sys
+import threading
 from pathlib import Path
 from sagent.model import ModelInfo, ModelLimits
 from sagent.providers.listings import Listings
@@ -122,3 +125,23 @@ def test_concurrent_listings_keep_all(tmp_path: Path) -> None:
     assert [each.wait() for each in running] == [0] * 4
     kept = as_object(as_object(json.loads(file.read_bytes())).get("places"))
     assert {*kept} == {f"{each} {number}{end}" for each in "abcd" for number in range(20) for end in ("", " too")}
+
+
+def test_process_that_was_overtaken_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that stands still in its turn is not waited for; when it goes on, it takes in what others have written."""
+    monkeypatch.setattr("sagent.lib.filelock._MAX_TURN_SECONDS", 0.1)
+    file, entered, goes_on = tmp_path / "listings.json", threading.Event(), threading.Event()
+    Listings(file).keep("first", [ModelInfo("m", ModelLimits(1, 1))])
+
+    def slow(places: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
+        entered.set()
+        assert goes_on.wait(20)
+        return {**places, "slow": {}}
+
+    stopped = threading.Thread(target=Listings(file)._change, args=(slow,))
+    stopped.start()
+    assert entered.wait(20)
+    Listings(file).keep("second", [ModelInfo("m", ModelLimits(1, 1))])
+    goes_on.set()
+    stopped.join(20)
+    assert {*as_object(as_object(json.loads(file.read_bytes())).get("places"))} == {"first", "second", "slow"}

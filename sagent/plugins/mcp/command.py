@@ -158,8 +158,8 @@ async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", not
 
 
 def _add(given: Mapping[str, object]) -> int:
+    from sagent.plugins.mcp.removal import add_row
     from sagent.plugins.mcp.table import SERVER_NAME
-    from sagent.repl.settings_file import add_row
 
     name, target = str(given["name"]), [*map(str, as_array(given["target"]))]
     is_url = len(target) == 1 and target[0].startswith(("http://", "https://"))

@@ -4,8 +4,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from sagent.lib.atomic import put
-from sagent.lib.filelock import in_turn
+from sagent.lib.filelock import rewrite
 from sagent.lib.json import as_object, as_str, json_load, sha256_hex, wire_bytes
 from sagent.plugins.mcp.server import McpServer
 
@@ -48,10 +47,13 @@ class Pins:
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with in_turn(self._path.with_suffix(".lock")):
+
+        def changed() -> bytes:
             known = self._read()
             known.setdefault(key, {})[tool] = fingerprint
-            put(self._path, json.dumps(known, indent=1, sort_keys=True).encode())
+            return json.dumps(known, indent=1, sort_keys=True).encode()
+
+        rewrite(self._path, self._path.with_suffix(".lock"), changed)
 
 
 def _key(server: McpServer) -> str:

@@ -1,11 +1,25 @@
-"""Removal of a row from the person's config.toml."""
+"""Rows of the person's config.toml, added and removed."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from sagent.errors import UsageError
 from sagent.lib.json import as_object
-from sagent.repl.settings_file import one_by_one, read_file, replace_file
+from sagent.lib.toml import toml_members
+from sagent.repl.settings_file import one_by_one, read_file, replace_file, with_table
+
+
+@one_by_one
+def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> None:
+    """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError, which says that the
+    file has what `taken` says, where there is one of this name."""
+    text, before = read_file(path)
+    rows = as_object(before.get(table))
+    if name in rows:
+        raise UsageError(f"{path} has {taken}")
+    wanted = {**before, table: {**rows, name: dict(given)}}
+    replace_file(path, with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
 
 
 @one_by_one

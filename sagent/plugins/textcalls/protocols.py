@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Container, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
@@ -80,35 +80,37 @@ class LearnedProtocols:
     def keep(self, place: str, model_id: str, protocol: Protocol) -> None:
         """Remember what a model speaks."""
         entry = {"protocol": protocol, "at": int(time.time())}
-        with self._changing() as models:
-            models[f"{place} {model_id}"] = entry
+        self._change(lambda models: models.update({f"{place} {model_id}": entry}))
 
     def forget(self, model_id: str) -> int:
         """Forget what was seen of a model, at every place; return how many entries that were."""
-        with self._changing() as models:
-            gone = [name for name in models if model_id in (name.partition(" ")[2], split_place(name)[1])]
+        gone = list[str]()
+
+        def forget(models: dict[str, Mapping[str, object]]) -> None:
+            gone[:] = [name for name in models if model_id in (name.partition(" ")[2], split_place(name)[1])]
             for name in gone:
                 del models[name]
+
+        self._change(forget)
         return len(gone)
 
-    @contextlib.contextmanager
-    def _changing(self) -> Generator[dict[str, Mapping[str, object]]]:
-        """Give the entries to be changed, as the file has them. Other processes wait until they are written."""
+    def _change(self, change: Callable[[dict[str, Mapping[str, object]]], None]) -> None:
+        """Change the entries as the file has them. Other processes wait until they are written."""
         if self._file is None:
-            yield self._read()
+            change(self._read())
             return
-        from sagent.lib.atomic import put
-        from sagent.lib.filelock import in_turn
+        from sagent.lib.filelock import rewrite
+
+        def changed() -> bytes | None:
+            models = self._read(again=True)
+            before = dict(models)
+            change(models)
+            return None if models == before else json.dumps({"version": 1, "models": models}).encode()
 
         with contextlib.suppress(OSError):  # it can all be learned again
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with in_turn(self._file.with_suffix(".lock")):
-            models = self._read(again=True)
-            before = dict(models)
-            yield models
-            if models != before:
-                with contextlib.suppress(OSError):
-                    put(self._file, json.dumps({"version": 1, "models": models}).encode())
+        with contextlib.suppress(OSError):
+            rewrite(self._file, self._file.with_suffix(".lock"), changed)
 
     def _read(self, *, again: bool = False) -> dict[str, Mapping[str, object]]:
         """Return the entries; `again` from the file, which another process may have written."""
