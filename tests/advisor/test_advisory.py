@@ -49,7 +49,7 @@ async def test_consultations_are_limited_per_task() -> None:
     )
     await rig.run("First.")
     assert rig.statuses == ["answered", "answered", "withheld"]
-    assert rig.told("a2") == ("advisor was not asked: the 2 consultations of this task are used up. Go on by yourself.")
+    assert all(part in rig.told("a2") for part in ("the 2 consultations of this task", "Go on by yourself"))
     await rig.run("Second.")
     assert rig.statuses[3:] == ["answered", "answered"]
 
@@ -108,7 +108,7 @@ async def test_tokens_are_bounded() -> None:
     )
     await rig.run()
     assert rig.statuses == ["answered", "withheld"]
-    assert "1900 are left of the 6000 that advisors may use in a session" in rig.told("a1")
+    assert "1900 are left of the 6000" in rig.told("a1")
 
 
 @pytest.mark.parametrize("rules", [Rules(triggers=(), max_usd=Decimal(1)), Rules(triggers=(), max_share=0.5)])
@@ -190,7 +190,7 @@ async def test_no_second_consultation_without_news() -> None:
     rig = Rig(worker(*questions, "done"), model)
     await rig.run()
     assert rig.statuses == ["answered", "answered", "withheld", "withheld", "withheld"], "one question back is allowed"
-    assert rig.told("a4").startswith("advisor was not asked: nothing has happened since its last advice")
+    assert "nothing has happened since" in rig.told("a4")
 
 
 async def test_same_question_is_not_asked_again() -> None:
@@ -212,7 +212,8 @@ async def test_person_may_ask_within_session_bounds() -> None:
     assert (rig.advice[1].trigger, rig.advice[1].status) == ("person", "answered")
     await rig.run("Go on.")
     (message,) = [m for m in rig.agent.messages if m.sender == "advisor:advisor"]
-    assert message.content == f"Advice that the person asked for (Is it safe?). advisor advises:\n{OK}"
+    assert "(Is it safe?)" in message.content
+    assert message.content.endswith(f"advisor advises:\n{OK}")
 
 
 # -- who ---------------------------------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ async def test_advisor_asked_by_name_else_the_first() -> None:
     cost = rig.ledger.cost()
     assert cost.by_role["advisor:first"] + cost.by_role["advisor:second"] == cost.advisor
     (spec,) = [tool for tool in first_request(rig).tools if tool.name == "advisor"]
-    assert "The advisors are first, second; without a name first is asked." in spec.description
+    assert all(part in spec.description for part in ("first, second", "without a name first"))
 
 
 def first_request(rig: Rig) -> Request:
@@ -249,7 +250,8 @@ async def test_panel_asks_all_at_once() -> None:
     await rig.run()
     assert sorted(rig.statuses) == ["answered", "failed"]
     said = rig.told("a0")
-    assert said.startswith(f"first advises:\n{OK}\n\nsecond could not be asked: its provider is overloaded")
+    assert said.startswith(f"first advises:\n{OK}\n\nsecond could not be asked: ")
+    assert "overloaded" in said
     result = next(r for m in rig.agent.messages for r in m.results if r.call_id == "a0")
     assert not result.is_error, "one of them answered"
 
@@ -313,7 +315,7 @@ async def test_muted_advisor_answers_and_tools_stay() -> None:
     switching(rig, "off", "on")
     await rig.run()
     assert rig.statuses == ["answered", "withheld", "answered"]
-    assert rig.told("a1") == "advisor was not asked: it is muted. Go on by yourself."
+    assert all(part in rig.told("a1") for part in ("it is muted", "Go on by yourself"))
     assert len({request.tools for request in executor.requests}) == 1
     assert len({request.system for request in executor.requests}) == 1
 
@@ -459,7 +461,7 @@ async def test_contradiction_is_put_to_advisor_once() -> None:
         ("second", "asked"),
         ("second", "reconcile"),
     ]
-    assert "found evidence against your advice: the test passes. Which is right?" in seen(second.requests[1])
+    assert "your advice: the test passes" in seen(second.requests[1])
     assert tally(rig, "second") == (0, 0, 2)
     assert first.requests == []
 
@@ -525,7 +527,7 @@ async def test_second_task_is_seen_as_its_own() -> None:
     await rig.run("Write the parser.")
     await rig.run("Now write the docs.")
     said = model.requests[1].messages[-1].content
-    assert 'The task has changed: "Now write the docs."' in said
+    assert 'changed: "Now write the docs."' in said
     assert "person: Now write the docs." in said
     assert "The task:\nWrite the parser." not in said
 

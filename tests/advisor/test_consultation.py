@@ -126,7 +126,7 @@ async def test_empty_answer_is_declined(said: str) -> None:
 )
 async def test_conversation_echo_is_no_advice(said: str) -> None:
     rig, advice = await one(said)
-    assert (advice.status, advice.reason) == ("failed", "it repeated the conversation instead of judging it")
+    assert advice.status == "failed" and "repeated" in advice.reason
     assert said not in rig.told()
 
 
@@ -136,7 +136,7 @@ async def test_last_message_is_the_request() -> None:
     await rig.run()
     for request in model.requests:
         assert request.messages[-1].role == "user"
-        assert "Give your advice on the conversation above now" in request.messages[-1].content.rpartition("---")[2]
+        assert "Give your advice" in request.messages[-1].content.rpartition("---")[2]
     assert model.requests[1].messages[-1].content.endswith("The question: And now?")
 
 
@@ -250,7 +250,7 @@ async def test_two_questions_in_turn_are_one() -> None:
 async def test_unknown_name_lists_the_advisors() -> None:
     rig = Rig(worker((ask(name="nobody"),), "done"), oracle())
     await rig.run()
-    assert "there is no advisor 'nobody'; there are advisor" in rig.told()
+    assert "'nobody'; there are advisor" in rig.told()
 
 
 async def test_broken_off_consultation_is_billed() -> None:
@@ -291,7 +291,7 @@ async def test_cancelled_consultation_keeps_turn() -> None:
     rig.agent.apply(Cancel())
     result = await asyncio.wait_for(run, 30)
     assert (result.content, result.error) == ("done", None)
-    assert rig.told() == "advisor could not be asked: it was cancelled. Go on without it."
+    assert all(part in rig.told() for part in ("it was cancelled", "Go on without it"))
     assert rig.told("c1") == "one"
     assert len(asyncio.all_tasks()) == 1
 

@@ -106,7 +106,7 @@ def test_other_task_is_told_as_such() -> None:
     question = asking(*history)
     other = type(question)(question.executor, "Now write the docs.", "ADVISE", question.keep)
     said = text_of(talk.ask(other))
-    assert 'The task has changed: "Now write the docs."' in said
+    assert 'changed: "Now write the docs."' in said
     talk.answer(talk.ask(other), "VERDICT: proceed")
     assert "another now" not in text_of(
         talk.ask(type(question)(question.executor, "Now write the docs.", "A", question.keep))
@@ -120,7 +120,7 @@ def test_stubbed_results_are_not_told_again() -> None:
     consult(talk, *history)
     shrunk = [*history[:-1], result("c2", "[This result was taken out]"), user("go on"), assistant("Three.")]
     said = text_of(talk.ask(asking(*shrunk)))
-    assert "(The executor's own context was compacted here.)" in said
+    assert "context was compacted here" in said
     assert said.count("go on") == 1, "the second of two equal messages is new"
     assert "Three." in said
     assert "taken out" not in said
@@ -174,7 +174,7 @@ def test_unfitting_part_is_left_out_and_said() -> None:
     room = 6_000
     first = consult(talk, *history, room=room, answer="A1")
     assert first.epoch == 1
-    assert f"(The first {first.left_out} messages are left out here: they do not fit.)" in text_of(first)
+    assert f"The first {first.left_out} messages are left out" in text_of(first)
     assert "step 59" in text_of(first)
     assert "step 0 " not in text_of(first)
     assert "The task:\nThe task." in text_of(first)

@@ -41,12 +41,13 @@ async def test_failed_turns_bring_advice_message() -> None:
     rig = Rig(worker((act("c1", **FAIL),), (act("c2", n=2, **FAIL),), "done"), model, rules=rules("failures"))
     await rig.run()
     assert fired(rig) == [("failures", "answered")]
-    assert rig.advice[0].question == "2 turns in a row had a call that failed"
+    assert rig.advice[0].question.startswith("2 turns in a row")
     (message,) = advice_messages(rig)
-    assert message.startswith("Advice, unasked (2 turns in a row had a call that failed). advisor advises:\nVERDICT")
+    assert message.startswith("Advice, unasked (2 turns in a row")
+    assert "advisor advises:\nVERDICT" in message
     assert all(c.name != "advisor" for m in rig.agent.messages for c in m.calls)
     assert [m.role for m in rig.agent.messages][-3:] == ["user", "user", "assistant"]
-    assert "you are asked because 2 turns in a row had a call that failed" in seen(model.requests[0])
+    assert "you are asked because 2 turns" in seen(model.requests[0])
 
 
 async def test_failures_count_during_cooldown() -> None:
@@ -60,7 +61,7 @@ async def test_failures_count_during_cooldown() -> None:
     await rig.run()
     # asked after turn 2; 3 and 4 are the pause, and count, so that the fifth turn needs no second failure after it
     assert [len(a.question) > 0 for a in rig.advice] == [True, True]
-    assert rig.advice[1].question == "3 turns in a row had a call that failed"
+    assert rig.advice[1].question.startswith("3 turns in a row")
 
 
 async def test_marker_with_done_buys_read_advice() -> None:
@@ -198,7 +199,7 @@ async def test_unadvised_act_is_held_once(given: Rules, script: tuple[Line, ...]
     executor = worker(*((call(f"b{n}", "Bash", command="rm -rf a"),) for n in range(2)), "done")
     rig = Rig(executor, oracle(*script), rules=given, tools=[shell])
     await rig.run()
-    assert rig.told("b0").startswith("Not done yet: it may destroy something for good, and advisor ")
+    assert rig.told("b0").startswith("Not done yet: ")
     assert why in rig.told("b0")
     assert len(shell.done) == 1
 
@@ -218,7 +219,7 @@ async def test_unanswerable_question_returns_reason(reply: str) -> None:
     result = await rig.run()
     assert (result.content, result.error) == ("b, then.", None)
     said = executor.requests[1].messages[-1].content
-    assert said.startswith("You asked for advice, but there is none: advisor was not asked: the 0 consultations")
+    assert all(part in said for part in ("there is none", "the 0 consultations"))
 
 
 @pytest.mark.parametrize("advisors", [(), ("strong/oracle",)])
@@ -392,4 +393,4 @@ async def test_rule_buys_nothing_twice_without_news() -> None:
     )
     await rig.run()
     assert [advice.status for advice in rig.advice] == ["answered", "withheld"]
-    assert rig.advice[1].reason.startswith("nothing has happened since its last advice")
+    assert rig.advice[1].reason.startswith("nothing has happened since")

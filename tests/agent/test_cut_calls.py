@@ -88,7 +88,7 @@ async def test_cut_call_is_answered_and_not_run(family: str, arguments: str) -> 
     cut = Turn(calls=[Call("wipe", arguments, cut=True)], stop="max_tokens")
     wipe, results, reason, _ = await played(family, [cut, Turn("ok")])
     assert (wipe.paths, reason, len(results)) == ([], "end", 1)
-    assert "wipe was not run: the reply was cut at its output limit" in results[0]
+    assert all(part in results[0] for part in ("wipe was not run", "output limit"))
     assert "shorter arguments" in results[0]
 
 

@@ -52,7 +52,7 @@ async def test_next_model_takes_over_after_retries(kind: ModelErrorKind) -> None
     assert (end.result.content, end.result.error, end.result.model) == ("Here.", None, "second/m")
     assert len(first.requests) == 2, "one retry"
     notices = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
-    assert len(notices) == 1 and "first/m is unavailable; second/m takes over" in notices[0]
+    assert len(notices) == 1 and all(part in notices[0] for part in ("first/m is unavailable", "second/m takes over"))
     assert [event.what for event in events if isinstance(event, Switched)] == ["model second/m, effort high"]
     switched = [read_body(entry) for entry in log.entries() if entry.kind == "switched"]
     assert [(body["model"], body["effort"]) for body in switched] == [("second/m", "high")]
@@ -112,7 +112,7 @@ async def test_self_fallback_is_said() -> None:
     first = other(down(), down(), name="first")
     events, end = await run(agent_of(first, first, other("Here.")))
     assert end.result.content == "Here."
-    assert any("first/m cannot take over: it is the model" in each.text for each in events if isinstance(each, Notice))
+    assert any("first/m cannot take over" in each.text for each in events if isinstance(each, Notice))
 
 
 async def test_replica_of_same_name_takes_over() -> None:
@@ -131,7 +131,7 @@ async def test_replicas_are_known_by_address(kind: Any) -> None:
         events, end = await run(agent)
         assert end.result.content == "Here."
         notices = [each.text for each in events if isinstance(each, Notice)]
-        assert any("cannot take over: it is the model that is unavailable" in text for text in notices)
+        assert any("cannot take over: it is the model" in text for text in notices)
         assert is_same_model(first.model("m"), same)
         assert not is_same_model(same, second.model("m"))
         assert not is_same_model(same, kind.from_key("l" * 20, base_url=gone.url).model("m")), "another key"

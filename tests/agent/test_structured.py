@@ -273,7 +273,7 @@ async def test_unfit_answer_is_asked_again_once(kind: type[ScriptedModel]) -> No
     result = events[-1].result
     assert (result.data, result.error, result.turns) == (BERN, None, 2)
     repair = model.requests[1].messages[-1]
-    assert repair.role == "user" and "people: Input should be greater than or equal to 0" in repair.content
+    assert repair.role == "user" and "people: Input should be" in repair.content
     assert "founded" not in repair.content, "the schema was told already, or the provider holds to it"
     first = tuple(model.requests[0].messages)
     assert tuple(model.requests[1].messages)[: len(first)] == first, "in the same conversation"

@@ -20,8 +20,8 @@ async def test_unusable_model_switch_is_undone(kind: ModelErrorKind) -> None:
     await agent.run("go")
     agent.apply(Switch(model="scripted/nonsense"))
     result = await agent.run("and now?")
-    assert result.content == "the switch was undone: scripted/nonsense: no such model"
-    assert heard == ["the switch was undone: scripted/nonsense: no such model"]
+    assert result.content.endswith("scripted/nonsense: no such model")
+    assert heard == [result.content]
     assert agent.model is before
 
 

@@ -142,7 +142,7 @@ async def test_cousins_write_by_name_or_pattern() -> None:
     await agent.run("go")
     answered = results(cast.requests["root/b"][1])
     assert "Sent to root/a." in answered
-    assert "No living agent is called 'nobody'. The others are: root, root/a." in answered
+    assert all(part in answered for part in ("'nobody'", "root, root/a"))
     while len(cast.requests["root/a"]) < 2:
         await asyncio.sleep(0.01)
     assert cast.requests["root/a"][1].messages[-1].content == "hello cousin"
@@ -296,11 +296,11 @@ async def test_agent_changes_itself_or_nothing() -> None:
     assert result.content == "from the other"
     assert "context: about" in seen[0]
     assert "results of" not in seen[0]
-    assert "Nothing was changed: there is no nobody/x" in seen[1]
+    assert all(part in seen[1] for part in ("Nothing was changed", "nobody/x"))
     assert "max_turns can be at most 10" in seen[2]
     assert "switch has no 'modell'" in seen[3]
     assert "give a model of other too" in seen[4]
-    assert "Nothing was changed: root has no tool 'Nothing'" in seen[5]
+    assert all(part in seen[5] for part in ("Nothing was changed", "no tool 'Nothing'"))
     assert agent.status().limits == {"max_turns": 9}
     assert (agent.status().model, agent.status().effort) == ("other/m", "low")
 

@@ -252,7 +252,7 @@ async def test_ended_agent_message_names_living() -> None:
     )
     agent = root_of(cast)
     await agent.run("go")
-    assert "No living agent is called 'a'. The others are: root/c." in told(agent)
+    assert all(part in told(agent) for part in ("called 'a'", "root/c"))
     await agent.aclose()
 
 

@@ -81,8 +81,8 @@ def test_failing_advisor_costs_one_line(shell: Shell) -> None:
     advise(shell, [Fail(401, message="wrong key")] * 3)  # pyright: ignore[reportArgumentType]
     done = shell.run(*ADVISOR, "--log-level", "info", "go")
     assert (done.code, done.out) == (0, "done\n")
-    assert "asked: failed: its provider does not accept the key" in done.err
-    assert "could not be asked: its provider does not accept the key" in json.dumps(executor.requests[1].json)
+    assert all(part in done.err for part in ("asked: failed", "does not accept the key"))
+    assert "does not accept the key" in json.dumps(executor.requests[1].json)
 
 
 def test_killed_consultation_session_continues(shell: Shell) -> None:

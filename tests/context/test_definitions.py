@@ -175,11 +175,11 @@ def test_excess_names_and_wrong_types_are_named(tmp_path: Path) -> None:
     put(folder / "commands", "commands", "hollow", b"---\ndescription: x\n---\n")
     put(folder / "output-styles", "output-styles", "flag", b"---\nkeep-coding-instructions: often\n---\nx")
     agents, commands = said("agents", tmp_path), said("commands", tmp_path)
-    assert "Only 32 agents are used. Left out: a32, a33, odd." in agents
-    assert any("maxTurns is 'many', which is ignored" in text for text in agents)
+    assert any("32 agents" in text and "a32, a33, odd" in text for text in agents)
+    assert any("maxTurns is 'many'" in text for text in agents)
     assert any("effort is 'hgih': give " in text for text in agents)
-    assert any("two words.md is left out: a command's name is" in text for text in commands)
-    assert any("hollow.md is left out: it says nothing" in text for text in commands)
+    assert any("two words.md is left out" in text for text in commands)
+    assert any("hollow.md is left out" in text for text in commands)
     assert any("keep-coding-instructions is 'often'" in text for text in said("output-styles", tmp_path))
 
 
@@ -219,7 +219,7 @@ def test_empty_description_is_none(nothing: bytes, tmp_path: Path) -> None:
 def test_text_with_other_ending_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / ".sagent/agents").mkdir(parents=True)
     (tmp_path / ".sagent/agents" / name).write_text(HEAD.format("x"))
-    assert [text for text in said("agents", tmp_path) if "its name must end in .md, as in x.md" in text]
+    assert [text for text in said("agents", tmp_path) if "its name must end in .md" in text]
 
 
 def test_quoted_text_over_lines_is_one() -> None:

@@ -176,7 +176,7 @@ def test_own_and_nearest_stay_when_too_long(tree, user):
     assert len(found.text.encode()) <= MAX_TOTAL_BYTES + 10
     assert "BEGIN user" in found.text
     assert "BEGIN b" in found.text
-    assert f"The rest of this file was left out; read {tree}/a/AGENTS.md" in found.text
+    assert f"left out; read {tree}/a/AGENTS.md" in found.text
     assert found.files == (user / "AGENTS.md", tree / "a/AGENTS.md", tree / "a/b/AGENTS.md")
     assert [notice.split(":")[0] for notice in found.notices] == [f"{tree}/a/AGENTS.md", f"{tree}/AGENTS.md"]
 

@@ -129,7 +129,7 @@ async def test_cancel_says_what_could_not_end(tmp_path: Path, monkeypatch: pytes
     said, left = await cancelled(tmp_path, WAYS["without marks"])
     assert len(left) == 1
     os.kill(left[0], signal.SIGKILL)
-    assert f"could not be ended, and may still run: {left[0]}" in said
+    assert f"may still run: {left[0]}" in said
 
 
 async def test_others_are_left_alone(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_violations_name_place_and_value(arguments: dict[str, object], said: lis
 def test_wrong_parameters_say_accepted_ones() -> None:
     said = violations(SCHEMA, json_freeze({"pth": "x"}))
     assert said[0] == "path is required"
-    assert said[1].startswith("pth is not a parameter; accepted: path, count, ratio")
+    assert said[1].startswith("pth is not a parameter") and "path, count, ratio" in said[1]
 
 
 def test_long_values_are_quoted_briefly() -> None:

@@ -440,7 +440,7 @@ def test_each_part_of_command_gets_a_rule(tree):
     asked = judge(tree, "make deploy && npm publish > ../log; ls")
     assert isinstance(asked, Ask)
     assert rules_for(asked) == ["Bash(make deploy:*)", f"Edit({tree.cwd.parent}/log)", "Bash(npm publish:*)"]
-    assert asked.reason == "Running `make deploy` needs permission. 2 more parts of the command need it too."
+    assert "`make deploy`" in asked.reason and "2 more parts" in asked.reason
     for lasting in ("make deploy && rm *.py", "rm *.py && make deploy"):  # for which no rule can be written
         asked = judge(tree, lasting)
         assert isinstance(asked, Ask)

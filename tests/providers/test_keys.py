@@ -96,7 +96,8 @@ async def test_agent_changes_keys_without_a_wait(tmp_path: Path) -> None:
                 for _ in range(2):
                     assert (await agent.run("hi")).content == "Hello"
     notices = [event.text for event in seen if isinstance(event, Notice)]
-    assert notices == ["key 1 of 2 of OPENAI_COMPATIBLE_API_KEY has reached its limit: key 2 is used"]
+    assert len(notices) == 1
+    assert all(part in notices[0] for part in ("key 1 of 2", "OPENAI_COMPATIBLE_API_KEY", "key 2 is used"))
     assert not [event for event in seen if isinstance(event, Retrying)]
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert written

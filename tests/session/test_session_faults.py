@@ -188,7 +188,7 @@ def test_unwritable_session_is_not_continued(place: Place, flags: list[str]) -> 
     place.state.mkdir()
     done = place.run_on_disk("1m", *argv, "go on", BEFORE=str(before), READ_ONLY="1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "The session cannot be opened for writing: Read-only file system" in done.stderr
+    assert all(part in done.stderr for part in ("cannot be opened for writing", "Read-only file system"))
     assert len(server.requests) == 1
 
 
@@ -297,7 +297,7 @@ def test_deleted_session_is_told_once(place: Place) -> None:
     server = place.serve(answer)
     done = place.run("go")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    assert done.stderr.count("cannot be written (it was deleted while it was in use)") == 1
+    assert done.stderr.count("it was deleted while it was in use") == 1
     assert "Traceback" not in done.stderr
     assert "hello" in json.dumps(server.requests[2].json["messages"])
     assert list(sessions(place.state)) == []

@@ -148,12 +148,12 @@ async def test_changed_sandbox_is_told_once(tmp_path: Path) -> None:
     try:
         assert await rig.text("echo a") == "a"
         rig.sandbox.switch("auto")
-        assert "[commands run in a sandbox now: no network" in (said := await rig.text("echo a"))
+        assert "in a sandbox now: no network" in (said := await rig.text("echo a"))
         assert "`needs`" in said
         assert "network:HOST" in said
         assert await rig.text("echo a") == "a"
         rig.sandbox.switch("off")
-        assert "[commands run without a sandbox now, this one too" in await rig.text("echo a")
+        assert "sandbox now, this one too" in await rig.text("echo a")
         assert await rig.text("echo a") == "a"
         arguments = {"command": "echo a", "needs": ["network:example.org"], "reason": "x"}
         run = RunContext("root", "call", rig.workspace, rig.shelf, rig.seen.append)
@@ -316,7 +316,7 @@ async def test_state_survives_every_shell_end(rig: Rig, end: str) -> None:
 async def test_shell_without_report_keeps_state(rig: Rig, end: str) -> None:
     before = rig.workspace.cwd
     text = await rig.text(f"cd /usr; export KEPT=1; {end}")
-    assert "[the shell ended without a report: working directory and variables are as before this command]" in text
+    assert "[the shell ended without a report" in text
     assert (rig.workspace.cwd, rig.workspace.environment) == (before, None)
 
 
@@ -327,13 +327,13 @@ async def test_harmless_command_keeps_environment_unset(rig: Rig) -> None:
 
 async def test_too_large_variable_is_named(rig: Rig) -> None:
     text = await rig.text("export KEPT=1 B=$(head -c 140000 /dev/zero | tr '\\0' b); cd /usr")
-    assert "too large to be kept in the environment: B. " in text
+    assert "kept in the environment: B. " in text
     assert await rig.text("pwd; echo $KEPT ${B-gone}") == "/usr\n1 gone"
 
 
 async def test_largest_excess_variables_left_out(rig: Rig) -> None:
     big = "for n in 1 2 3 4 5 6 7 8; do export B$n=$(head -c 12${n}000 /dev/zero | tr '\\0' b); done; export KEPT=1"
-    assert "too large to be kept in the environment: B8, B7. " in await rig.text(big)
+    assert "kept in the environment: B8, B7. " in await rig.text(big)
     assert await rig.text("echo ${#B1} ${#B6} ${B7-gone} ${B8-gone} $KEPT") == "121000 126000 gone gone 1"
 
 
@@ -343,7 +343,7 @@ async def test_refused_environment_is_cut_once(rig: Rig) -> None:
         "1 gone\n[too large to be kept in the environment: B. Use a file]"
     )
     rig.workspace.environment |= {f"B{n}": "b" * 100 for n in range(30_000)}
-    assert "too large to be kept in the environment: B" in await rig.text("true")
+    assert "kept in the environment: B" in await rig.text("true")
     assert await rig.text("ls; echo $SMALL ${B29999-gone}") == "1 gone"
 
 
@@ -619,7 +619,7 @@ async def test_one_long_line_is_cut(rig: Rig) -> None:
 async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
     text = await rig.text("printf '\\211PNG\\r\\n\\032\\n'; head -c 300000 /dev/urandom")
     [kept] = rig.kept
-    assert text.startswith("[binary output: 300,008 bytes, PNG image; ")
+    assert text.startswith("[binary output: 300,008 bytes, PNG")
     assert f"the full text is in {kept}: use a command on it" in text
     assert len(text) < 400
 

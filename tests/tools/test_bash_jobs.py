@@ -313,7 +313,8 @@ async def test_undetachable_call_goes_on_as_job(
     first = (call(1, "Bash", command=command, background=True),)
     agent = an_agent(work, bash, first, lose, go, last)
     result = await agent.run("go")
-    assert answers(agent)["c2"] == "job:1 could not be detached, and continues as before: no more processes"
+    assert answers(agent)["c2"].startswith("job:1 could not be detached")
+    assert "no more processes" in answers(agent)["c2"]
     assert "before\nafter\n" in result.content
     await agent.aclose()
     assert living(markers[0]) == []
@@ -331,7 +332,7 @@ async def test_missing_output_place_is_told(work: Path, bash: Bash, monkeypatch:
         "end",
     )
     await agent.run("go")
-    assert "job:1 could not be detached, and continues as before: [Errno 2]" in answers(agent)["c2"]
+    assert all(part in answers(agent)["c2"] for part in ("job:1 could not be detached", "[Errno 2]"))
     assert [status.state for status in agent.jobs()] == ["cancelled"]
 
 
@@ -409,7 +410,7 @@ async def test_running_job_output_is_its_end(work: Path, bash: Bash) -> None:
     )
     await agent.run("go")
     said = answers(agent)
-    assert said["c3"].startswith("[588,895 bytes so far, all of them in ")
+    assert said["c3"].startswith("[588,895 bytes so far, all of them")
     assert said["c3"].endswith("\n99999\n100000\n")
     assert 7_000 < len(said["c3"]) < 8_500
     assert whole == ["".join(f"{n}\n" for n in range(1, 100_001))]

@@ -142,7 +142,7 @@ async def test_huge_file_read_in_part_counts_as_seen(call, root, workspace) -> N
             file.write(f"start {number}\n".encode() + b"x" * 1_000_000 + b"\n")
     text = await read(call, "big.log", offset=3, limit=1)
     assert text.startswith("(70")
-    assert "3\tstart 1\n\n(Lines 3 to 3. Go on with offset 4.)" in text
+    assert "3\tstart 1\n\n" in text and "Go on with offset 4" in text
     workspace.check_unchanged(root / "big.log")
     with pytest.raises(ToolError, match="larger than 50 MB"):
         await call(Edit(), file_path="big.log", old_string="start 1", new_string="x")
@@ -221,7 +221,7 @@ def test_truncated_image_is_refused(form: str) -> None:
 def test_image_with_trailing_data_is_shown(form: str) -> None:
     shown = show_image(image_file(form, (40, 30)) + b"ftyp" * 5_000, "x")  # as telephones write moving ones
     assert shown is not None
-    assert shown.summary.endswith("what could be read is shown as 40x30")
+    assert shown.summary.endswith("is shown as 40x30")
 
 
 @pytest.mark.parametrize("door", ["read", "media", "message"])
@@ -391,5 +391,5 @@ async def test_dangling_symlink_is_named(call, root) -> None:
         with pytest.raises(ToolError) as raised:
             await call(tool, **arguments)
         said = str(raised.value)
-        assert f"{root}/dangling is a symlink that leads nowhere: to ../gone/file" in said
+        assert all(part in said for part in (f"{root}/dangling", "leads nowhere", "../gone/file"))
         assert "Did you mean" not in said

@@ -350,7 +350,7 @@ async def test_glob_is_bounded_and_counts_rest(call, root, engine) -> None:
     make(root, {f"f{n:04}.txt": "" for n in range(250)})
     lines = text_of(await call(Glob(), pattern="*.txt")).split("\n")
     assert lines[0] == "f0000.txt"
-    assert lines[-1] == "(And 50 more. Narrow the pattern or the path.)"
+    assert lines[-1].startswith("(And 50 more. Narrow the pattern")
     assert len(lines) == 201
 
 
@@ -377,7 +377,7 @@ async def test_list_shows_all_of_a_directory(call, root) -> None:
         "pipe  (not a regular file)",
     ]  # fmt: skip
     make(root, {f"many/{n:04}": "" for n in range(510)})
-    assert text_of(await call(List(), path="many")).endswith("(And 10 more. Use Glob to find some of them.)")
+    assert "(And 10 more. Use Glob" in text_of(await call(List(), path="many"))
     with pytest.raises(ToolError, match="Use Read"):
         await call(List(), path="b.txt")
     with pytest.raises(ToolError, match="Did you mean many"):

@@ -158,7 +158,7 @@ async def test_write_turns_unencodable_text_to_utf8(call, root) -> None:
     await call(Read(), file_path="f")
     output = await call(Write(), file_path="f", content="→ é\n")
     assert (root / "f").read_text("utf-8") == "→ é\n"
-    assert "was perhaps cp1252 and is UTF-8 now" in text_of(output)
+    assert "cp1252 and is UTF-8 now" in text_of(output)
 
 
 async def test_unencodable_edit_changes_nothing(call, root) -> None:
@@ -407,6 +407,6 @@ async def test_broken_hard_link_is_said(call, root, tool) -> None:
     edit = {"old_string": "one", "new_string": "two"}
     arguments = {"Write": {"content": "two\n"}, "Edit": edit, "edits": {"edits": [edit]}}[tool]
     said = text_of(await call(Write() if tool == "Write" else Edit(), file_path="f", **arguments))
-    assert "It was a hard link: the file has another name" in said
+    assert all(part in said for part in ("hard link", "has another name"))
     assert (root / "g").read_text() == "one\n"
     assert "hard link" not in text_of(await call(Write(), file_path="f", content="three\n"))

@@ -92,6 +92,6 @@ def test_newer_format_is_refused_and_kept(tmp_path: Path) -> None:
         done = run(tmp_path, "--session", str(tmp_path / "newer"), "--model", "claude-sonnet-4-6", "go", url=server.url)
         assert server.requests == []
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"was written by a newer sagent (format {VERSION + 1}, this one reads up to {VERSION})" in done.stderr
+    assert f"(format {VERSION + 1}, this one reads up to {VERSION})" in done.stderr
     assert "update sagent" in done.stderr
     assert (tmp_path / "newer" / "root.jsonl").read_bytes() == before
