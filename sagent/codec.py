@@ -155,8 +155,8 @@ def _decode_part(obj: object, fetch: Fetch | None) -> Part:
 
 
 def _arguments(source: Mapping[str, object]) -> JsonObject:
-    """Kept as JSON text, as private data are: the log sorts the keys of objects, and a request that is built again
-    must have the bytes it had, in the order in which the model wrote them."""
+    """Decode arguments, which the log keeps as JSON text, like private data: it sorts the keys of objects, but a
+    rebuilt request must have its old bytes, in the order in which the model wrote them."""
     arguments = json_load(_text(source, "arguments"))
     if not isinstance(arguments, JsonObject):
         raise _wrong("the arguments of a call", "a JSON object", arguments)

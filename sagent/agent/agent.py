@@ -271,7 +271,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         deps: Deps_contra | None = None,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """Like `run`, but yields events as they happen; the last is Finished. Errors are in its result, not raised.
+        """Run like `run`, yielding events as they happen; the last is Finished. Its result has errors; none is raised.
 
         Closing the iterator early interrupts the run.
         """

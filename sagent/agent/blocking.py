@@ -70,4 +70,4 @@ def _returned(coroutine: Coroutine[object, object, T]) -> Callable[[], Awaitable
 
 
 async def _do_nothing() -> None:
-    """Does nothing: there is nothing to close."""
+    """Do nothing: there is nothing to close."""

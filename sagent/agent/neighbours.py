@@ -43,7 +43,7 @@ class TreeNeighbours:
         self.checkpoints = checkpoints  # of its whole tree, from the first call on that may change a file
 
     def settle_below(self, above: "TreeNeighbours", request: SpawnRequest) -> None:
-        """Be those of an agent that was spawned below another: files have one past, whoever changed them."""
+        """Settle below the spawning agent: files have one history, whoever changes them."""
         self._spawned, self.checkpoints = True, above.checkpoints
         own = None if request.max_depth is None else self._agent.path.count("/") + request.max_depth
         self.deepest = min((most for most in (own, above.deepest) if most is not None), default=None)

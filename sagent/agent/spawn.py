@@ -226,7 +226,7 @@ def _combined_profile(own: "ProfileOf | None", above: Workspace) -> "ProfileOf |
 
 
 def _either(own: PathFilter | None, above: PathFilter | None) -> PathFilter | None:
-    """Hidden is what either hides."""
+    """Return a filter that hides what either filter hides."""
     if own is None or above is None:
         return own or above
 

@@ -86,7 +86,7 @@ class Node(Conversation):
 
     @abstractmethod
     async def spawn_with(self, request: SpawnRequest, deps: Callable[[], object] | None = None) -> "Node":
-        """Like `spawn`. `deps` returns the dependencies of each turn, by default those of this agent's current run."""
+        """Spawn like `spawn`. `deps` returns each turn's dependencies, by default those of this agent's current run."""
 
     @abstractmethod
     def end(self) -> "asyncio.Task[None] | None":

@@ -328,7 +328,7 @@ def _limits(settings: Settings) -> RunLimits:
 
 
 def _system_prompt(builder: AgentBuilder) -> str:
-    """Fixed when the session starts: a resumed one keeps its own, unless another is asked for."""
+    """Return the system prompt, fixed at the start: a resumed session keeps its own, unless another is given."""
     settings, past, notices = builder.settings, builder.past, builder.notices
     system, append = settings.system, settings.append_system
     if past.system is not None and system is None and not append:

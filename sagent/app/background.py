@@ -53,7 +53,7 @@ class BackgroundWork:
             self._prepare = partial(bash.prepare, builder.workspace, builder.log.blobs)
 
     def follow(self, agent: Agent) -> None:
-        """From now on go by what the agent does."""
+        """Start following the agent's events."""
         self._agent = agent
         agent.listen(self.on_event)
 

@@ -339,8 +339,8 @@ def _media(piped: bytes) -> Part | None:
 
 
 def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
-    """Everything until the end of the input; with a patience, nothing when no first byte came in that many seconds.
-    Raises UsageError for more than any model reads."""
+    """Read the whole input; with `patience`, nothing if no first byte comes in that many seconds. Raises UsageError for
+    more than any model reads."""
     import select
 
     from sagent.lib.input import read_some

@@ -148,7 +148,7 @@ class RemovableParts:
         return Change((), self.cut.kept(self._history), (len(self.cut.stay), compose(text, where, 2 * room)), notes)
 
     def _share(self, size: int) -> int:
-        """About how many tokens so many bytes of the history are."""
+        """Estimate the tokens of so many bytes of the history."""
         return self._tokens * size // max(1, self._max_input)
 
 

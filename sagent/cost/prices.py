@@ -254,7 +254,7 @@ def _tier(name: str) -> tuple[str, Decimal]:
 
 
 def _undated(model: str) -> list[str]:
-    """Other spellings of a dated model id: with dashes in the date, and without the date."""
+    """Return other spellings of a dated model id: with dashes in the date, and without the date."""
     import re
 
     dated = re.search(r"[-@](20\d\d)-?([01]\d)-?([0-3]\d)$", model)

@@ -353,7 +353,7 @@ def _between(price: _Price) -> tuple[time, ...]:
 
 
 def _holds(price: _Price, at: datetime) -> bool:
-    """From its day on, in UTC; every day from one time (included) to another (excluded), perhaps across midnight."""
+    """Return True if a price holds: from its day on (UTC), or daily from one time to another (excluded)."""
     moment = at.astimezone(UTC)
     if "from" in price:
         return moment.date() >= date.fromisoformat(str(price["from"]))

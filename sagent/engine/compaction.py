@@ -38,8 +38,8 @@ def fill(state: AgentState) -> float:
 
 
 async def keep_room(state: AgentState) -> None:
-    """Before a model call: make the compaction that was requested, or one that is due. If one did not help, the next is
-    only made after the conversation has grown."""
+    """Make, before a model call, the compaction that was requested, or one that is due. After one that did not help,
+    the next waits until the conversation has grown."""
     wanted, state.requested.compact = state.requested.compact, None
     if wanted is not None:
         await make_room(state, "asked for", wanted.hints, summarise=True)

@@ -122,7 +122,7 @@ class Prompts:
         return self._specs[key][1]
 
     def entry(self, system: str, specs: tuple[ToolSpec, ...]) -> tuple[str, PromptEntry]:
-        """Their log entry, and its hash."""
+        """Return the hash and the log entry of a system prompt and tools."""
         key = (system, id(specs))
         if key not in self._entries:
             entry = PromptEntry(system, tuple(map(StoredTool.of, specs)))

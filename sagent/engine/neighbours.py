@@ -78,7 +78,7 @@ class Neighbours(Protocol):
 
     @property
     def ask(self) -> Asker | None:
-        """Puts a question to the person; None if nobody can be asked."""
+        """Return a function that asks the person; None if nobody can be asked."""
         ...
 
     @property

@@ -44,8 +44,8 @@ _working: "ContextVar[list[AgentState] | None]" = ContextVar("working", default=
 
 @contextmanager
 def working_for(state: "AgentState") -> Generator[None]:
-    """While this code, and the tasks and threads of asyncio that it starts, work for an agent: what a tool starts of
-    its own accord cannot be recognised otherwise."""
+    """Note the agent that this code, and the asyncio tasks and threads it starts, work for: nothing else would tell
+    what a tool starts of its own accord."""
     before, held = _working.get(), [state]
     _working.set(held)
     try:

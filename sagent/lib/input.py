@@ -23,7 +23,7 @@ def read_some(fd: int) -> bytes:
 
 
 def read_lines(fd: int, deliver: Callable[[bytes | None], object], end: Callable[[], object]) -> None:
-    """In a thread of its own: `deliver` each line in the running loop, None for one that is too long; then `end`."""
+    """Read in a thread: `deliver` each line in the running loop, None for one that is too long; then `end`."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:

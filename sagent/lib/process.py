@@ -263,11 +263,11 @@ class Process:
         return os.pread(self._notes, size, 0) if size <= _MAX_NOTES_BYTES else b""
 
     def terminate(self) -> None:
-        """SIGTERM for its process group, unless it has ended."""
+        """Send SIGTERM to its process group, unless it has ended."""
         self._signal(signal.SIGTERM)
 
     def strike(self) -> None:
-        """SIGKILL for its process group, at once, unless it has ended."""
+        """Send SIGKILL to its process group, at once, unless it has ended."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -433,8 +433,8 @@ def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def system_path(environ: Mapping[str, str] | None = None) -> str:
-    """PATH for programs of our own: the system's directories first, and none of the working directory, a project's
-    .venv/bin among them, where the commands of an agent may have put programs of the same names."""
+    """Return PATH for our own programs: the system's directories first, and none in the working directory, such as a
+    project's .venv/bin, where an agent's commands may have put programs of the same names."""
     system = ("/usr/", "/bin", "/sbin", "/nix/", "/run/current-system/")
     given = [directory for directory in os.get_exec_path(environ) if directory.startswith("/")]
     with contextlib.suppress(FileNotFoundError):  # it was deleted

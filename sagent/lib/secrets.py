@@ -325,6 +325,6 @@ def _is_random(value: str) -> bool:
 
 
 def _lower(text: str) -> str:
-    """In lower case, each character in its place: some have two in lower case."""
+    """Lower the case, each character in its place: some become two in lower case, and stay."""
     low = text.lower()
     return low if len(low) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)

@@ -201,7 +201,7 @@ def _spelled(text: str, steps: Mapping[str, str]) -> str:
 
 
 def head_and_tail(text: str, most: int, where: str) -> str:
-    """At most about `most` characters: the first two thirds and the last third, cut at line ends where one is near."""
+    """Cut a text to about `most` characters: its first two thirds and last third, at line ends if any is near."""
     if len(text) <= most:
         return text
     head, tail = text[: most * 2 // 3], text[-(most // 3) :]

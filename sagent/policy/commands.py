@@ -102,7 +102,7 @@ class CommandJudge:
         return Ask(doubts[0], "Write plain commands, each with its program's name, so that deny rules can be checked.")
 
     def _mentions(self, rules: Sequence[Rule]) -> Iterator[str]:
-        """Denied programs that are named anywhere in a text that was not completely understood."""
+        """Yield denied programs that are named anywhere in a text that was not completely understood."""
         lines = (words for part in self._script.parts for words, _ in runs(part))
         if not self._script.doubt and not any(map(is_opaque, lines)):
             return

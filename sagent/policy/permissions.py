@@ -66,7 +66,7 @@ class PermissionPolicy(Policy):
         self._places.notes = frozenset(spelled for path in notes for spelled in spellings(str(path)))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """May this call be made? Symlinks are followed first."""
+        """Judge whether this call may be made. Symlinks are followed first."""
         names = (call.name, "Bash") if effect.command else (call.name,)  # by whatever tool a command is run
         for rule in self.rules.deny:
             if any(rule.denies_tool(name, effect) for name in names):
@@ -144,7 +144,7 @@ class PermissionPolicy(Policy):
         return self._verdict(effect, None if free else _spelled_out(call, effect, commands.obstacle()))
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
-        """In plan mode, nobody is asked about what the mode excludes."""
+        """Return the verdict on an obstacle. In plan mode, nobody is asked about effects that the mode excludes."""
         if obstacle is None:
             return Allow()
         if self.mode == "plan" and effect.kind != "read":

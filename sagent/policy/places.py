@@ -143,8 +143,8 @@ def is_env(name: str) -> bool:
 
 
 def env_files(directory: str) -> Iterator[str]:
-    """Such files below a directory, the nearest first, links not followed. It looks into some hundred directories at
-    most, and not into installed packages or what is git's own."""
+    """Yield .env files below a directory, the nearest first, links not followed. It looks into some hundred directories
+    at most, and not into installed packages or git's own directories."""
     waiting = deque([directory])
     for _ in range(_MAX_DIRECTORIES):
         if not waiting:

@@ -168,7 +168,7 @@ def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
 
 
 def nearest_rows(name: str, rows: Mapping[str, Row] | None = None) -> list[str]:
-    """Whose models are called so ("gemini" is Google's), and whose own name is like it."""
+    """Return the makers of models of this name ("gemini" is Google's), and providers with a similar name."""
     from difflib import get_close_matches
 
     known, wanted = {**built_in(), **(rows or {})}, name.strip().lower()

@@ -10,7 +10,7 @@ _SIZE, _PLACE = 256, 80  # bytes of what it fills in, and where the time is in i
 
 
 def born(path: bytes) -> int | None:
-    """In nanoseconds since the epoch; None where nothing says."""
+    """Return a file's birth in nanoseconds since the epoch; None if it is unknown."""
     if sys.platform != "linux":
         try:
             seconds: object = getattr(os.lstat(path), "st_birthtime", None)

@@ -101,7 +101,7 @@ class Checkpoints:
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Held while files are looked at, or changed by a rewind."""
+        """Return the lock held while files are looked at, or changed by a rewind."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # an agent may run in one loop after the other
             self._turn, self._loop = asyncio.Lock(), loop

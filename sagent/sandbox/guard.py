@@ -65,8 +65,8 @@ class Guard:
         self._undone: list[str] = []
 
     def begin(self, protected: Iterable[str], held: Container[str] = frozenset(), granted: Iterable[str] = ()) -> Watch:
-        """Before a command. What really lies at one of the paths `held` is held by a mount, and only a link on the way
-        to it is looked at. What is `granted` it may change, and that stays."""
+        """Begin a watch before a command. At paths in `held`, a mount holds the real file, and only links on the way to
+        it are watched. The command may change `granted` paths, and those changes stay."""
         watch, links = Watch(tuple(protected), tuple(granted)), dict[str, bool]()
         self._granted.update(watch.granted)
         self._watched.update(watch.paths)

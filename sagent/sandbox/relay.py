@@ -77,7 +77,7 @@ def main(path: str, port: int) -> None:
 
 
 def accept(listener: socket.socket, path: str) -> list[Flow]:
-    """Both directions of the connection that is at the door; none where nothing listens at the Unix socket."""
+    """Accept a waiting connection, and return both its directions; none if the Unix socket has no listener."""
     client, proxy = None, socket.socket(socket.AF_UNIX)
     try:
         client, _ = listener.accept()

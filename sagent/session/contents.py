@@ -97,7 +97,7 @@ class StoredMessage(_Stored):
 
     @property
     def role(self) -> str:
-        """Whose turn it is: "user" or "assistant"."""
+        """Return the author's role: "user" or "assistant"."""
         return as_str(self.encoded.get("role"))
 
     @property

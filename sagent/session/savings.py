@@ -101,7 +101,7 @@ class Savings:
                 self._last = entry.id
 
     def _hear(self, entry: Entry) -> None:
-        """Something is said to the model. Nothing is read of it but its size: there is much of it."""
+        """Count a message to the model by its size alone: there are many, and reading them would take long."""
         line, stand = entry.line, self._stand
         if entry.kind == "message" and b'"role":"user"' not in line:
             return

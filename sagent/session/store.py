@@ -100,7 +100,7 @@ class Session:
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
 
     def follow(self, heard: Callable[[str, Entry], None], kept: Callable[[Path], None]) -> None:
-        """From now on, pass each entry appended to any of its logs to `heard`, with its agent, and new blobs to `kept`,
+        """Start passing each entry appended to any of its logs to `heard`, with its agent, and new blobs to `kept`,
         before the entries that name them: at once, in whatever thread that is."""
         self._logs.follow, self._blobs.follow = heard, kept
 

@@ -120,7 +120,7 @@ def ask(*messages: Message, conversation: str = "suite", max_output: int | None 
 
 
 async def collect(model: Model, request: Request) -> tuple[list[Delta], Reply]:
-    """Everything a call says. Fails unless that is deltas and then exactly one reply."""
+    """Collect a call's output. Fails unless that is deltas and then exactly one reply."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         said = [item async for item in model.stream(request)]
     assert said, "the stream ended without a reply"
@@ -159,7 +159,7 @@ class ModelSuite:
 
     @pytest.fixture
     def make_model(self) -> MakeModel:
-        """From a script to a model that answers with it."""
+        """Return a function that makes a model that answers with a script."""
         raise NotImplementedError("override the fixture make_model")
 
     # A reply
@@ -405,7 +405,7 @@ class ServedModelSuite(ModelSuite):
 
     @pytest.fixture
     def open_model(self) -> OpenModel:
-        """From a base URL to a model that asks it."""
+        """Return a function that opens a model at a base URL."""
         raise NotImplementedError("override the fixture open_model")
 
     @pytest.fixture

@@ -319,7 +319,7 @@ class Bash:
         return start
 
     def _follow(self, capture: "Capture", run: RunContext) -> str:
-        """Something in the background holds the pipe: let it print into a file from here on."""
+        """Let a process in the background, which holds the pipe, print into a file from here on."""
         try:
             path = run.blobs.scratch()
             path.touch(0o600)

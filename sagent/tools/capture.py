@@ -290,7 +290,7 @@ def _as_left(text: str, unwanted: str) -> str:
 
 
 def cut_head(text: str, most: int) -> str:
-    """At most `most` characters from the start, whole lines where that leaves at least half of them."""
+    """Cut a text to its first `most` characters, in whole lines if that leaves at least half of them."""
     if len(text) <= most:
         return text
     border = text.rfind("\n", most // 2, most)
@@ -298,7 +298,7 @@ def cut_head(text: str, most: int) -> str:
 
 
 def cut_tail(text: str, most: int) -> str:
-    """At most `most` characters from the end, whole lines where that leaves at least half of them."""
+    """Cut a text to its last `most` characters, in whole lines if that leaves at least half of them."""
     if len(text) <= most:
         return text
     border = text.find("\n", len(text) - most - 1, len(text) - most // 2)

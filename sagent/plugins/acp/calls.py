@@ -76,7 +76,7 @@ def current_proposal(change: Proposal) -> Proposal:
 
 
 def shortened(text: str) -> str:
-    """At most so much of a result as a person reads: its beginning and its end."""
+    """Shorten a result to what a person reads: its beginning and its end."""
     if len(text) <= MAX_RESULT_CHARS:
         return text
     half = MAX_RESULT_CHARS // 2

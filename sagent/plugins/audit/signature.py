@@ -35,7 +35,7 @@ def sign(data: bytes | Path, key: Path) -> bytes:
 
 
 def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
-    """Whose key has signed, by the file of allowed signers: the name it has there, and the key.
+    """Return the signer's name in the file of allowed signers, and the key.
 
     Raises SagentError for a signature that is not by one of them or not of these bytes, and UsageError without
     ssh-keygen.

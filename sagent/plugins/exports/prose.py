@@ -110,7 +110,7 @@ class Prose:
         )
 
     def clean(self, text: str) -> str:
-        """Without secrets and cut, not yet escaped."""
+        """Return a text redacted and cut, not yet escaped."""
         clean = self._redaction.text(text[: self._cap + _CUT])
         if len(text) <= self._cap:
             return clean

@@ -4,7 +4,7 @@ from datetime import datetime
 
 
 def seconds_between(first: str, last: str) -> float | None:
-    """Between two times in ISO 8601, at least 0; None where one of them is no time."""
+    """Return the seconds between two ISO 8601 times, at least 0; None if one is not a time."""
     try:
         return max(0.0, (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds())
     except (ValueError, TypeError):

@@ -144,7 +144,7 @@ class SessionHooks:
         return "\n".join(filter(None, (hints, said.context)))
 
     def asker(self, ask: Asker | None) -> Asker | None:
-        """Puts questions to hooks, and then to the person, where there is one."""
+        """Return an asker that puts questions to hooks, and then to the person, if there is one."""
         if not self.of("PermissionRequest"):
             return ask
 

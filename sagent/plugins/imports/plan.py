@@ -173,7 +173,7 @@ class Plan:
         self.add(kind, name, source, "taken over", f"as {target}")
 
     def use(self, kind: str, file: Path) -> None:
-        """Something that is read where it lies."""
+        """Note a file that is read where it lies."""
         name = file.stem if file.name != "SKILL.md" else file.parent.name
         if (why := _UNREAD.get(kind)) and os.path.realpath(file) not in self.read:
             self.leave_out(kind, name, file, why)

@@ -146,7 +146,7 @@ def _paired(row: Row) -> Iterator[tuple[Part | None, Part | None]]:
 
 
 def _marked(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
-    """Both with the lines that differ marked, and where a line has its counterpart, the words."""
+    """Mark the lines that differ on both sides, and in matching lines the words."""
     left: list[str] = []
     right: list[str] = []
     if len(one) + len(other) > _MAX_LINES:

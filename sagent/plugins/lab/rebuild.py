@@ -299,8 +299,7 @@ def _in_order(value: Json, ours: Json) -> Json:
 
 
 def _ordered(value: Json, first: Sequence[str]) -> Json:
-    """Some keys first, the rest sorted, but for properties, of which the required ones come first as they are
-    listed."""
+    """Order keys: some first, the rest sorted; among properties, the required ones come first, as listed."""
     if isinstance(value, tuple):
         return tuple(_ordered(item, first) for item in value)
     if not isinstance(value, JsonObject):

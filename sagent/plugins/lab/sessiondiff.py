@@ -358,7 +358,7 @@ def move_text(move: Move | None) -> str:
 
 
 def show(diff: SessionDiff) -> Iterator[str | Table]:
-    """Both for a person, the turns under the prompt that they answer."""
+    """Show both sessions to a person, each turn under the prompt that it answers."""
     yield Table(tuple(figures(diff)), ("", "A", "B"))
     for (agent, prompt), rows in groupby(diff.rows, lambda row: (row.agent, row.prompt)):
         yield ""

@@ -55,7 +55,7 @@ class Launch:
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Launch | None":
-        """From LLAMA_CPP_MODEL, _SERVER, _CONTEXT and _ARGS; None without a model.
+        """Read LLAMA_CPP_MODEL, _SERVER, _CONTEXT and _ARGS; None without a model.
 
         Raises UsageError naming the variable that is wrong.
         """

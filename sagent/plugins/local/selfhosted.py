@@ -163,7 +163,7 @@ class SelfHostedModel:
 
     @property
     def limits(self) -> ModelLimits:
-        """From its own configuration, unknown until that is on this machine. Input and output share the window."""
+        """Return the configured limits, unknown until the model is here. Input and output share the window."""
         return self._provider.runner(self.id, self._weights).limits
 
     def max_input_tokens(self, request: Request) -> int:
@@ -224,7 +224,7 @@ def _members(request: Request, origin: Origin) -> Mapping[str, object]:
 
 
 def _emitter(inbox: "asyncio.Queue[Delta | Answer | ModelError]") -> "Callable[[Delta | Answer | ModelError], None]":
-    """Puts things into a queue of this event loop, from another thread."""
+    """Return a function that puts items into a queue of this event loop, from another thread."""
     loop = asyncio.get_running_loop()
 
     def emit(item: Delta | Answer | ModelError) -> None:

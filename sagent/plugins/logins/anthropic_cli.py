@@ -225,7 +225,7 @@ class AnthropicCLI:
 
     @classmethod
     def from_key(cls, key: str, *, base_url: str | None = None) -> Self:
-        """Always raises UsageError: the program has its own login."""
+        """Raise UsageError: the program has its own login."""
         raise UsageError(
             f"{NAME} takes no key: it uses the login of the program `claude`. With a key, use the provider anthropic."
         )

@@ -55,7 +55,7 @@ class LoginFile:
 
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> "LoginFile":
-        """In CODEX_HOME, or ~/.codex. Raises UsageError where there is no ChatGPT login in it, saying what to do."""
+        """Find the login in CODEX_HOME, or ~/.codex. Raises UsageError with advice if there is no ChatGPT login."""
         home = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME") or Path.home(), ".codex"))
         file = cls(home / "auth.json", environ.get(_TOKEN_URL_VARIABLE) or _TOKEN_URL)
         if not file.path.is_file():

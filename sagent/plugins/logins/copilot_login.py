@@ -131,7 +131,7 @@ async def list_models(login: CopilotLogin, transport: Transport, origin: Origin)
 
 
 async def describe_account(login: CopilotLogin, transport: Transport, origin: Origin) -> str:
-    """Whose login it is, the plan, and what is left of it, in words; "" where GitHub does not say."""
+    """Describe the login's owner, plan and remaining allowance; "" if GitHub does not tell."""
     try:
         answer = await _ask(login, "/copilot_internal/user", transport, replace(origin, secret=login.github))
     except ModelError:

@@ -100,7 +100,7 @@ class OpenAISubscription(ResponsesProvider):
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """Always raises UsageError: a plan has a login and no key."""
+        """Raise UsageError: a plan has a login and no key."""
         raise UsageError(f"{NAME} takes no key: it uses the login of the program `codex`. With a key, use openai.")
 
     def model(self, model_id: str) -> OpenAISubscriptionModel:

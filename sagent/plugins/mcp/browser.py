@@ -21,7 +21,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chro
 
 
 def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Become the server, with more arguments of its own. Raises UsageError for what is not installed."""
+    """Replace this process by the server, with more arguments of its own. Raises UsageError if a program is missing."""
     path = environ.get("PATH")
     program = shutil.which(PROGRAM, path=path)
     if program is None:

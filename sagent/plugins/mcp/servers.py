@@ -320,9 +320,8 @@ def _fitting(tools: Sequence[McpTool], most: int) -> list[McpTool]:
 
 
 def _number(tools: Sequence["McpTool"], notices: list[str], names: set[str]) -> None:
-    """Gives each tool a name of its own, which is not one of `names`, for characters that a model cannot be shown make
-    some alike. What has its name by the letter keeps it: a rule that allows it is about no other, whatever its server
-    adds."""
+    """Give each tool a unique name that is not in `names`: characters that a model cannot be shown make some alike. A
+    tool whose own name fits keeps it, so that a rule that allows it never covers another, whatever its server adds."""
     numbered: list[str] = []
     for tool in sorted(tools, key=lambda tool: tool.name != f"mcp__{tool.server}__{tool.own}"):
         first, number = tool.name, 1

@@ -43,7 +43,7 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> "Address":
-        """From "team.review" or "team.review/root/child". Raises UsageError."""
+        """Parse "team.review" or "team.review/root/child". Raises UsageError."""
         name, _, path = text.partition("/")
         return cls(check_name(name), path)
 

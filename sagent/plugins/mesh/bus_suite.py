@@ -42,7 +42,7 @@ class BusSuite:
 
     @pytest.fixture
     def disrupt(self) -> Callable[[], Awaitable[None]]:
-        """Breaks every connection, and returns when the bus can be reached again."""
+        """Return a function that breaks every connection, and waits until the bus can be reached again."""
 
         async def disrupt() -> None:
             await asyncio.sleep(0)

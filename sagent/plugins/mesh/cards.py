@@ -114,7 +114,7 @@ def encode_card(card: Card) -> JsonObject:
 
 
 def decode_card(value: object) -> Card:
-    """From JSON. Raises WrongVersion, and ValueError for what is no card."""
+    """Decode a card from JSON. Raises WrongVersion, and ValueError for anything else."""
     members = as_object(value)
     if (version := as_int(members.get("version"))) != names.VERSION:
         raise WrongVersion(f"A card is of version {version}; this sagent knows {names.VERSION}.")

@@ -113,7 +113,7 @@ class Lent:
         self._entry = ""
 
     def set_aside(self) -> None:
-        """In the ledger and the log, once. Raises BudgetExceeded."""
+        """Reserve the budget once, in the ledger and the log. Raises BudgetExceeded."""
         if self.usd is None:
             return
         self._entry, before = self._reserved_before()

@@ -119,7 +119,7 @@ class Connection:
         """The last one of the connection."""
 
     async def connect(self, addresses: list[str], name: str, options: Mapping[str, object]) -> None:
-        """Tries until it is cancelled. Raises what cannot get better: a refusal, or nobody who listens."""
+        """Connect, trying until cancelled. Raises errors that no retry mends: a refusal, or nobody who listens."""
         await self._client.connect(
             addresses,
             name=name,

@@ -74,7 +74,7 @@ class Asking:
         self._newcomer = asyncio.Event()
 
     def put_again(self) -> None:
-        """Somebody has come who may answer what is open."""
+        """Put open questions again: another client has joined that may answer."""
         came, self._newcomer = self._newcomer, asyncio.Event()
         came.set()
 

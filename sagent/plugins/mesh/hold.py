@@ -132,7 +132,7 @@ class SessionWorker:
             self._mirror.fence()
 
     def _needed(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
-        """Something that the work needs: where it fails or ends by itself, the session is let go of."""
+        """Start something that the work needs: if it fails or ends by itself, the session is released."""
         task = asyncio.create_task(work)
         task.add_done_callback(lambda task: None if task.cancelled() else self._fence())
         return task
@@ -353,7 +353,7 @@ class SessionWorker:
         agent.apply(Stop(MOVED))
 
     async def _give_up(self, error: Exception) -> Result:
-        """Nobody can open the session: its messages are answered by that, and do not wait any longer."""
+        """Answer the messages of a session that cannot be opened with an error, so that they do not wait any longer."""
         result = Result("", (), "error", _failure_of(error), session_id=self._session)
         self._broadcast.hear(Finished("root", result))
         async with self._taking() as intake:

@@ -34,7 +34,7 @@ class Lease:
 
     @classmethod
     async def take(cls, bus: JetStream, what: str, holder: str) -> Self | None:
-        """Become the holder; None where there is one. Raises Unavailable."""
+        """Become the holder; return None if there is one. Raises Unavailable."""
         since, value = clock(), holder.encode()
         try:
             revision = await bus.bucket(names.LEASES).create(names.token(what), value, timeout=HOLD)
@@ -44,7 +44,7 @@ class Lease:
 
     @classmethod
     async def claim(cls, bus: JetStream, what: str, holder: str) -> Self | str:
-        """Become the holder, once the lease of one that is gone has expired; or else who holds it. Raises
+        """Become the holder once a dead holder's lease has expired; else return the living holder. Raises
         Unavailable."""
         bucket, seen = bus.bucket(names.LEASES), 0
         while (lease := await cls.take(bus, what, holder)) is None:
@@ -57,7 +57,7 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        """Once this is false it stays so: whoever has seen that does nothing any more."""
+        """Return True while this holds the lease; once False, it stays False, and the caller must stop working."""
         if clock() - self._renewed >= HOLD:
             self._renewed = -HOLD
         return self._renewed > 0

@@ -201,8 +201,8 @@ class RemotePeer:
         return result
 
     async def end(self) -> Cost | None:
-        """Once it rests: what it has cost, by its log. From then on it may spend no more, whoever writes to it. None
-        where the log does not say what it has cost. Raises SessionNotFound and MeshError."""
+        """End the session once it rests, and return its cost by its log, None if the log does not tell. From then on it
+        may spend no more, whoever writes to it. Raises SessionNotFound and MeshError."""
         while True:
             record, revision = await self._records.get(self.path)
             if record.state != "idle":
@@ -223,8 +223,8 @@ class RemotePeer:
         return self._last in self.record.answered if self._last else self.record.state == "idle"
 
     async def _stop(self, scope: Scope) -> None:
-        """Asked for until somebody hears it: a session may be on its way from one node to the next. Where the bus is
-        not there, `wait` raises that."""
+        """Ask for a stop until a node hears it: a session may be on its way between nodes. If the bus is away, `wait`
+        raises that."""
         while not self._rests or (self._sending is not None and not self._sending.done()):
             try:
                 async with asyncio.timeout(_REACHED):

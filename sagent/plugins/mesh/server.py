@@ -292,7 +292,7 @@ async def _answering(process: Process, options: ServerOptions, port: int) -> Non
 
 
 async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None]:
-    """Again and again as long as a server may begin to listen. Raises UsageError, Unavailable."""
+    """Yield again and again while a server may still begin to listen. Raises UsageError, Unavailable."""
     try:
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
             while True:

@@ -99,7 +99,7 @@ class Reader(_Consumer):
         return (await self._bus.call(self._pull.consumer_info, CALL_TIMEOUT_SECONDS)).num_pending or 0
 
     async def _next(self) -> "list[Msg]":
-        """Some messages; the consumer is made anew where it is gone, or where one of its messages is missing."""
+        """Return the next messages; replace the consumer if it, or one of its messages, is missing."""
         from nats.errors import Error
 
         await self._opened()

@@ -85,7 +85,7 @@ def listed(papers: Sequence[Paper], most_abstract: int = 0) -> str:
 
 
 def fuse(rankings: Iterable[Sequence[Paper]]) -> list[Paper]:
-    """Several rankings as one, by reciprocal ranks; a paper that several have is one."""
+    """Combine rankings into one, by reciprocal ranks; a paper in several of them counts as one."""
     papers: dict[int, Paper] = {}
     scores: dict[int, float] = {}
     known: dict[str, int] = {}

@@ -148,8 +148,8 @@ def _shows(file: FileDiff, finding: Finding) -> bool:
 
 
 def _marked(finding: Finding, code: str) -> Finding:
-    """Known by its file and the code of its line, for numbers and words differ from one review to the next; outside of
-    the diff by its title."""
+    """Mark a finding by its file and the code of its line, as numbers and words differ between reviews; outside of the
+    diff, by its title."""
     return replace(finding, mark=_mark(f"{finding.file}\0{code.strip() or f'{finding.line} {finding.title}'}"))
 
 

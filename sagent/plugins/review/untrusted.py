@@ -18,7 +18,7 @@ carriage returns."""
 
 
 def without_hidden(text: str) -> str:
-    """Without HTML comments and characters that are not seen."""
+    """Remove HTML comments and invisible characters."""
     return _HIDDEN.sub("", _COMMENT.sub("", text))
 
 

@@ -92,7 +92,7 @@ class Reply:
 
 
 def _whole_words(text: str) -> str:
-    """Without a word that may go on: a secret is known by the whole of it."""
+    """Drop a last word that may continue: a secret is recognised only as a whole."""
     return text[: max(text.rfind(" "), text.rfind("\n")) + 1]
 
 

@@ -76,7 +76,7 @@ class _ToolCall(_Open):
     is_job: bool = False
 
     def leave(self) -> None:
-        """Be the current span of its task no longer; of one that ends with it, it stays."""
+        """Stop being the current span of the task; in a task that ends with the span, it stays."""
         if self.task is asyncio.current_task():
             detach(self.token)
 
@@ -302,7 +302,7 @@ class Telemetry:
         self._instruments.observe(names.INFERENCE_SECONDS, (now - start) / 1e9, about)
 
     def _count(self, charge: Charge) -> None:
-        """Something was billed. What a summary cost is its model call's; the rest is its event's to tell."""
+        """Count a charge. A summary's cost is reported by its model call, any other by its event."""
         self._instruments.count(charge)
         run, now = self._runs.get(charge.agent), time.time_ns()
         if run is None:

@@ -69,7 +69,7 @@ class WebFetch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Reaches a host; a POST may change something there."""
+        """Foresee a request to a host; a POST may change something there."""
         request = _request(arguments)
         kind = "none" if request.method == "GET" else "execute"
         return Effect(kind, needs=(request.address.need,), reason=f"{request.method} {request.address}")

@@ -51,7 +51,7 @@ class WebSearch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Asks a service that the person has set up, or DuckDuckGo, which is a host like any other."""
+        """Foresee a request to the person's search service, or to DuckDuckGo, a host like any other."""
         from sagent.plugins.gateway.address import check_secrets
 
         query = as_str(arguments.get("query"))

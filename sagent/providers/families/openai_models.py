@@ -55,8 +55,8 @@ def gpt_version(name: str) -> tuple[int, int]:
 
 
 def image_detail(image: Image) -> Literal["auto", "high"]:
-    """In which detail an image is shown. By themselves, models from GPT-5.4 on read up to 10,000 patches of 32 pixels a
-    side, GPT-5.6 up to 30,000; it refuses an image that has more (developers.openai.com, images and vision)."""
+    """Return an image's detail. By default, models from GPT-5.4 on read up to 10,000 patches of 32 pixels a side,
+    GPT-5.6 up to 30,000; it refuses an image that has more (developers.openai.com, images and vision)."""
     from sagent.lib.image import measure_image
 
     size = measure_image(image.data, image.media_type)

@@ -54,12 +54,12 @@ class Connection(asyncio.Protocol):
         return in_time and self._alive
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: the connection stands."""
+        """Take the open connection from asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = self._wire = transport
 
     def data_received(self, data: bytes) -> None:
-        """asyncio's: bytes came."""
+        """Take bytes from asyncio."""
         self._buffer += data
         if self._transport is not None and not self._paused and len(self._buffer) > _HIGH_WATER:
             self._paused = True
@@ -81,12 +81,12 @@ class Connection(asyncio.Protocol):
             self._wire.resume_reading()
 
     def eof_received(self) -> None:
-        """asyncio's: the other side has said all it will."""
+        """Note from asyncio that the other side has sent everything."""
         self._ended = self._ended or _CLOSED
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: the connection is gone."""
+        """Note from asyncio that the connection is gone."""
         self._ended = self._ended or (str(exc) if exc else _CLOSED)
         self._wire = None
         self._go_on()

@@ -12,8 +12,8 @@ _COLUMN = re.compile(rf"(?<= {{{GAP}}})(?=\S)")
 
 
 def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int) -> list[Line]:
-    """At most `most` of the names and what is said of them, around the one at hand (-1 for none). Rows that are not
-    shown are counted at the right.
+    """Show at most `most` names and their descriptions, around the current one (-1 for none). Hidden rows are counted
+    at the right.
 
     What is said may be in columns, as `lines.table` sets them: after whole names, as many of these as fit, those first
     by which most rows differ. Names that would be alike when cut lack their middle instead."""

@@ -90,7 +90,7 @@ class HiddenRows:
         return bool(self._rows)
 
     def clear(self) -> None:
-        """Something unknown was written below them."""
+        """Forget the rows: something unknown was written below them."""
         self._rows = []
 
     def add(self, rows: Iterable[int | Line]) -> None:

@@ -159,7 +159,7 @@ class SteadyOutput(Vt100_Output):
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Everything written inside is sent at the end in one piece."""
+        """Send everything written in the block at its end, in one piece."""
         self.hold()
         try:
             yield

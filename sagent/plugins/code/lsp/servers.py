@@ -61,7 +61,7 @@ class ServerSlot:
         return self.server if self.server is not None and started and not self.server.fault else None
 
     def lock(self, path: Path) -> asyncio.Lock:
-        """Held while a file is checked: one change of it after the other."""
+        """Return the lock of a file, held during a check, so that changes come one after the other."""
         return self._locks.setdefault(path, asyncio.Lock())
 
     async def get(

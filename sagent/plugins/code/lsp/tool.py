@@ -47,7 +47,7 @@ class Code:
         self._plans: dict[str, RenamePlan] = {}
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Reads; a rename writes the files of its plan, or any files if it has no plan."""
+        """Foresee a read; a rename writes the files of its plan, or any files if it has no plan."""
         from sagent.tools.paths import foreseen
 
         if arguments["action"] == "rename":

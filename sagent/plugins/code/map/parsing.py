@@ -57,7 +57,7 @@ class Tags:
 
     @classmethod
     def load(cls, defined: str, named: str = "") -> "Tags":
-        """From what `dump` gave."""
+        """Read tags from the output of `dump`."""
         rows = [as_array(row) for row in as_array(json.loads(defined))]
         found = (Definition(as_str(row[0]), as_int(row[1]), as_int(row[2]), as_str(row[3])) for row in rows)
         return cls(tuple(found), tuple(named.split()))

@@ -133,7 +133,7 @@ class Store:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Within the block all that is read is of one moment."""
+        """Hold one moment: the block reads a single state of the store."""
         self._ask("BEGIN")
         try:
             yield

@@ -191,7 +191,7 @@ def _figure(text: object) -> float:
 
 
 def _share(text: object) -> float:
-    """From 0 to 1, or in percent."""
+    """Parse a share, from 0 to 1 or in percent."""
     accepted = "give a share from 0 to 1, or from 0% to 100%"
     percent = isinstance(text, str) and text.endswith("%")
     share = decimal(str(text)[:-1], accepted) / 100 if percent else decimal(text, accepted)

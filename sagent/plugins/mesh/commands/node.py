@@ -109,7 +109,7 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
 
 
 def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
-    """Has those who are attached answer; a plan that they accept ends plan mode."""
+    """Return a function by which the people attached answer; a plan that they accept ends plan mode."""
     from sagent.tools.plan import PlanDecision
 
     async def answered(question: "Question") -> str | None:
