@@ -181,6 +181,11 @@ class Sandbox:
         own = self._scratch and self._scratch.path / "tmp"
         return {str(own): own} if own and own.is_dir() else {}
 
+    @property
+    def is_busy(self) -> bool:
+        """True if a command runs in the sandbox, or something that one has left."""
+        return any(watch.paths for watch in self._running) or self._lives()
+
     async def prepare(self, profile: "Profile") -> None:
         """Prepare the time-consuming parts that the next command within a profile needs. Raises ToolError."""
         held = frozenset[str]()
@@ -197,13 +202,7 @@ class Sandbox:
             self._finish(self._watch(profile.protected, held))
 
     async def confine(
-        self,
-        argv: Sequence[str],
-        profile: "Profile",
-        cwd: Path,
-        needs: "Iterable[Need]" = (),
-        *,
-        lasting: bool = False,
+        self, argv: Sequence[str], profile: "Profile", cwd: Path, needs: "Iterable[Need]" = (), *, lasting: bool = False
     ) -> Confined:
         """The way to run a command line within a profile, extended by what was granted for it. Raises ToolError.
 
@@ -215,7 +214,13 @@ class Sandbox:
         if name == "none":
             return Confined(argv)
         if any(need.kind == "all" for need in needs):
-            return Confined(argv, finish=partial(self._finish, self._watch((), granted=profile.protected)))
+            plants = self._plants  # git would obey what was not looked at yet
+            if plants and (planted := await asyncio.to_thread(plants.go_on, self._kept, _LAST_SECONDS)):
+                self.warn(self._disarmed(planted))
+            own = () if self.is_busy else profile.protected  # else what it changes is not told from what others do
+            watch = self._watch((), granted=own)
+            watch.outside = True
+            return Confined(argv, finish=partial(self._finish, watch))
         self._warn_of_size(profile)
         guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
@@ -324,6 +329,9 @@ class Sandbox:
         plants = self._plants if protected else None
         if plants is not None and (planted := plants.begin(roots, self._kept, protected)):
             self.warn(self._disarmed(planted))
+        for other in self._running if protected else ():  # from now on, what changes may be of this one
+            if other.outside:
+                self._guard.withdraw(other)
         watch = self._guard.begin(protected, held, granted)
         self._running.add(watch)
         if watch.paths and (self._looking is None or self._looking.done()):
@@ -458,6 +466,10 @@ class Sandbox:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+        if self._watchdog is not None and not self._stays:  # before the last look at what it has changed
+            from sagent.sandbox.tasks import end
+
+            await asyncio.to_thread(end, *self._own_scratch().marks)
         if self._guard is not None:
             kept = self._kept
             with contextlib.suppress(OSError):
@@ -476,10 +488,6 @@ class Sandbox:
         if (scratch := self._scratch) is not None:
             self._scratch = None
             if self._watchdog is not None:
-                from sagent.sandbox.tasks import end
-
-                if not self._stays:
-                    await asyncio.to_thread(end, *scratch.marks)
                 self._watchdog.dismiss()
                 self._watchdog = None
             await asyncio.to_thread(scratch.close if self._stays else scratch.remove)

@@ -31,12 +31,14 @@ class _State:
     entries: tuple[tuple[str, int, int, int, int], ...] = ()  # name, inode, size, time of change, mode
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Watch:
-    """The watch over one command: the protected paths, and what was granted to it."""
+    """The watch over one command: the protected paths, and what was granted to it; of one outside of the sandbox that
+    is nothing any more as soon as another begins inside."""
 
     paths: tuple[str, ...]
     granted: tuple[str, ...] = ()
+    outside: bool = False
 
 
 class Guard:
@@ -134,6 +136,11 @@ class Guard:
             self.leave(watch)
         undone, self._undone = list(dict.fromkeys(self._undone)), []
         return undone
+
+    def withdraw(self, watch: Watch) -> None:
+        """Keep what a command was granted as it is now, and have it looked at from now on."""
+        self._settle(watch.granted)
+        watch.granted = ()
 
     def leave(self, watch: Watch) -> None:
         """Look at the paths no longer on behalf of one command."""

@@ -16,6 +16,10 @@ _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo has a space
 _BEGINS = re.compile(r"(?<![^\s,;:=/])/")  # of paths in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
 _ENDS = re.compile(r"[\s,;:=]|$")  # which may also be letters of a path: each is tried
 _MAX_ENDS = 32
+_MOVED = (  # https://specifications.freedesktop.org/basedir-spec
+    *((".config/", "XDG_CONFIG_HOME"), (".local/share/", "XDG_DATA_HOME"), (".local/state/", "XDG_STATE_HOME")),
+    (".cache/", "XDG_CACHE_HOME"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,8 @@ class KnownPlaces:
 
     `secrets`, `run_by_themselves` and `caches` are relative to the home directory; `secret_files` are absolute;
     `protected` and `repositories` are relative to any directory of a workspace. `secret_variables` name further
-    places of keys, or lead to them ("VARIABLE/name"). None needs to exist. `harmless` are regular expressions, by a
-    file that is `protected` or lies in what is, for lines of it that name no program.
+    places of keys, or lead to them ("VARIABLE/name"). None needs to exist. `hooks` are names. `harmless` are regular
+    expressions, by a file that is `protected` or lies in what is, for lines of it that name no program.
     """
 
     secrets: tuple[str, ...]
@@ -36,6 +40,7 @@ class KnownPlaces:
     repositories: tuple[str, ...]
     protected: tuple[str, ...]
     caches: tuple[str, ...]
+    hooks: tuple[str, ...]
     harmless: Mapping[str, str]
 
 
@@ -131,6 +136,12 @@ def paths_in_variables(variables: Iterable[str], environment: Mapping[str, str])
         for place in environment.get(name, "").split(":"):
             if place.strip("/") and place.startswith("/"):
                 yield os.path.normpath(f"{place}/{below}")
+
+
+def in_variables(names: Sequence[str]) -> list[str]:
+    """Return places below a home directory as `paths_in_variables` takes them, for whoever has these elsewhere."""
+    pairs = ((name, place, variable) for place, variable in _MOVED for name in names)
+    return [f"{variable}/{name.removeprefix(place)}" for name, place, variable in pairs if name.startswith(place)]
 
 
 def listening(roots: Sequence[str]) -> frozenset[str]:

@@ -12,11 +12,13 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from sagent.lib.git import (
     files_named,
+    foreign_settings,
     git_directories,
     harmless_config,
     is_git_directory,
@@ -29,6 +31,7 @@ from sagent.lib.names import lies_in
 from sagent.sandbox.anchored import anchored
 from sagent.sandbox.guard import contents
 from sagent.sandbox.obeyed import Obeyed, files_of, harmless_lines, is_obeyed, obeyed_at
+from sagent.sandbox.places import known_places
 from sagent.sandbox.survey import BUILT, Survey
 
 MAX_DIRECTORIES = 200_000  # below one directory that commands can write
@@ -47,15 +50,16 @@ _NOT_WORKED_IN = (
     | {".bundle", ".pixi", ".nox", ".eggs", "elm-stuff"}
 )
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
-_STRATEGIES = ("rebase-merge/strategy", "sequencer/opts")  # git runs `git-merge-STRATEGY`, a path too
 _PROGRAM = re.compile(rb"(?i)(?:\A|\bstrategy[ \t]*=)[^\n\[]*(?:/|\\\n)")
-_HOOKS = frozenset(
-    {"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"}
-    | {"commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update"}
-    | {"proc-receive", "post-receive", "post-update", "reference-transaction", "push-to-checkout", "pre-auto-gc"}
-    | {"post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change", "p4-changelist"}
-    | {"p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit"}
-)  # githooks(5)
+# What else git keeps of work that was interrupted, and when it names a program: git runs `git-merge-STRATEGY`, a path
+# too, and before 2.34 a shell reads the names of a bisection.
+_STATES = {
+    **dict.fromkeys(("rebase-merge/strategy", "sequencer/opts"), _PROGRAM),
+    "BISECT_NAMES": re.compile(rb"\A(?!(?:[\w./ \n-]|'[^']*'|\\['!])*\Z)"),
+}
+_REMOTES = ("remotes", "branches")  # addresses, each in a file: gitrepository-layout(5)
+_HELPER = re.compile(rb"::")  # of which an address names the program
+_HOLD_STATES = ("rebase-merge", "sequencer", "sl", *_REMOTES)
 _EXEC = re.compile(rb"(?m)^[ \t]*(?:exec|x)[ \t][^\n]*(?:\n|\Z)")
 
 
@@ -84,17 +88,19 @@ class Plants:
         self._since: int | None = None
         self._open: set[str] = set()  # what was written by what may still run
         self._settled: dict[str, tuple[int, int]] = {}  # files that were looked at, as they are
+        self._answers: dict[str, bool] = {}  # which are new, by one look
         self._planned: dict[str, frozenset[bytes]] = {}  # what a todo list of the person's runs
         self._protected: set[str] = set()  # all that ever was, and was looked at before
         self._inodes: set[tuple[int, int]] = set()  # of these
         self._doubted: set[str] = set()  # of these what a command may have made
         self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
+        self._entered: set[str] = set()  # directories that links lead to out of what is looked at for all names
 
     def begin(self, roots: Iterable[str], places: ProtectedPaths, protected: Iterable[str] = ()) -> list[str]:
         """Begin to watch for a command, within which `protected` is read-only; return what those that run planted."""
         for root in roots:
             if root not in self._surveys:
-                self._surveys[root] = Survey(root, _is_sign, _PASSED_OVER, MAX_DIRECTORIES, self._unlock)
+                self._surveys[root] = self._survey(root)
         new = {*protected} - self._protected
         for path in new if self._windows else ():
             with contextlib.suppress(OSError):
@@ -102,7 +108,8 @@ class Plants:
                     self._doubted.add(path)
         for path in protected:
             with contextlib.suppress(OSError):
-                self._inodes.add(_inode(path))
+                if path not in self._doubted and self._is_worked_in(path.partition("/.git/")[0]):
+                    self._inodes.add(_inode(path))
             if path.endswith("/commondir"):  # of each repository that was there
                 for name in _TODO_LISTS:
                     self._note(f"{path.removesuffix('commondir')}{name}")
@@ -140,6 +147,8 @@ class Plants:
         found = self._disarmed(signs, places)
         if self.is_done:
             self._doubted.clear()
+            for survey in self._surveys.values():
+                survey.arrived.clear()
         return found
 
     @property
@@ -153,10 +162,12 @@ class Plants:
         return [root for root, survey in self._surveys.items() if survey.is_cut or not survey.is_done]
 
     def _disarmed(self, signs: Iterable[str], places: ProtectedPaths) -> list[str]:
-        found, signs = list[str](), list(signs)
-        for place in dict.fromkeys(_repositories(signs)):
+        signs = list(signs)
+        self._answers.clear()
+        found = [*self._follow(signs, places)]
+        for place, ways in _repositories(signs).items():
             with contextlib.suppress(OSError):
-                found += self._disarm(place, places)
+                found += self._disarm(place, ways, places)
         for sign in dict.fromkeys(filter(self._is_own, signs)):
             with contextlib.suppress(OSError):
                 found += self._disobey(sign, places)
@@ -168,11 +179,45 @@ class Plants:
                         self._take(path)
         return found
 
+    def _survey(self, root: str) -> Survey:
+        return Survey(root, _is_sign, _PASSED_OVER, MAX_DIRECTORIES, self._unlock, self._leads_on)
+
+    def _leads_on(self, entry: os.DirEntry[str]) -> bool:
+        return entry.is_symlink() and self._is_worked_in(entry.path) and os.path.isdir(entry.path)  # noqa: PTH112 -- no error for one in a circle
+
     def _is_own(self, sign: str) -> bool:
         """Return whether a name is one that programs obey, and lies where somebody may work."""
-        root = next((root for root in self._surveys if sign.startswith(f"{root}/")), "")
-        parts = sign[len(root) :].split("/")[:-1]
-        return is_obeyed(sign) and _NOT_WORKED_IN.isdisjoint(parts) and not lies_in(sign, self._caches)
+        return is_obeyed(sign) and self._is_worked_in(sign)
+
+    def _is_worked_in(self, path: str) -> bool:
+        root = max((root for root in self._surveys if path.startswith(f"{root}/")), key=len, default="")
+        is_in = root in self._entered or not lies_in(path, self._caches)
+        return bool(root) and is_in and _NOT_WORKED_IN.isdisjoint(path[len(root) :].split("/")[:-1])
+
+    def _follow(self, signs: list[str], places: ProtectedPaths) -> Iterator[str]:
+        """Look where links lead to what else is not looked at, adding to `signs`: who follows one works there.
+
+        A new link to what names programs is taken out: what lies there may be the person's, or of an earlier session.
+        """
+        for link in signs:  # which grow
+            if _is_sign(link) or not os.path.islink(link):  # noqa: PTH114 -- a text path
+                continue
+            real, is_first = os.path.realpath(link), False
+            if not (lies_in(real, self._caches) or lies_in(real, self._surveys.keys())):
+                continue
+            if real not in self._surveys and (is_first := not self._is_worked_in(f"{real}/x")):
+                self._surveys[real] = self._survey(real)
+                self._entered.add(real)
+            inner = [*_signs_above(real, self._caches), *(self._surveys[real].look() if is_first else ())]
+            with contextlib.suppress(OSError):
+                if self._is_new(link, places) and any(map(_names_program, inner)):
+                    self._take(link)
+                    yield link
+                    if is_first:
+                        del self._surveys[real]
+                        self._entered.remove(real)
+                    continue
+            signs += inner
 
     def allow(self, path: str) -> None:
         """Let a file stay as it is now, and until it is changed."""
@@ -192,10 +237,9 @@ class Plants:
             path = os.path.join(os.path.realpath(above), last)  # noqa: PTH118 -- a text path
             if not os.path.lexists(path) or self._is_kept(path, places):
                 continue
-            has_grown = not self._is_known(path, places) and (
-                any(self._is_new(each, places) for each in (sign, path))  # renamed, its files are as before
-                or (self._has_arrived(sign) and _inode(path) not in self._inodes)
-            )
+            # Renamed, its files are as before.
+            is_new = any(self._is_new(each, places) for each in (sign, path)) or self._has_arrived(sign)
+            has_grown = is_new and not self._is_known(path, places)
             files = files_of(Obeyed(path, name))
             new = (file for file in files if has_grown or self._is_new(file.path, places))
             spoilt = {file.path: left for file in new if (left := harmless_lines(file)) is not None}
@@ -214,12 +258,16 @@ class Plants:
             yield path
 
     def _has_arrived(self, path: str) -> bool:
-        """Return True for what is in a directory that a command may have moved here, with what was in it."""
+        """Return True for what a command may have moved here, with what was in it."""
+        root = max((root for root in self._surveys if path.startswith(f"{root}/")), key=len, default="")
         arrived = frozenset[str]().union(*(survey.arrived for survey in self._surveys.values()))
-        while path := path.rpartition("/")[0]:
+        if not BUILT.isdisjoint(path[len(root) :].split("/")):  # which changes all the time, and is not known before
+            return False
+        while len(path) > len(root):
             with contextlib.suppress(OSError):
                 if path in arrived and self._is_of_command(os.lstat(path).st_ctime_ns):
                     return True
+            path = path.rpartition("/")[0]
         return False
 
     def _is_allowed(self, path: str) -> bool:
@@ -229,33 +277,36 @@ class Plants:
     def _is_copy(self, path: str, name: str) -> bool:
         """Return whether something obeyed is the same as what the person has by this name in another directory."""
         doubtful = self._open | self._doubted
-        others = (each for each in self._protected if each.endswith(f"/{name}") and each not in doubtful)
+        theirs = (each for each in self._protected if each.endswith(f"/{name}") and each not in doubtful)
+        others = filter(self._is_worked_in, theirs)
         found = contents(path)
         return any(os.path.lexists(each) and contents(each) == found for each in others)
 
-    def _disarm(self, place: str, places: ProtectedPaths) -> Iterator[str]:
-        has_grown = any(self._is_new(f"{place}/{name}", places) for name in _LAYOUT)  # to one, of what was there
+    def _disarm(self, place: str, ways: Iterable[str], places: ProtectedPaths) -> Iterator[str]:
+        parts = (*(f"{place}/{name}" for name in _LAYOUT), *ways)  # it may have become one, of what was there
+        has_grown = any(self._is_new(each, places) for each in parts) or self._has_arrived(place)
+        suspect = partial(self._is_suspect, places=places, has_grown=has_grown)
         for name in _CONFIGURATIONS:
-            if self._is_suspect(f"{place}/{name}", places, has_grown=has_grown) and (
-                lost := self._clean(path := f"{place}/{name}")
-            ):
+            if suspect(f"{place}/{name}") and (lost := self._clean(path := f"{place}/{name}")):
                 yield f"{path} ({lost})"
-        for path in self._hooks(place):
-            if self._is_suspect(path, places, has_grown=has_grown):
-                self._take(path)
-                yield path
-        path = f"{place}/sl/config"  # of Sapling, in a repository of git
-        if self._is_new(path, places) and (left := harmless_lines(Obeyed(path, ".sl/config"))) is not None:
-            self._replace(path, left)
-            yield path
-        if self._is_new(path := f"{place}/commondir", places) and not _is_linked(place):
+        links = filter(os.path.islink, (f"{place}/{name}" for name in _HOLD_STATES))
+        for path in filter(suspect, (*links, *self._hooks(place))):
             self._take(path)
             yield path
-        for name in _TODO_LISTS:
-            if self._is_new(path := f"{place}/{name}", places) and self._unplan(path):
+        path = f"{place}/sl/config"  # of Sapling, in a repository of git
+        if suspect(path) and (left := harmless_lines(Obeyed(path, ".sl/config"))) is not None:
+            self._replace(path, left)
+            yield path
+        if suspect(path := f"{place}/commondir") and not _is_linked(place):
+            self._take(path)
+            yield path
+        for path in filter(suspect, (f"{place}/{name}" for name in _TODO_LISTS)):
+            if self._unplan(path):
                 yield path
-        for name in _STRATEGIES:
-            if self._is_new(path := f"{place}/{name}", places) and _PROGRAM.search(read_config(path) or b"/"):
+        remotes = (each for name in _REMOTES for each in _entries(f"{place}/{name}"))
+        states = [(f"{place}/{name}", program) for name, program in _STATES.items()]
+        for path, program in (*states, *((each, _HELPER) for each in remotes)):
+            if suspect(path) and program.search(read_config(path) or b"::/"):
                 self._take(path)
                 yield path
 
@@ -265,8 +316,7 @@ class Plants:
             yield hooks
             return
         self._unlock(hooks)
-        with contextlib.suppress(OSError):
-            yield from (f"{hooks}/{name}" for name in os.listdir(hooks) if not name.endswith(".sample"))  # noqa: PTH208
+        yield from (path for path in _entries(hooks) if not path.endswith(".sample"))
 
     def _unlock(self, path: str) -> None:
         """Have a directory of a command's making be readable: git enters one that cannot be listed."""
@@ -286,10 +336,16 @@ class Plants:
 
     def _is_known(self, path: str, places: ProtectedPaths) -> bool:
         """Return whether a file was protected before it became a part of something, so that its own time tells."""
-        return self._is_kept(path, places) or lies_in(path, self._protected)
+        inodes = (_inode(path), _inode(path.rpartition("/")[0]))
+        return self._is_kept(path, places) or lies_in(path, self._protected) or not self._inodes.isdisjoint(inodes)
 
     def _is_new(self, path: str, places: ProtectedPaths) -> bool:
         """Return whether a command may have made or changed a file, or its name, since it was looked at."""
+        if path not in self._answers:
+            self._answers[path] = self._has_changed(path, places)
+        return self._answers[path]
+
+    def _has_changed(self, path: str, places: ProtectedPaths) -> bool:
         try:
             found = os.lstat(path)
         except OSError:
@@ -407,14 +463,46 @@ def _inode(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _repositories(signs: Iterable[str]) -> Iterator[str]:
+def _repositories(signs: Iterable[str]) -> dict[str, set[str]]:
+    """Return the directories of repositories, each with the files by which git comes to it."""
+    starts, found = dict[str, set[str]](), dict[str, set[str]]()
     for path in signs:
         above, _, name = path.rpartition("/")
         if name.lower() == ".git":
-            starts = {os.path.realpath(place) for place in work_tree_directories(Path(above))}
-            yield from (str(place) for start in starts for place in git_directories(Path(start)))
+            own = os.path.realpath(work_tree_directories(Path(above))[0])
         elif is_git_directory(above):
-            yield from map(str, git_directories(Path(above)))
+            own = above
+        else:
+            continue
+        ways = {path} if own != path and own != above else set[str]()
+        shared = os.path.realpath(os.path.join(own, path_in(read_config(f"{own}/commondir") or b"")))  # noqa: PTH118 -- text
+        starts.setdefault(own, set()).update(ways)
+        starts.setdefault(shared, set()).update(ways, {f"{own}/commondir"})
+    for start, ways in starts.items():
+        for place in git_directories(Path(start)):
+            found.setdefault(str(place), set()).update(ways)
+    return found
+
+
+def _names_program(sign: str) -> bool:
+    """Return whether programs may be run where a name lies."""
+    above, _, name = sign.rpartition("/")
+    if name.lower() == ".git" or is_git_directory(above):
+        return bool(foreign_settings(above))
+    found = (each for each in obeyed_at(sign) if os.path.lexists(each.path))
+    return any(harmless_lines(file) is not None for each in found for file in files_of(each))
+
+
+def _signs_above(path: str, tops: AbstractSet[str]) -> Iterator[str]:
+    while lies_in(path := path.rpartition("/")[0], tops):
+        yield from filter(_is_sign, _entries(path))
+
+
+def _entries(directory: str) -> list[str]:
+    try:
+        return [f"{directory}/{name}" for name in os.listdir(directory)]  # noqa: PTH208 -- text paths
+    except OSError:
+        return []
 
 
 def _named_files(signs: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]:
@@ -425,13 +513,13 @@ def _named_files(signs: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]
             if not lies_in(named, roots):
                 continue
             if os.path.isdir(named):  # noqa: PTH112 -- a text path
-                yield from (f"{named}/{hook}" for hook in _HOOKS if os.path.lexists(f"{named}/{hook}"))
+                yield from (f"{named}/{hook}" for hook in known_places().hooks if os.path.lexists(f"{named}/{hook}"))
             else:
                 yield named
 
 
 def _is_hook(path: str) -> bool:
-    return path.rpartition("/")[2] in _HOOKS
+    return path.rpartition("/")[2] in known_places().hooks
 
 
 def _is_sign(path: str) -> bool:

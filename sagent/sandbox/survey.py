@@ -41,13 +41,15 @@ class Survey:
         passed_over: frozenset[str] = _PASSED_OVER,
         limit: int | None = None,
         unlock: Callable[[str], None] = lambda path: None,
+        follows: Callable[[os.DirEntry[str]], bool] = lambda entry: False,
     ) -> None:
         self._counts, self._passed_over, self._limit = counts, passed_over, limit or MAX_DIRECTORIES
+        self._follows = follows  # is true for an entry that counts whatever it is called
         self._unlock = unlock  # is given a directory that cannot be read
         self._known: dict[str, _Directory] = {}
         self._found: dict[str, list[str]] = {}  # what counts, by the directory that it is in
         self._new = deque([root])
-        self.arrived: set[str] = set()  # directories that were not there when what they are in was looked at before
+        self.arrived: set[str] = set()  # directories that are not known to have been there before
         self._at = 0
         self._ring = deque[str]()  # all that are known, the next to be looked at first
         self._left = 0  # how many of them are yet to be looked at
@@ -113,7 +115,7 @@ class Survey:
                 self._unlock(path)
             with os.scandir(path) as entries:
                 for entry in entries:
-                    if self._counts(entry.path):
+                    if self._counts(entry.path) or self._follows(entry):
                         found.append(entry.path)
                     is_passed = entry.name in self._passed_over or f"{name}/{entry.name}" in self._passed_over
                     if not is_passed and entry.is_dir(follow_symlinks=False):
@@ -132,6 +134,7 @@ class Survey:
             self._new += new
         else:
             self._new.extendleft(new)  # what was made meanwhile is looked into first
+        if before is not None or len(self._known) <= MAX_DIRECTORIES:  # of more, others know too little
             self.arrived.update(new)
         for gone in were.difference(below):
             self._forget(gone)

@@ -232,6 +232,23 @@ async def test_all_homes_of_a_person_are_hidden(tmp_path: Path, monkeypatch: pyt
         assert isinstance(verdict, Ask) == (home in private)
 
 
+@pytest.mark.parametrize(
+    ("variable", "below"),
+    [
+        *(("XDG_CONFIG_HOME", name) for name in ("gh/hosts.yml", "gcloud/x", "sagent/config.toml")),
+        *(("XDG_DATA_HOME", "keyrings/x"), ("XDG_STATE_HOME", "sagent/x"), ("XDG_CACHE_HOME", "huggingface/token")),
+        *(("ZDOTDIR", ".zsh_history"), ("GRADLE_USER_HOME", "gradle.properties"), ("MYSQL_HOME", "my.cnf")),
+    ],
+)
+def test_keys_where_variables_say_are_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, below: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "elsewhere"))
+    profile = PermissionPolicy("edit", home=tmp_path / "home").profile(Workspace(tmp_path / "work"))
+    assert not profile.can_read(f"{tmp_path}/elsewhere/{below}")
+    assert profile.can_read(f"{tmp_path}/elsewhere/another")
+
+
 def test_invalid_homes_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Account(monkeypatch, own=tmp_path / "gone", alice=tmp_path)
     odd = {"SUDO_USER": "nobody-of-that-name", "SUDO_UID": "9" * 40, "PKEXEC_UID": "-1", "SUDO_HOME": "relative"}
