@@ -50,16 +50,16 @@ class Effect:
     """Effect of a call to be made: judged by the policy, and used to keep calls that touch the same thing in order.
 
     "execute" runs something that may touch anything, unless it is `confined`: then a sandbox limits it to what the
-    workspace's profile allows, and `needs` are requested beyond that, for a `reason`. `paths` are absolute, as given
-    (symlinks not yet resolved).
+    workspace's profile allows, and `needs` are requested beyond that, for a `reason`.
     """
 
     kind: Literal["none", "read", "write", "execute"]
-    paths: tuple[Path, ...] = ()
+    paths: tuple[Path, ...] = ()  # absolute, as given: symlinks are not yet resolved
     command: str = ""
     confined: bool = False
     needs: "tuple[Need, ...]" = ()
     reason: str = ""
+    shared: bool = False  # commands that still run may meanwhile change what it reads
     hides: bool = False  # a search that leaves out what `Workspace.hidden` says
     real: Path | None = None  # where the one path leads: the call goes there or nowhere
     check: Callable[[], None] | None = field(default=None, compare=False)  # raises ToolError if it fails in any case

@@ -14,7 +14,7 @@ from sagent.policy import Ask, Deny
 from sagent.policy.harmless import acts, is_plain_repository, only_looks
 from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
-from sagent.policy.programs import spellings
+from sagent.policy.programs import listed, spellings
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
 from sagent.policy.trees import searches, shows, starts_here
@@ -30,24 +30,10 @@ from sagent.policy.wrappers import (
     runs,
 )
 
-# Variables that change how much a program says, and not what it does.
-_ASSIGNABLE = frozenset(
-    {"CI", "NODE_ENV", "NO_COLOR", "FORCE_COLOR", "LANG", "LC_ALL", "COLUMNS", "LINES", "TERM", "DEBIAN_FRONTEND"}
-    | {"RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
-)
-# Programs whose arguments are files that they change.
-_WRITERS = frozenset(
-    {"rm", "mv", "cp", "tee", "touch", "truncate", "install", "ln", "dd", "sed", "chmod", "chown", "chgrp", "mkdir"}
-    | {"rmdir", "rsync", "shred", "unlink", "patch", "perl", "tar", "unzip", "wget", "curl", "sort", "scp", "setfacl"}
-    | {"uniq", "xxd", "gzip", "gunzip", "bzip2", "xz", "zstd", "zip", "split", "csplit"}
-)
+_ASSIGNABLE, _WRITERS, _RUNNERS = map(listed, ("assignable", "writers", "runners"))
 _CHANGERS = _WRITERS | {"git", "find", "fd", "fdfind", "xargs", "parallel"}  # of what is in a directory
-# Subcommands by which a program runs what is named after them; of git those that change what it runs by itself, too.
-_RUNNERS = frozenset(
-    {"exec", "dlx", "foreach", "shell", "bisect", "clone", "config", "difftool", "filter-branch", "rebase", "submodule"}
-)
 _RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # whose `run` is about the project's own
-_CALLS_GIT = re.compile(r"git(-.*|k)?|gh|glab|hub|tig|lazygit")
+_CALLS_GIT = re.compile(r"git(-.*|k)?|gh|glab|hub|tig|lazygit|gitui|jj")
 _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "return", "export"})
 # Commands after which it is not known where the shell is, or what its words mean.
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "exec", "shopt", "set", "export", "alias"})
@@ -57,8 +43,8 @@ _MAX_ENTRIES = 20_000  # of directories that are looked through for them
 
 
 class CommandJudge:
-    def __init__(self, paths: PathJudge, command: str) -> None:
-        self._paths = paths
+    def __init__(self, paths: PathJudge, command: str, *, shared: bool = False) -> None:
+        self._paths, self._shared = paths, shared
         self._command = command
 
     @cached_property
@@ -216,10 +202,11 @@ class CommandJudge:
         """Paths that may make git run a program if one of the commands calls it; the hooks of the person's own
         repository do not count."""
         found: list[str] = []
-        for part in self._script.parts:
-            words = unwrap(part.words)
-            if not words or not _CALLS_GIT.fullmatch(known_program(words[0])):
+        for words in (line for part in self._script.parts for line, _ in runs(part)):
+            if not _CALLS_GIT.fullmatch(known_program(words[0])):
                 continue
+            if self._shared:
+                found.append("commands that still run here may change what git obeys")
             named = list(_directories(words))
             if not self._place.certain or any(word.kind != "literal" for word in named):
                 found.append(f"where `{_shown(words)}` would run is not certain")
@@ -335,13 +322,14 @@ class _Whereabouts(NamedTuple):
 
 
 def _directories(words: tuple[Word, ...]) -> Iterator[Word]:
-    """Yield the directories that options in a command line of git name."""
-    options = ("-C", "--git-dir", "--work-tree")
-    yield from (words[at + 1] for at, word in enumerate(words[:-1]) if word.text in options)
-    for word in words:
-        name, equals, place = word.text.partition("=")
-        if equals and name in options:
-            yield word._replace(text=place, raw=place)
+    """Yield the directories that options in a command line of git name, each from the last `-C` before it."""
+    start = ""
+    for word, value in zip(words, (*words[1:], words[-1]), strict=True):
+        name, equals, inner = word.text.partition("=")
+        if name in ("-C", "--git-dir", "--work-tree"):
+            place = os.path.join(start, inner if equals else value.text)  # noqa: PTH118 -- a text path
+            start = place if name == "-C" else start
+            yield (word if equals else value)._replace(text=place, raw=place)
 
 
 def _denied_program(part: Part, rules: Sequence[Rule]) -> Deny | None:

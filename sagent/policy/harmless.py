@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sagent.lib.git import is_git_directory, programs_named
 from sagent.policy.awk import AWKS, awk_acts
+from sagent.policy.programs import listed, table
 from sagent.policy.sed import sed_acts
 from sagent.policy.shell import program, unwrap
 
@@ -17,56 +18,11 @@ if TYPE_CHECKING:
 
     from sagent.policy.shell import Word
 
-_SIMPLE = frozenset(
-    {"cat", "head", "tail", "nl", "tac", "rev", "cut", "tr", "od", "cmp", "comm", "stat", "df", "ls", "pwd", "grep"}
-    | {"basename", "dirname", "realpath", "readlink", "echo", "true", "false", ":", "sleep", "seq", "expr", "whoami"}
-    | {"md5sum", "sha1sum", "sha256sum", "id", "uname", "which", "type", "nproc", "fold", "paste", "join", "egrep"}
-    | {"fgrep"}
-)
-_FIND_ACTS = frozenset(
-    {"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"}
-)
-# What other programs must not be given: letters of short options, and long ones (abbreviations count).
-_PROGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "rg": ("z", ("pre", "pre-glob", "hostname-bin", "search-zip")),
-    "diff": ("l", ("paginate", "output")), "file": ("C", ("compile",)), "date": ("s", ("set",)),
-    "sort": ("oT", ("output", "compress-program", "temporary-directory", "files0-from")), "printf": ("v", ()),
-    "test": ("vR", ()), "[": ("vR", ()), "tree": ("oR", ("output",)), "find": ("", ()),
-    "fd": ("xX", ("exec", "exec-batch")), "fdfind": ("xX", ("exec", "exec-batch")),
-    "wc": ("", ("files0-from",)), "du": ("", ("files0-from",)),
-    "git": ("O", ("output", "ext-diff", "no-index", "show-signature", "textconv", "open-files-in-pager", "filters",
-                  "exec", "upload-pack", "receive-pack", "contents", "extcmd")),
-}  # fmt: skip
-# The same of programs that are asked about unless a rule covers them.
-_RULED: dict[str, tuple[str, tuple[str, ...]]] = {
-    "shuf": ("o", ("output",)), "iconv": ("o", ("output",)),
-    "less": ("Ook", ("LOG-FILE", "lesskey-content", "lesskey-file", "lesskey-src", "log-file")),
-    "man": ("CHP", ("config-file", "html", "pager")), "bat": ("", ("pager",)), "ack": ("", ("pager",)),
-    "ag": ("", ("pager",)), "ugrep": ("Q", ("filter", "pager", "query", "save-config", "view")),
-    "yq": ("i", ("in-place", "inplace", "split-exp")), "xmllint": ("", ("output", "shell")),
-    "tar": ("FI", ("checkpoint-action", "index-file", "info-script", "new-volume-script", "rmt-command", "rsh-command",
-                   "to-command", "use-compress-program")),
-    "dmesg": ("CDEcn", ("clear", "console-level", "console-off", "console-on", "read-clear")),
-    "journalctl": ("", ("flush", "relinquish-var", "rotate", "setup-keys", "update-catalog", "vacuum-files",
-                        "vacuum-size", "vacuum-time")),
-    "split": ("", ("filter",)), "uniq": ("", ()), "xxd": ("r", ("revert",)),
-}  # fmt: skip
-_BARRED = {**_PROGRAMS, **_RULED, "batcat": _RULED["bat"], "ug": _RULED["ugrep"]}
-_GIT_BARRED = {"archive": "o", "difftool": "x", "format-patch": "o", "rebase": "x"}
-# Programs that write the second file that is named, and their options with a value.
-_WRITES_SECOND = {"uniq": "fsw", "xxd": "cglonRs"}
-_GIT = frozenset({"status", "diff", "log", "show", "blame", "ls-files", "ls-tree", "rev-parse", "describe", "shortlog"})
-_GIT_TAKES_TEXT = frozenset({"add", "branch", "checkout", "commit", "merge", "switch", "tag"})  # and no such option
-_GIT_LISTS = {
-    "branch": {"-a", "-r", "-v", "-vv", "--list", "--all", "--remotes", "--show-current", "--verbose"},
-    "remote": {"-v", "--verbose"},
-    "tag": {"-l", "--list"},
-}
-_TELL_VERSION = frozenset({"python", "python3", "node", "go", "cargo", "rustc", "gcc", "java", "ruby", "git", "bash"})
-_RUN_BY_LOOKING = frozenset(
-    {"fsmonitor", "external", "command", "textconv", "clean", "smudge", "process", "program"}
-    | {"include", "includeif", "unreadable"}
-)
+_SIMPLE, _FIND_ACTS, _TELL_VERSION = map(listed, ("simple", "find_acts", "tell_version"))
+_GIT, _GIT_TAKES_TEXT, _RUN_BY_LOOKING = map(listed, ("git", "git_takes_text", "run_by_looking"))
+_GIT_BARRED, _GIT_LISTS, _WRITES_SECOND = map(table, ("git_options", "git_lists", "write_second"))
+_PROGRAMS = table("options")
+_BARRED = {**_PROGRAMS, **table("ruled_options")}
 
 
 def only_looks(words: "tuple[Word, ...]") -> bool:
@@ -105,9 +61,9 @@ def acts(words: "Sequence[Word]", start: int = 1) -> bool:
     if name not in _BARRED:
         return False
     arguments = [word.text for word in further]
-    letters, long = _BARRED[name]
+    letters, *long = _BARRED[name]
     if name == "git" and command[1:]:
-        letters += _GIT_BARRED.get(command[1].text, "")
+        letters += "".join(_GIT_BARRED.get(command[1].text, ()))
     if any(_is_barred(argument, letters, long) for argument in arguments):
         return True
     if name == "find" and not _FIND_ACTS.isdisjoint(arguments):
@@ -118,7 +74,7 @@ def acts(words: "Sequence[Word]", start: int = 1) -> bool:
         return True
     if name in _WRITES_SECOND and further:
         several = any(word.kind != "literal" for word in further)  # what it may turn out to be
-        return several or len(_operands(command[1:], _WRITES_SECOND[name])) > 1
+        return several or len(_operands(command[1:], *_WRITES_SECOND[name])) > 1
     if name == "git" and command[1:] and command[1].text in _GIT_TAKES_TEXT:
         return False
     return any(word.kind == "dynamic" or (word.kind == "glob" and word.text[0] in "-*?[") for word in further)
@@ -150,14 +106,14 @@ def _git_only_looks(arguments: list[str]) -> bool:
         return False
     name, rest = arguments[0], arguments[1:]
     if name in _GIT_LISTS:
-        return _GIT_LISTS[name].issuperset(rest)
+        return {*_GIT_LISTS[name]}.issuperset(rest)
     return name in _GIT
 
 
-def _is_barred(argument: str, letters: str, long: tuple[str, ...]) -> bool:
+def _is_barred(argument: str, letters: str, long: "Sequence[str]") -> bool:
     if argument.startswith("--"):
         name = argument[2:].split("=", 1)[0]
-        return bool(name) and any(option.startswith(name) for option in long)
+        return name[:1] == "-" or (bool(name) and any(option.startswith(name) for option in long))  # ugrep's ---FILE
     return argument.startswith("-") and any(letter in letters for letter in argument[1:])
 
 

@@ -43,24 +43,25 @@ class Places:
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        from sagent.sandbox.places import homes, known_places, other_names, paths_in_variables, really_below
+        from sagent.sandbox import places
 
-        known = known_places()
-        below = (really_below(each, known.secrets) for each in homes(self.home, os.environ))
-        elsewhere = (
-            place for place in paths_in_variables(known.secret_variables, os.environ) if not is_inside(self.home, place)
-        )
+        known = places.known_places()
+        below = (places.really_below(each, known.secrets) for each in places.homes(self.home, os.environ))
+        variables = (*known.secret_variables, *places.in_variables(known.secrets))
+        named = places.paths_in_variables(variables, os.environ)
+        elsewhere = (place for place in named if not is_inside(self.home, place))
         absolute = (*known.secret_files, *map(str, self._private), *elsewhere)
         listed = frozenset(place.rstrip("/") or "/" for place in (*absolute, *map(os.path.realpath, absolute)))
         found = listed.union(*below)
-        return found.union(filter(os.path.lexists, other_names(found)))
+        return found.union(filter(os.path.lexists, places.other_names(found)))
 
     @cached_property
     def _guarded(self) -> frozenset[str]:
-        from sagent.sandbox.places import homes, known_places, really_below
+        from sagent.sandbox import places
 
-        below = (really_below(each, known_places().run_by_themselves) for each in homes(self.home, os.environ))
-        return self.obeyed.union(*below)
+        names = places.known_places().run_by_themselves
+        below = (places.really_below(each, names) for each in places.homes(self.home, os.environ))
+        return self.obeyed.union(*below, places.paths_in_variables(places.in_variables(names), os.environ))
 
     @cached_property
     def _guarded_names(self) -> re.Pattern[str]:

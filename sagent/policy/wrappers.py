@@ -4,46 +4,16 @@ import re
 from collections.abc import Iterator
 from itertools import dropwhile
 
+from sagent.policy.programs import listed
 from sagent.policy.sed import sed_acts
 from sagent.policy.shell import DEPTH, SHELLS, Part, Word, program, split
 
-# Programs that run the command in their arguments; before some of these stands one more word.
-_DIRECT = frozenset(
-    {"sudo", "doas", "env", "nohup", "nice", "ionice", "stdbuf", "setsid", "time", "command", "builtin", "exec", "trap"}
-    | {"xargs", "parallel", "unshare", "nsenter", "strace", "ltrace", "watch", "busybox", "toybox", "su", "runuser"}
-    | {"script", "eval", "coproc", "systemd-run", "caffeinate", "unbuffer", "firejail", "bwrap", "npx", "docker"}
-    | {"podman", "entr", "setpriv", "pkexec", "prlimit", "[[", "tmux", "screen", "perf", "fakeroot"}
-    | {"coreutils", "proot", "xvfb-run", "dbus-run-session", "valgrind", "numactl", "start-stop-daemon", "rlwrap"}
-)
-_AFTER_ONE = frozenset({"timeout", "chrt", "taskset", "chroot", "flock", "ssh", "function", "uv", "setarch"})
-_FINDERS = frozenset({"find", "fd", "fdfind"})
-WRAPPERS = _DIRECT | _AFTER_ONE | _FINDERS
-# Programs that run code which no rule about commands can see into.
-INTERPRETERS = frozenset(
-    {"python", "python2", "python3", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "tclsh", "expect"}
-    | {"awk", "gawk", "mawk", "nawk", "sed", "ed", "ex", "vi", "vim", "emacs", "osascript", "pwsh", "source", "."}
-    | {"gdb", "at", "batch", "crontab", "m4", "tar", "rsync"}
-)
-_FED = frozenset(  # what these do is said on their input
-    {"at", "batch", "crontab", "ed", "ex", "vi", "vim", "emacs", "gdb", "m4", "patch", "xargs", "parallel", "su"}
-)
-_TEXTS = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "tar", "rsync"})  # whose input is not code
+_DIRECT, _AFTER_ONE, _FINDERS = listed("direct"), listed("after_one"), frozenset({"find", "fd", "fdfind"})
+WRAPPERS, INTERPRETERS = _DIRECT | _AFTER_ONE | _FINDERS, listed("interpreters")
+_FED, _TEXTS, _RUN_NOTHING = map(listed, ("fed", "texts", "run_nothing"))
 _INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NO_CODE = frozenset({"-m", "-V", "--version", "--test", "--help"})
 _RUNS_NEXT = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
-# Programs that run nothing which one of their arguments names. Of all others any argument may be a command.
-_RUN_NOTHING = frozenset(
-    {"cat", "head", "tail", "nl", "tac", "rev", "cut", "tr", "od", "cmp", "comm", "stat", "df", "du", "ls", "pwd"}
-    | {"grep", "egrep", "fgrep", "rgrep", "zgrep", "basename", "dirname", "realpath", "readlink", "echo"}
-    | {"printf", "true", "false", ":", "sleep", "seq", "expr", "whoami", "md5sum", "sha1sum", "sha256sum", "id"}
-    | {"uname", "which", "type", "whereis", "nproc", "fold", "paste", "join", "wc", "file", "date", "diff"}
-    | {"sort", "uniq", "test", "[", "tree", "rg", "rm", "mv", "cp", "tee", "touch", "truncate", "install", "ln"}
-    | {"dd", "chmod", "chown", "chgrp", "mkdir", "rmdir", "shred", "unlink", "unzip", "zip", "wget", "curl"}
-    | {"gzip", "gunzip", "bzip2", "xz", "zstd", "split", "cd", "pushd", "popd", "kill", "exit", "return", "set"}
-    | {"shopt", "unset", "export", "read", "git", "apt", "apt-get", "dpkg", "dnf", "yum", "apk", "brew", "pip"}
-    | {"npm", "pnpm", "yarn", "cargo", "go", "make", "pkill", "pgrep", "ps", "killall", "man", "command", "hash"}
-    | {"systemctl", "service", "jq", "gh"}
-)
 # Words after which any program may have the command that it runs, or the name of one.
 _RUN = frozenset({"run", "exec", "dlx", "--exec", "--execute", "--run", "--command"})
 _TAILS = 256  # words of a wrapper that may each begin its command

@@ -135,8 +135,9 @@ class Bash:
         if sandbox is None or not sandbox.stands:
             return Effect("execute", command=command)
         needs = sandbox.asked(_needs(arguments, workspace))
-        holds = not any(need.kind == "all" for need in needs) and sandbox.holds(profile_of(workspace))
-        return Effect("execute", command=command, confined=holds, needs=needs, reason=str(arguments.get("reason", "")))
+        leaves, reason = any(need.kind == "all" for need in needs), str(arguments.get("reason", ""))
+        holds, shared = not leaves and sandbox.holds(profile_of(workspace)), leaves and sandbox.is_busy
+        return Effect("execute", command=command, confined=holds, needs=needs, reason=reason, shared=shared)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Run the command until its shell ends, at most `timeout` seconds; processes that it left in the background
@@ -277,12 +278,7 @@ class Bash:
             self._is_kept_back(*each)
 
     def _launch(
-        self,
-        confined: Confined,
-        run: RunContext,
-        start: dict[str, str],
-        notices: list[str],
-        held: contextlib.ExitStack,
+        self, confined: Confined, run: RunContext, start: dict[str, str], notices: list[str], held: contextlib.ExitStack
     ) -> "tuple[Capture, Process]":
         try:
             from sagent.tools.capture import Capture

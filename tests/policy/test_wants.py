@@ -130,7 +130,8 @@ def repository(place: Path, config: str = "", head: str = ".git") -> None:
         "git status", "cd sub && git status", "git -C sub status", "git --git-dir=bare.d status", "git -C ~/w status",
         "timeout 5 git -C sub diff", "cd bare.d && git log", "git --git-dir bare.d log", "cd linked && git status",
         "cd sub/deeper/yet; git status", "gh pr list", "git -C $X status", "cd hooked && git status",
-        "git -C reached status",
+        "git -C reached status", "git -C home -C w status", "git -C home --git-dir w/.git status",
+        "sudo git -C sub status", "stdbuf -o0 git -C sub status", "bash -c 'git -C sub status'",
     ],
 )  # fmt: skip
 async def test_git_naming_programs_is_asked_outside(command: str, tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ async def test_git_naming_programs_is_asked_outside(command: str, tmp_path: Path
     (tmp_path / "linked/.git").write_text("gitdir: ../store/.git\n")
     (tmp_path / "reached").symlink_to("store")
     rules = Rules.parse(
-        ["Unsandboxed(git:*)", "Unsandboxed(timeout 5 git:*)", "Unsandboxed(gh:*)", "Unsandboxed(cd:*)"]
+        [f"Unsandboxed({each}:*)" for each in ("git", "timeout 5 git", "gh", "cd", "sudo", "stdbuf", "bash")]
     )
     verdict = await judged(tmp_path, command, "all", rules=rules)
     assert isinstance(verdict, Ask)
@@ -165,5 +166,10 @@ async def test_plain_git_runs_outside_by_rule(tmp_path: Path) -> None:
     for command in ("git push", "cd src && git status", "git -C sub status", "git -C /nowhere status"):
         rules = Rules.parse(["Unsandboxed(git:*)", "Unsandboxed(cd:*)"])
         assert isinstance(await judged(tmp_path, command, "all", rules=rules), Allow)
+    policy = PermissionPolicy("edit", WIDE, home=tmp_path)
+    for shared, kind in ((False, Allow), (True, Ask)):  # with commands that still run it is not sure what git reads
+        effect = Effect("execute", command="git push", needs=(Need("all"),), shared=shared)
+        verdict = await policy.before_tool(ToolCall("c", "Bash", JsonObject({})), effect, Workspace(tmp_path))
+        assert isinstance(verdict, kind)
     (tmp_path / ".git/config.worktree").write_text("[core]\n\tsshCommand = evil\n")
     assert isinstance(await judged(tmp_path, "git status", "all", rules=WIDE), Ask)
