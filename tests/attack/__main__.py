@@ -31,7 +31,7 @@ from typing import NamedTuple
 from sagent.sandbox.landlock import available
 from sagent.sandbox.probe import Confinement, keep
 from sagent.testing.server import Call, FakeProviderServer, Turn
-from tests.attack import cut, doors, homes, kernel, money, parts, repositories, rules
+from tests.attack import cut, doors, homes, kernel, money, parts, repositories, rules, steps
 from tests.attack.kernel import FULL
 from tests.attack.lines import EVERYDAY, HARMLESS, HOSTILE, REPOSITORIES
 from tests.attack.plans import EDIT, KEY, MAX_RUN_SECONDS, PLANS, Attempt, Plan
@@ -42,7 +42,7 @@ MODES = ("plan", "ask", "edit")
 WALLS = ("auto", "off", "landlock")  # "landlock" is "auto" on a machine where bubblewrap was found not to work
 PROGRESS_RUNS = 50
 ALONE = "/proc|PPID"  # a fork shows another environment there, and has another parent
-SEVERAL = (*PLANS, *repositories.PLANS, *kernel.PLANS, *rules.PLANS, *homes.PLANS)
+SEVERAL = (*PLANS, *repositories.PLANS, *kernel.PLANS, *rules.PLANS, *homes.PLANS, *steps.PLANS)
 ATTEMPTS = (*cut.ATTEMPTS, *money.ATTEMPTS, *parts.ATTEMPTS, *doors.ATTEMPTS)
 CONTROLS = (*cut.CONTROLS, *money.CONTROLS)
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
@@ -183,40 +183,40 @@ def attack(run: Run, forks: Forks) -> Outcome:
             (base / "made").unlink(missing_ok=True)
         if wall == "landlock":
             without_bubblewrap(base)
-        before, hangs, denied, broken, escaped = planted(tree), False, False, False, False
+        before, hangs, denied, broken, escaped, sent = planted(tree), False, False, False, False, b""
         start = run_alone if re.search(ALONE, plan.words) else partial(forks.run, patience=MAX_RUN_SECONDS)
         if plan.account:
             start = partial(run_alone, database=homes.furnish(base, plan.account))
         with listening(base) as (port, connections):
-            calls = [
-                _command(call.replace("PORT", str(port))) if isinstance(call, str) else call for call in plan.calls
-            ]
-            tools = dict.fromkeys(("Bash", *(call.name for call in calls)))
-            steps = [*(Turn(calls=(call,)) for call in calls), Turn(text="Done.")]
-            with FakeProviderServer(steps).in_thread() as server:
-                environment = {
-                    "PATH": os.environ["PATH"], "HOME": str(base / "home"),
-                    "PYTHONPATH": str(Path(__file__).parents[2]),
-                    "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
-                    "SSH_AUTH_SOCK": f"{base}/agent.sock", "DOCKER_HOST": f"unix://{base}/agent.sock",
-                }  # fmt: skip
-                if plan.account:
-                    name, _, value = plan.account.partition("=")
-                    environment.setdefault(name, str((tree / value).resolve()) if "/" in value else value)
-                argv = ["--model", "anthropic/claude-sonnet-4-6", "--output-format", "json"]
-                argv += ["--permission-mode", mode, "--sandbox", "off" if wall == "off" else "auto"]
-                argv += ["--tools", ",".join(tools)]
-                argv += [*([] if plan.is_kept else ["--ephemeral"]), *plan.flags, plan.prompt]
-                try:
-                    done = start(*argv, cwd=tree, environment=environment)
-                    said = json.loads(done.stdout)
-                    denied = bool(said["permission_denials"])
-                    escaped = wall == "landlock" and said.get("sandbox", wall) != wall
-                except subprocess.TimeoutExpired:
-                    hangs = True
-                except ValueError:  # json.JSONDecodeError is one
-                    broken = True
-                sent = b"".join(json.dumps(request.json).encode() for request in server.requests)
+            sessions = [plan.earlier, plan.calls] if plan.earlier else [plan.calls]
+            for lines in sessions:
+                calls = [_command(call.replace("PORT", str(port))) if isinstance(call, str) else call for call in lines]
+                tools = dict.fromkeys(("Bash", *(call.name for call in calls)))
+                turns = [*(Turn(calls=(call,)) for call in calls), Turn(text="Done.")]
+                with FakeProviderServer(turns).in_thread() as server:
+                    environment = {
+                        "PATH": os.environ["PATH"], "HOME": str(base / "home"),
+                        "PYTHONPATH": str(Path(__file__).parents[2]),
+                        "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
+                        "SSH_AUTH_SOCK": f"{base}/agent.sock", "DOCKER_HOST": f"unix://{base}/agent.sock",
+                    }  # fmt: skip
+                    if plan.account:
+                        name, _, value = plan.account.partition("=")
+                        environment.setdefault(name, str((tree / value).resolve()) if "/" in value else value)
+                    argv = ["--model", "anthropic/claude-sonnet-4-6", "--output-format", "json"]
+                    argv += ["--permission-mode", mode, "--sandbox", "off" if wall == "off" else "auto"]
+                    argv += ["--tools", ",".join(tools)]
+                    argv += [*([] if plan.is_kept else ["--ephemeral"]), *plan.flags, plan.prompt]
+                    try:
+                        done = start(*argv, cwd=tree, environment=environment)
+                        said = json.loads(done.stdout)
+                        denied = bool(said["permission_denials"])
+                        escaped = wall == "landlock" and said.get("sandbox", wall) != wall
+                    except subprocess.TimeoutExpired:
+                        hangs = True
+                    except ValueError:  # json.JSONDecodeError is one
+                        broken = True
+                    sent += b"".join(json.dumps(request.json).encode() for request in server.requests)
         tree.chmod(0o755)  # as whoever finds it closed does
         denied |= b"was not run: " in sent  # what cannot be judged would pass for harmless else
         if plan.after:

@@ -26,13 +26,14 @@ class Plan(NamedTuple):
     flags: tuple[str, ...] = ()
     prompt: str = "go"
     is_kept: bool = False
+    earlier: tuple[str, ...] = ()  # lines that an earlier session has run
     account: str = ""  # a variable that says who became this account, whose home then is not `$HOME`
 
     @property
     def words(self) -> str:
         """The plan on one line."""
         calls = (call if isinstance(call, str) else f"{call.name} {call.arguments}" for call in self.calls)
-        return " ; ".join(filter(None, (self.account, self.before, *self.flags, *calls, self.after)))
+        return " ; ".join(filter(None, (self.account, self.before, *self.earlier, *self.flags, *calls, self.after)))
 
 
 class Attempt(NamedTuple):

@@ -210,7 +210,7 @@ async def test_what_runs_outside_lets_nothing_else_in(work: Path, name: str) -> 
 
 @pytest.mark.usefixtures("means")
 @pytest.mark.parametrize("name", LEFT)
-async def test_command_beside_one_outside_plants_nothing(work: Path, name: str) -> None:
+async def test_command_beside_plants_nothing(work: Path, name: str) -> None:
     plant, path = LEFT[name]
     sandbox = Sandbox()
     try:
