@@ -59,10 +59,10 @@ class Effect:
     confined: bool = False
     needs: "tuple[Need, ...]" = ()
     reason: str = ""
-    shared: bool = False  # commands that still run may meanwhile change what it reads
     hides: bool = False  # a search that leaves out what `Workspace.hidden` says
     real: Path | None = None  # where the one path leads: the call goes there or nowhere
     check: Callable[[], None] | None = field(default=None, compare=False)  # raises ToolError if it fails in any case
+    shared: bool = False  # commands that still run may meanwhile change what it reads
 
 
 @dataclass(frozen=True, slots=True)
