@@ -22,6 +22,7 @@ from sagent.events import Failure
 from sagent.lib.dataclass import Deps_contra, dataclass
 from sagent.lib.json import json_freeze_object
 from sagent.lib.money import TOO_MUCH
+from sagent.lib.names import why_no_path
 from sagent.lib.schema import strange_type
 from sagent.messages import Message
 from sagent.model import Model, ModelLimits
@@ -151,7 +152,7 @@ def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
 
 def session_at(given: object) -> Path:
     """The path of a session's directory. Raises UsageError for an invalid path."""
-    if isinstance(given, str | PathLike) and given and "\0" not in (path := fspath(cast("str", given))):
+    if isinstance(given, str | PathLike) and not why_no_path(path := fspath(cast("str", given))):
         with suppress(RuntimeError):  # of a home that nobody has
             return Path(path).expanduser()
     raise UsageError(f'session={given!r:.60}: give the path of its directory, as "chats/ann"')

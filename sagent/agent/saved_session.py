@@ -23,12 +23,15 @@ def model_named(session: Path) -> str:
 
 
 class SavedSession:
-    """A session held for writing until it is closed. Raises SessionBusy, SessionCorrupt, UsageError for a directory
-    that is not a session, and OSError."""
+    """A session held for writing until it is closed. Raises SessionBusy, SessionCorrupt, and UsageError for a directory
+    that is not a session or cannot be used."""
 
     def __init__(self, given: str | Path, cwd: Path) -> None:
         self._path, self._cwd, self.closed = Path(given).absolute(), cwd, False
-        self._open()
+        try:
+            self._open()
+        except OSError as error:
+            raise UsageError(f"The session cannot be opened: {self._path}: {error.strerror or error}.") from error
 
     def _open(self) -> None:
         path, cwd = self._path, self._cwd

@@ -378,3 +378,12 @@ def test_remains_of_session_elsewhere_are_one(tmp_path: Path, name: str) -> None
     assert is_damaged(tmp_path / "place")
     delete(tmp_path / "place")
     assert not (tmp_path / "place").exists()
+
+
+@pytest.mark.parametrize("name", ["file/sub", "n" * 300, "\ud800", "a\0b", "/".join(["d" * 200] * 25), "/proc/none"])
+async def test_session_place_that_cannot_be_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="session"):
+        async with Agent(ScriptedModel("ok"), session=f"{tmp_path}/{name}" if name[0] != "/" else name) as agent:
+            await agent.run("hi")
+    assert (tmp_path / "file").read_text() == "mine"
