@@ -23,8 +23,7 @@ def model_named(session: Path) -> str:
 
 
 class SavedSession:
-    """A session held for writing until it is closed. Raises SessionBusy, SessionCorrupt, and UsageError for a directory
-    that is not a session or cannot be used."""
+    """A session held for writing until it is closed. Raises SessionBusy, SessionCorrupt and UsageError."""
 
     def __init__(self, given: str | Path, cwd: Path) -> None:
         self._path, self._cwd, self.closed = Path(given).absolute(), cwd, False
