@@ -27,7 +27,8 @@ def walk(
     base = len(root.rstrip("/")) + 1
     rules: tuple[_Rule, ...] = ()
     for place in (*reversed(Path(root).parents), root):
-        rules = _rules_in(str(place), rules)
+        names = [name for name in (".git", ".gitignore") if os.path.lexists(f"{place}/{name}")]
+        rules = _rules_in(str(place), rules, names)
     stack = [(root, rules)]
     while stack and not stop():
         directory, rules = stack.pop()
@@ -58,11 +59,9 @@ class _Rule(NamedTuple):
     only_directories: bool
 
 
-def _rules_in(
-    directory: str, above: tuple[_Rule, ...], names: Collection[str] = (".git", ".gitignore")
-) -> tuple[_Rule, ...]:
+def _rules_in(directory: str, above: tuple[_Rule, ...], names: Collection[str]) -> tuple[_Rule, ...]:
     """The rules that hold in a directory right below one in which those `above` hold; the last that fits decides.
-    `names` are what is there, or may be."""
+    `names` are what is there."""
     prefix = directory.rstrip("/") + "/"
     git = prefix + ".git"
     if ".git" in names and os.path.lexists(git):  # a repository of its own: nothing from above counts
