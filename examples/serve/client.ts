@@ -81,6 +81,7 @@ export interface Agent {
   usd: number;
   context_tokens?: number;
   window?: number | null;
+  waits?: string;
   jobs?: Array<Record<string, any>>;
 }
 

@@ -97,8 +97,8 @@ class Agent(TypedDict):
     usd: float
     context_tokens: NotRequired[int]
     window: NotRequired[int | None]
-    jobs: NotRequired[list[dict[str, Any]]]
     waits: NotRequired[str]
+    jobs: NotRequired[list[dict[str, Any]]]
 
 
 class Question(TypedDict):
