@@ -40,7 +40,7 @@ _TYPES = {Text: "text", Thinking: "thinking", Opaque: "opaque", Image: "image", 
 
 
 def encode_message(message: Message, keep: Keep | None) -> dict[str, Any]:
-    """A message as plain JSON. Media go through `keep`, or inline as base64 where it is None."""
+    """Return a message as plain JSON. Media go through `keep`, or inline as base64 where it is None."""
     out: dict[str, Any] = {"role": message.role, "parts": [_encode_part(part, keep) for part in message.parts]}
     if message.sender:
         out["sender"] = message.sender
@@ -52,7 +52,7 @@ def encode_message(message: Message, keep: Keep | None) -> dict[str, Any]:
 
 
 def decode_message(obj: object, fetch: Fetch | None) -> Message:
-    """The message that was encoded. Members it does not know are ignored.
+    """Return the message that was encoded. Members it does not know are ignored.
 
     Raises ValueError for what it cannot read, and whatever `fetch` raises.
     """
@@ -88,7 +88,7 @@ def was_denied(result: Mapping[str, object]) -> bool:
 
 
 def decode_result_part(obj: object, fetch: Fetch | None) -> ToolResult:
-    """The tool result that was encoded. Raises ValueError for what it cannot read."""
+    """Return the tool result that was encoded. Raises ValueError for what it cannot read."""
     source = _object(obj, "a tool result")
     content: list[Text | Image | Document] = []
     for item in _array(source, "content"):
@@ -221,14 +221,14 @@ def _word(source: Mapping[str, object], key: str, words: tuple[_Word, ...]) -> _
 
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
-    """Every bucket and every fee, zeros left out."""
+    """Return every bucket and every fee, zeros left out."""
     out: dict[str, Any] = {bucket: getattr(usage, bucket) for bucket in BUCKETS}
     out["fees"] = {kind: count for kind, count in usage.fees.items() if count}
     return {bucket: count for bucket, count in out.items() if count}
 
 
 def decode_usage(obj: object) -> Usage:
-    """The usage that was encoded; what is missing counts as 0."""
+    """Return the usage that was encoded; what is missing counts as 0."""
     source = as_object(obj)
     fees = {kind: as_int(count) for kind, count in as_object(source.get("fees")).items()}
     return Usage(*(as_int(source.get(bucket)) for bucket in BUCKETS), fees=fees)

@@ -157,10 +157,10 @@ class Message:
 
 
 def user(text: str, *parts: Part, sender: str = "") -> Message:
-    """A user message of text and further parts."""
+    """Return a user message of text and further parts."""
     return Message("user", (*((Text(text),) if text else ()), *parts), sender=sender)
 
 
 def assistant(text: str, *parts: Part, model: str = "", stop: StopReason | None = "end") -> Message:
-    """An assistant message of text and further parts."""
+    """Return an assistant message of text and further parts."""
     return Message("assistant", (*((Text(text),) if text else ()), *parts), model=model, stop=stop)

@@ -130,7 +130,7 @@ class Model(Protocol):
     def limits(self) -> ModelLimits: ...
 
     def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input tokens of this request, in tokens, computed without a network.
+        """Return an upper bound of the input tokens of this request, in tokens, computed without a network.
 
         A token stands for at least one byte, so the encoded size is such a bound; media count by their own rules.
         """
@@ -145,7 +145,7 @@ class Model(Protocol):
 
 
 def full_name(model: Model) -> str:
-    """A model's name with its provider's, as people and logs use it: "anthropic/claude-opus-5"."""
+    """Return a model's name with its provider's, as people and logs use it: "anthropic/claude-opus-5"."""
     return f"{model.provider}/{model.id}"
 
 
@@ -169,7 +169,7 @@ class Counting(Protocol):
     """A Model that can ask how many tokens a request has, without a charge."""
 
     async def count_tokens(self, request: Request) -> int | None:
-        """The input tokens at most, by the provider's own count; None if it gives none."""
+        """Return the input tokens at most, by the provider's own count; None if it gives none."""
         ...
 
 
@@ -194,11 +194,11 @@ class Provider(Protocol):
         ...
 
     def model(self, model_id: str) -> Model:
-        """A model by id. Any id is accepted; an unknown one only lacks limits and a price."""
+        """Return a model by id. Any id is accepted; an unknown one only lacks limits and a price."""
         ...
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The provider's own list of models. Raises ModelError."""
+        """Return the provider's own list of models. Raises ModelError."""
         ...
 
     async def aclose(self) -> None: ...

@@ -156,7 +156,7 @@ class Peer(Protocol):
         ...
 
     async def wait(self) -> Result:
-        """The result of the run now in progress, or of the last one."""
+        """Return the result of the run now in progress, or of the last one."""
         ...
 
     def interrupt(self, scope: Scope = "tree") -> None:
@@ -186,7 +186,7 @@ class Caller(Peer, Protocol):
         ...
 
     def peers(self, pattern: str = "*") -> Sequence[Peer]:
-        """The other living agents of the tree whose path, or its end, matches; children take precedence."""
+        """Return the other living agents of the tree whose path, or its end, matches; children take precedence."""
         ...
 
     def post(self, path: str, message: Message, seconds: float = 0.0) -> None:
@@ -202,11 +202,11 @@ class Caller(Peer, Protocol):
         ...
 
     def job_output(self, name: str) -> str:
-        """A job's result, or the end of its output so far. Raises UsageError that names the existing jobs."""
+        """Return a job's result, or the end of its output so far. Raises UsageError that names the existing jobs."""
         ...
 
     async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
-        """The state of a job once it has ended or the time is over. Raises UsageError."""
+        """Return the state of a job once it has ended or the time is over. Raises UsageError."""
         ...
 
     async def cancel_job(self, name: str) -> JobStatus: ...

@@ -340,7 +340,7 @@ class PathBase(NamedTuple):
     home: Path
 
     def path(self, text: str) -> Path:
-        """An absolute path, symlinks left alone."""
+        """Return an absolute path, symlinks left alone."""
         if not text or "\0" in text:
             raise RefusedError("give a path")
         if text == "~" or text.startswith("~/"):

@@ -38,7 +38,7 @@ class ToolOutput:
 
     @classmethod
     def of(cls, result: "Answer", *, summary: str = "", diff: str = "") -> "ToolOutput":
-        """A result of text, or of a JSON value as text. Raises TypeError for what is not JSON, with its path."""
+        """Return a result of text, or of a JSON value as text. Raises TypeError for what is not JSON, with its path."""
         if isinstance(result, ToolOutput):
             return result
         text = result if isinstance(result, str) else json_dump(json_freeze(result, "result"))
@@ -169,7 +169,7 @@ class Blobs(Protocol):
         ...
 
     def scratch(self) -> Path:
-        """A fresh path for a file that is being written, on the same file system as the blobs."""
+        """Return a fresh path for a file that is being written, on the same file system as the blobs."""
         ...
 
     def show(self, path: Path) -> Path: ...  # lets commands in a sandbox read one of these files from now on
@@ -262,7 +262,7 @@ class Harmless:
 
 
 def arguments_schema(*required: str, closed: bool = False, **properties: Mapping[str, object]) -> JsonObject:
-    """The JSON Schema of a call's arguments; if `closed`, no others are accepted."""
+    """Return the JSON Schema of a call's arguments; if `closed`, no others are accepted."""
     needed = {"required": required} if required else {}
     others = {"additionalProperties": False} if closed else {}
     return json_freeze_object({"type": "object", "properties": properties, **needed, **others})

@@ -150,7 +150,7 @@ class Totals:
             sums[key].add(charge)
 
     def cost(self) -> Cost:
-        """The prices alone, as they are now."""
+        """Return the prices alone, as they are now."""
         kinds = {"executor": ZERO, "advisor": ZERO, "other": ZERO}
         for role, each in self.by_role.items():
             kind = role.partition(":")[0]

@@ -23,6 +23,7 @@ def check(root: Path, source: str) -> tuple[int, str]:
     "source",
     [
         '"""Parsing of dates."""\nMAX_DATES = 3\nWAIT_SECONDS = 1.0\nWAITING = "x"\n_WAIT_KIND = "wait"\n',
+        'class Date:\n    """A day."""\n    @property\n    def year(self):\n        """The year."""\n',
         'class Date:\n    """A day."""\n    def next(self):\n        """Return the day after it."""\n',
         "MOSTLY = 1\nleast = 2\nprint(MOST)\n",
     ],
@@ -36,6 +37,7 @@ def test_plain_source_passes(tmp_path: Path, source: str) -> None:
     [
         ('"""What a date is."""\n', "sagent/module.py:1"),
         ('def late():\n    """Whether it is late."""\n', "sagent/module.py:2"),
+        ('def day():\n    """The day."""\n', "sagent/module.py:2"),
         ('class Date:\n    async def f(self):\n        """The same, later."""\n', "sagent/module.py:3"),
         ("MOST_DATES = 3\n", "sagent/module.py:1"),
         ("A, _LONGEST_NAME = 1, 2\n", "sagent/module.py:1"),

@@ -40,7 +40,7 @@ class Advisor:
 
 
 def parse_advisor(text: str) -> Advisor:
-    """The advisor that a text names. Raises UsageError saying what is wrong with it."""
+    """Return the advisor that a text names. Raises UsageError saying what is wrong with it."""
     head, *rest = (part.strip() for part in text.split(","))
     before, equals, after = head.partition("=")
     name, model = (before.strip(), after.strip()) if equals else (DEFAULT_NAME, head)
@@ -65,7 +65,7 @@ def parse_advisor(text: str) -> Advisor:
 
 
 def role_text(advisor: Advisor, base: Path) -> str:
-    """The system prompt of its role file, paths starting at `base`; "" where it has none. Raises UsageError."""
+    """Return the system prompt of its role file, paths starting at `base`; "" where it has none. Raises UsageError."""
     if not advisor.role:
         return ""
     path = base / path_of(advisor.role)

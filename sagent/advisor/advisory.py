@@ -123,7 +123,7 @@ class Advisors:
         return found
 
     def remarks(self) -> Sequence[str]:
-        """A consult rate that has collapsed, or that costs more than the advisor would have alone."""
+        """Return a consult rate that has collapsed, or that costs more than the advisor would have alone."""
         remarks: list[str] = []
         if not self.roster.active:
             return remarks
@@ -143,12 +143,12 @@ class Advisors:
         return remarks
 
     def in_force(self) -> Sequence[Message]:
-        """The last advice of each, for a conversation that has lost it."""
+        """Return the last advice of each, for a conversation that has lost it."""
         blobs = self.state.log.blobs
         return [message_of(replace(each, trigger="given earlier", question=""), blobs) for each in self._last.values()]
 
     def rate(self, good: Literal[1, -1], name: str = "") -> str:
-        """A person's word on the last advice; whose it was. Raises UsageError where there is none."""
+        """Return a person's word on the last advice; whose it was. Raises UsageError where there is none."""
         given = [each for each in self._last if not name or each == name]
         if not given:
             raise UsageError("there is no advice to rate yet")
@@ -157,7 +157,7 @@ class Advisors:
         return given[-1]
 
     def triggers(self) -> tuple[str, ...]:
-        """The rules that hold now: none while nobody may be asked. Those of plugins do where none is chosen."""
+        """Return the rules that hold now: none while nobody may be asked. Those of plugins do where none is chosen."""
         if not self.roster.active:
             return ()
         fired = self.setup.rules.fired_by(self.state.model.id, text=self.in_text)
@@ -203,7 +203,7 @@ class Advisors:
         return self.note(replace(advice, seconds=time.monotonic() - begun), asked, role)
 
     def _prepare(self, advisor: Advisor, model: Model, role: str, blank: Advice) -> tuple[Asked, Request]:
-        """The request as it would go out."""
+        """Return the request as it would go out."""
         output = MAX_TOKENS + THOUGHT.get(advisor.effort, 0)
         room = input_budget(self.state.neighbours.sizes(model))
         executor, task = self._executor_request(), self.task()

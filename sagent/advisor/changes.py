@@ -55,7 +55,7 @@ def finds_nothing(command: str, said: str) -> bool:
 
 
 def _commands(command: str) -> Iterator[tuple[str, str]]:
-    """Each command in a script: its program, and its words with quoted ones left out."""
+    """Yield each command in a script: its program, and its words with quoted ones left out."""
     for part in split(command).parts:
         if words := _core(part):
             bare = [

@@ -88,7 +88,7 @@ class Conversation:
         )
 
     def ask(self, asking: Asking) -> Asked:
-        """The next consultation, ending in the request; what does not fit is left out, and that is said."""
+        """Return the next consultation, ending in the request; what does not fit is left out, and that is said."""
         history = tuple(asking.executor.messages)
         before = self._next(asking) if self.messages else f"{_opening(asking)}\n\nThe conversation so far:\n"
         new = self.news(history)

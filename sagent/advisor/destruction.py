@@ -90,7 +90,7 @@ def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
 
 
 def programs_of(command: str, folder: Path) -> str:
-    """The text of the scripts and recipes that a command runs: in other words the same command is another one."""
+    """Return text of the scripts and recipes that a command runs: in other words the same command is another one."""
     lines = [words for part in split(command).parts for words, _ in runs(part) if words]
     files = [file for words in lines for file in _scripts(program(words[0]), words)]
     return "\n".join(_read(file, folder) or "" for file in dict.fromkeys(files))
@@ -147,7 +147,7 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
 
 
 def _name_after_variable(word: Word) -> str:
-    """The program of `"$BIN/pytest"`."""
+    """Return the program of `"$BIN/pytest"`."""
     _, slash, name = word.text.rpartition("/")
     return name if slash and "$" not in name and "`" not in name else ""
 
@@ -199,7 +199,7 @@ def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Pat
 
 
 def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
-    """The files whose code a command line runs, as far as its words say."""
+    """Return the files whose code a command line runs, as far as its words say."""
     if name == "make" or name in _RUNNERS:
         return ["Makefile" if name == "make" else "package.json"]
     if _runs_go(name, words):
@@ -242,7 +242,7 @@ def _recipe(name: str, rest: list[str], folder: Path | None) -> str:
 
 
 def _read(file: str, folder: Path | None) -> str | None:
-    """A script's text, or that of all of Go in a directory; None where there is none that can be read."""
+    """Return a script's text, or that of all of Go in a directory; None where there is none that can be read."""
     if folder is None:
         return None
     try:

@@ -114,8 +114,8 @@ class AdvisorExtension(Advisors):
         return None if own is None or its is None else own + its
 
     def _asked_by_provider(self) -> Advisor | None:
-        """The advisor that a provider may ask by itself: the only one, and without bounds that the provider does not
-        keep."""
+        """Return the advisor that a provider may ask by itself: the only one, and without bounds that the provider does
+        not keep."""
         rules = self.setup.rules
         bounds = (rules.max_usd, rules.max_share, rules.max_tokens)
         return None if any(bound is not None for bound in bounds) else self.roster.alone

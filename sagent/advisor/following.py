@@ -46,7 +46,7 @@ def effect_of(advice: Advice, turn: Turn) -> tuple[str, str]:
 
 
 def _made(turn: Turn) -> Iterator[ToolCall]:
-    """The calls that were made, but for those by which advisors are asked."""
+    """Return the calls that were made, but for those by which advisors are asked."""
     results = turn.results.results if turn.results else ()
     stayed = {one.call_id for one in results if one.denied or is_held(one.text)}
     return (call for call in turn.reply.whole_calls if call.name != TOOL and call.id not in stayed)

@@ -23,7 +23,7 @@ class Reader(NamedTuple):
 
 
 def asking_calls(messages: Iterable[Message], tool: str) -> frozenset[str]:
-    """The ids of the calls of a tool."""
+    """Return the ids of the calls of a tool."""
     return frozenset(call.id for message in messages for call in message.calls if call.name == tool)
 
 
@@ -35,7 +35,7 @@ def quote_setting(system: str, tools: Sequence[ToolSpec]) -> str:
 
 
 def quote(messages: Iterable[Message], first: int, keep: Keep, reader: Reader) -> str:
-    """The messages, the first of them numbered `first`, without the calls by which advisors are asked."""
+    """Return the messages, the first of them numbered `first`, without the calls by which advisors are asked."""
     return "\n".join(
         line for number, message in enumerate(messages, first) for line in _quote_message(number, message, keep, reader)
     )
@@ -75,7 +75,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _cleaned(value: Thawed) -> Thawed:
-    """Every text in it without secrets, as it is before JSON escapes what stands around them."""
+    """Return every text in it without secrets, as it is before JSON escapes what stands around them."""
     match value:
         case str():
             return redact(value)[0]
@@ -98,7 +98,7 @@ def _media(part: Image | Document) -> str:
 
 
 def _shorten(text: str, keep: Keep) -> str:
-    """A text; of a long one head and tail, and where the whole is."""
+    """Return a text; of a long one head and tail, and where the whole is."""
     cleaned = clean(text)  # before it is cut: half a key is still a key
     left = len(cleaned) - HEAD - TAIL
     if left <= 200:
@@ -107,7 +107,7 @@ def _shorten(text: str, keep: Keep) -> str:
 
 
 def clean(text: str) -> str:
-    """A text without secrets, and as valid Unicode."""
+    """Return a text without secrets, and as valid Unicode."""
     return redact(valid_text(text.strip()))[0]
 
 

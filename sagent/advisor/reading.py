@@ -100,7 +100,7 @@ def _section(word: str) -> str:
 
 
 def _verdict(text: str) -> AdviceVerdict:
-    """The first word that is one, unless it is denied ("no need to stop"). A list of all three is none."""
+    """Return the first word that is one, unless it is denied ("no need to stop"). A list of all three is none."""
     low = text.lower()
     words = re.findall(r"[a-z]+", low)
     if len({_WORDS[word] for word in words if word in _WORDS}) > 2:
@@ -116,6 +116,6 @@ def _verdict(text: str) -> AdviceVerdict:
 
 
 def _plain(text: str) -> str:
-    """A line without the marks of its markdown; backticks around the whole of it are such marks."""
+    """Return a line without the marks of its markdown; backticks around the whole of it are such marks."""
     line = text.strip().strip("*_").strip()
     return line[1:-1] if len(line) > 1 and line[0] == line[-1] == "`" and "`" not in line[1:-1] else line

@@ -51,7 +51,7 @@ class Rules:
 
 
 def strength(model: str) -> Strength:
-    """The class of a model as an executor, by its name: what a small one needs, a strong one is slowed by."""
+    """Return the class of a model as an executor, by its name: what a small one needs, a strong one is slowed by."""
     name = model.lower()
     if _SMALL.search(name):
         return "small"

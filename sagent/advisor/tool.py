@@ -41,7 +41,7 @@ class AdvisorTool(Harmless):
 
 
 def format_advice(advice: Advice) -> str:
-    """A consultation as the executor reads it."""
+    """Return a consultation as the executor reads it."""
     match advice.status:
         case "answered":
             return f"{advice.advisor} advises:\n{advice.text}"
@@ -57,7 +57,7 @@ def format_advice(advice: Advice) -> str:
 
 
 def prompt_text(name: str) -> str:
-    """A text that is sent to a model, from the file of that name next to this one."""
+    """Return a text that is sent to a model, from the file of that name next to this one."""
     return Path(__file__).with_name(f"{name}.md").read_text("utf-8").strip()
 
 

@@ -386,9 +386,9 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         prompt: Message | None = None,
         deps: Callable[[], object] | None = None,
     ) -> "Agent[Never]":
-        """A new agent below this one, at the start of its life: its events are passed on here. Without a prompt, it
-        continues one of an earlier process. By default each of its turns has the dependencies that this agent's run has
-        when the turn begins."""
+        """Return a new agent below this one, at the start of its life: its events are passed on here. Without a prompt,
+        it continues one of an earlier process. By default each of its turns has the dependencies that this agent's run
+        has when the turn begins."""
         from sagent.agent.child import ChildTask
 
         self._warn()
@@ -413,9 +413,9 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     def as_tool(
         self, name: str, description: str, *, deps: Callable[[RunContext[Deps]], Deps_contra] | None = None
     ) -> Tool[Deps]:
-        """A tool for another agent to ask this one. Each call is a separate conversation below the calling agent, which
-        begins with a copy of this one's. `deps` chooses which of the caller's dependencies it gets: none by
-        default, all with `lambda run: run.deps`."""
+        """Return a tool for another agent to ask this one. Each call is a separate conversation below the calling
+        agent, which begins with a copy of this one's. `deps` chooses which of the caller's dependencies it gets: none
+        by default, all with `lambda run: run.deps`."""
         from sagent.agent.agent_tool import AgentTool
 
         return AgentTool(self, name, description, deps)
@@ -430,7 +430,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             self.tree.post.resume(entries)
 
     def peers(self, pattern: str = "*") -> Sequence[Node]:
-        """The other living agents of the tree that match a name or a pattern; "*" is all of them."""
+        """Return the other living agents of the tree that match a name or a pattern; "*" is all of them."""
         return self.tree.find(pattern, self.path)
 
     def post(self, path: str, message: Message, seconds: float = 0.0) -> None:
@@ -443,7 +443,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             self.state.journal.record(MessageSent(path, message.content))
 
     def catalog(self) -> str:
-        """The models that can be switched to, for a model to read."""
+        """Return the models that can be switched to, for a model to read."""
         if self._given.catalog is not None:
             return self._given.catalog()
         return f"Only {self.model.provider}/{self.model.id} can be used here."
@@ -452,7 +452,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return self._life.end() if self._life is not None else None
 
     async def wait(self) -> Result:
-        """The result of the run in progress, or of the last one; of a spawned agent, once it has read all its
+        """Return the result of the run in progress, or of the last one; of a spawned agent, once it has read all its
         messages."""
         if self._life is not None:
             await asyncio.sleep(0)  # for what another thread has sent

@@ -93,7 +93,7 @@ class Stage:
         return result, None
 
     def total(self, result: R, agents: Sequence[Node]) -> R:
-        """A result with the usage of all on this stage; the cost is that of their ledgers, each counted once."""
+        """Return a result with the usage of all on this stage; the cost is that of their ledgers, each counted once."""
         ledgers = dict.fromkeys(agent.ledger for agent in (agents if self.caller is None else [self.caller]))
         costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started
@@ -196,7 +196,7 @@ class AgentTool(Harmless, Generic[Deps_contra]):
 
 
 def _latest(before: Result | None, now: Result | None) -> Result | None:
-    """The later of two results, unless it has no text."""
+    """Return the later of two results, unless it has no text."""
     return now if now is not None and (now.content or before is None) else before
 
 
@@ -213,7 +213,7 @@ async def stop_child(child: Node) -> Result | None:
 
 
 def failed(error: Exception) -> Result:
-    """An exception as a result."""
+    """Return an exception as a result."""
     if isinstance(error, SagentError):
         reason = "budget" if isinstance(error, BudgetExceeded) else "error"
         return Result("", (), reason, Failure(error.kind, str(error)))

@@ -18,7 +18,7 @@ MAX_BRIEF_PARTS, MAX_BRIEF_CHARS = 3, 1_500  # hand-offs that a new agent reads,
 
 
 def to_message(prompt: Prompt) -> Message:
-    """The prompt of a person or program as a message. Raises UsageError for a mapping without a "prompt" string."""
+    """Return prompt of a person or program as a message. Raises UsageError for a mapping without a "prompt" string."""
     if isinstance(prompt, Message):
         if prompt.role != "user":
             raise UsageError("a prompt must be a message of the user; to set an earlier conversation, use restore()")
@@ -57,8 +57,8 @@ def check_message(message: Message) -> None:
 
 
 async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]]) -> Result:
-    """The result of an agent's run, also if it failed: `last` is the agent's `wait`. Raises UsageError and whatever
-    else kept the run from beginning, because the last result is then that of an earlier run."""
+    """Return the result of an agent's run, also if it failed: `last` is the agent's `wait`. Raises UsageError and
+    whatever else kept the run from beginning, because the last result is then that of an earlier run."""
     try:
         return await run
     except (ModelError, BudgetExceeded):
@@ -66,7 +66,7 @@ async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]])
 
 
 def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None]]) -> T:
-    """A run's result for code that is not async; what ran is then closed."""
+    """Return a run's result for code that is not async; what ran is then closed."""
 
     async def once() -> T:
         try:
@@ -84,7 +84,7 @@ async def events_of(
     run: Callable[[], Coroutine[None, None, Event | None]],
     listen: Callable[[Callable[[Event], None]], Callable[[], None]],
 ) -> AsyncGenerator[Event, None]:
-    """The events of a run as they happen, and finally the one that it returns; ending this early cancels the run."""
+    """Yield events of a run as they happen, and finally the one that it returns; ending this early cancels the run."""
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     forget = listen(events.put_nowait)
     task = asyncio.create_task(run())
@@ -110,7 +110,7 @@ class Handoff(NamedTuple):
 
 
 def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
-    """The last request of the person or another sender, and the last answers of other agents, shortened."""
+    """Return the last request of the person or another sender, and the last answers of other agents, shortened."""
     asked = last_asked(state)
     parts = [f"{state.path} was asked:\n{shorten(asked)}"] if asked else []
     parts += [
@@ -121,12 +121,12 @@ def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
 
 
 def shorten(text: str) -> str:
-    """A text, shortened to its beginning and end if it is long."""
+    """Return a text, shortened to its beginning and end if it is long."""
     return text if len(text) <= MAX_BRIEF_CHARS else f"{text[: MAX_BRIEF_CHARS - 200]} … {text[-190:]}"
 
 
 def last_asked(state: AgentState) -> str:
-    """The last message that was sent to an agent."""
+    """Return the last message that was sent to an agent."""
     history = reversed(state.context.history)
     return next((message.content for message in history if message.role == "user" and message.content), "")
 

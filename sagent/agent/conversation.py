@@ -110,7 +110,7 @@ class Conversation(Caller):
         self.state.inbox.nudge("next")
 
     def cost(self) -> Cost:
-        """The cost of the whole tree."""
+        """Return the cost of the whole tree."""
         return self.state.ledger.cost()
 
     def status(self) -> Status:
@@ -225,7 +225,7 @@ class Conversation(Caller):
         return "".join(part.text for part in job.output.content if isinstance(part, Text))
 
     async def wait_for_job(self, name: str, seconds: float | None = None) -> JobStatus:
-        """The state of a job once it has ended, the time is over or a message has arrived. Raises UsageError."""
+        """Return the state of a job once it has ended, the time is over or a message has arrived. Raises UsageError."""
         job = self._job(name)
         if not job.task.done():
             arrival = asyncio.create_task(self.state.inbox.arrival("now"))

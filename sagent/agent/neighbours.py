@@ -61,7 +61,7 @@ class TreeNeighbours:
         return waits or any(agent.busy for agent in tree.below(self._agent.path))
 
     def resolve(self, name: str) -> Model:
-        """A model by "provider/id"; an agent that knows no others has only its own. Raises UsageError."""
+        """Return a model by "provider/id"; an agent that knows no others has only its own. Raises UsageError."""
         if self._resources.resolve is not None:
             return self._resources.resolve(name)
         own = self._agent.state.model

@@ -104,12 +104,12 @@ def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> No
 
 
 def output_limit(parameters: Mapping[str, object]) -> int | None:
-    """The output limit of a request with these parameters; None if it has none."""
+    """Return the output limit of a request with these parameters; None if it has none."""
     inner = (as_object(parameters.get(name)) for name in INNER)
     found = (as_int(place.get(name)) for place in (parameters, *inner) for name in _LIMITS)
     return next((limit for limit in found if limit), None)
 
 
 def _names(members: Mapping[str, object]) -> list[str]:
-    """The names of members, and of those of inner ones."""
+    """Return the names of members, and of those of inner ones."""
     return sorted({*map(str, members), *(str(name) for inner in INNER for name in as_object(members.get(inner)))})

@@ -17,8 +17,8 @@ _MAX_NAMED_FAULTS = 10
 
 
 def output_of(form: object) -> Output:
-    """The requested form: a JSON Schema as a mapping, or a type that pydantic knows: a model, a dataclass, ... Raises
-    UsageError for anything else."""
+    """Return the requested form: a JSON Schema as a mapping, or a type that pydantic knows: a model, a dataclass, ...
+    Raises UsageError for anything else."""
     if isinstance(form, Mapping):
         try:
             schema = json_freeze_object(form)  # pyright: ignore[reportUnknownArgumentType] -- checked there
@@ -43,7 +43,7 @@ def output_of(form: object) -> Output:
 
 
 def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> object:
-    """The data in an answer, which may have words or a code fence around it. Raises ValueError.
+    """Return the data in an answer, which may have words or a code fence around it. Raises ValueError.
 
     `read` converts a parsed value, or raises ValueError that says what is wrong. If `wrapped`, the schema is that of an
     object whose only member `value` is the requested one. The last of several values that fit counts, because models

@@ -82,11 +82,11 @@ class Preparation(Generic[Deps_contra]):
             state.context.system = _needed("system", said, "a string", lambda given: isinstance(given, str))
 
     def prompt(self, state: AgentState) -> "str | PromptOf[Deps_contra]":
-        """The current system prompt: a string once its session has begun."""
+        """Return the current system prompt: a string once its session has begun."""
         return state.context.system if isinstance(self.system, str) or state.prompt_id else self.system
 
     def kept(self, tools: Mapping[str, Tool]) -> Sequence[Tool]:
-        """The agent's own tools among its current ones, without those of a run or those that it left out."""
+        """Return the agent's own tools among its current ones, without those of a run or those that it left out."""
         if self._base is None:
             return tuple(tools.values())
         known = {id(tool) for tool in (*self._base, *self._offered)}
@@ -175,7 +175,7 @@ async def _awaited(said: T | Awaitable[T]) -> T:
 
 
 def _needed(name: str, given: T, what: str, fits: Callable[[object], bool]) -> T:
-    """The return value of a function of the program. Raises UsageError if it has the wrong type."""
+    """Return the return value of a function of the program. Raises UsageError if it has the wrong type."""
     if not fits(given):
         raise UsageError(f"{name}: the function returned {type(given).__name__}; it must return {what}")
     return given

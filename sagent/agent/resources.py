@@ -77,7 +77,7 @@ class Resources:
 
 
 def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
-    """A model, and its provider if that was opened for its name. Raises UsageError for anything else."""
+    """Return a model, and its provider if that was opened for its name. Raises UsageError for anything else."""
     if not isinstance(given, str):
         if isinstance(given, type) or not callable(getattr(given, "stream", None)):
             name = given.__name__ if isinstance(given, type) else type(given).__name__
@@ -151,7 +151,7 @@ def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
 
 
 def session_at(given: object) -> Path:
-    """The path of a session's directory. Raises UsageError for an invalid path."""
+    """Return the path of a session's directory. Raises UsageError for an invalid path."""
     if isinstance(given, str | PathLike) and not why_no_path(path := fspath(cast("str", given))):
         with suppress(RuntimeError):  # of a home that nobody has
             return Path(path).expanduser()
@@ -250,8 +250,8 @@ def _checked(given: Tool) -> Tool:
 
 
 def ledger_of(ledger: Ledger | None, path: str, cap: Amount | None) -> Ledger:
-    """The given ledger, for the root of a tree a branch of it, or one with this budget in USD. Raises UsageError for
-    both, and for an invalid amount."""
+    """Return the given ledger, for the root of a tree a branch of it, or one with this budget in USD. Raises UsageError
+    for both, and for an invalid amount."""
     if cap is None and ledger is not None:
         return ledger if "/" in path else ledger.branch(path)
     if cap is None:

@@ -134,12 +134,12 @@ def _provider(model: str) -> str:
 
 
 def _all_of(limits: Mapping[str, object]) -> Mapping[str, int | str]:
-    """Each changeable limit, with its last value."""
+    """Return each changeable limit, with its last value."""
     return {name: value if isinstance(value := limits.get(name), int) else "none" for name in CHANGEABLE}
 
 
 def _log_of(state: AgentState, born: Spawned) -> "Log":
-    """The log of a child. Raises SessionCorrupt if another log is in its place."""
+    """Return the log of a child. Raises SessionCorrupt if another log is in its place."""
     first = next(iter(read_agent(state.log, born.agent)), None)  # which makes no file where there is none
     if first is None or first.id != born.entry:
         raise SessionCorrupt("its log is missing, or is not the one that was begun (`sagent verify` shows more)")
@@ -159,7 +159,7 @@ def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None
 
 
 def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
-    """The report about a child that was to answer once and had not when the process ended; None if it had."""
+    """Return the report about a child that was to answer once and had not when the process ended; None if it had."""
     if not unfinished(entries, heads):
         return None
     said = (message.content for message in reversed(messages) if message.role == "assistant" and message.content)

@@ -93,7 +93,7 @@ def _limit_words(state: AgentState, reason: str) -> str:
 
 
 def _output_limit(state: AgentState) -> str:
-    """The output limit of the last request, from the log, and what sets it."""
+    """Return the output limit of the last request, from the log, and what sets it."""
     from sagent.agent.options import output_limit  # for few runs
 
     sent = (entry.content for entry in state.log.contents().latest("request"))
@@ -172,7 +172,7 @@ class Runner:
             raise UsageError(f"agent {self._state.path} is running in another thread: make one agent per thread")
 
     def loop_elsewhere(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the run in progress, or of the agent's life, if it belongs to another thread."""
+        """Return the event loop of the run in progress, or of the agent's life, if it belongs to another thread."""
         task = self._task or self.life
         loop = None if task is None else task.get_loop()
         with suppress(RuntimeError):  # in a thread without a loop

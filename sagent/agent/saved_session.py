@@ -11,7 +11,7 @@ from sagent.session.store import Session, check_log, check_version, is_damaged, 
 
 
 def model_named(session: Path) -> str:
-    """The model that a session used last. Raises SessionNotFound, SessionCorrupt and UsageError."""
+    """Return the model that a session used last. Raises SessionNotFound, SessionCorrupt and UsageError."""
     check_log(session)
     if not is_session(session):
         raise SessionNotFound(f"no session at {session}")

@@ -43,9 +43,9 @@ class AgentParts(TypedDict):
 def parts_for(
     above: Node, own: Resources, path: str, request: SpawnRequest, limits: Mapping[str, int | str] | None = None
 ) -> AgentParts:
-    """The parts of an agent below another; `own` are those of the other, `limits` what the new one was given since it
-    was spawned. Raises UsageError for a request that cannot be met: a model that is unknown, not allowed or without a
-    key, tools that the other does not have, invalid limits."""
+    """Return the parts of an agent below another; `own` are those of the other, `limits` what the new one was given
+    since it was spawned. Raises UsageError for a request that cannot be met: a model that is unknown, not allowed or
+    without a key, tools that the other does not have, invalid limits."""
     state, extension = above.state, above.advisory
     model = state.model
     if request.model and request.model != full_name(model):
@@ -70,7 +70,7 @@ def parts_for(
 
 
 def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentParts:
-    """The parts of a copy of an agent, below another."""
+    """Return the parts of a copy of an agent, below another."""
     own = model.state
     workspace = workspace_for(own, seen=False)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
@@ -91,7 +91,7 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
 
 
 def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
-    """A policy in which both judge; if one is made for each run, it is made for each run of the copy too."""
+    """Return a policy in which both judge; if one is made for each run, it is made for each run of the copy too."""
     make = model.preparation.policy
     if model.preparation.is_fixed or not callable(make):
         return CombinedPolicy(model.state.policy, above.state.policy)
@@ -99,28 +99,28 @@ def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
 
 
 def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
-    """The resources of a new agent below another: all that `like` has, except its own. Raises OSError."""
+    """Return the resources of a new agent below another: all that `like` has, except its own. Raises OSError."""
     log, ledger = _log_for(above, path), above.ledger
     return replace(like, log=log, ledger=ledger, workspace=workspace, path=path, tree=above.tree, finish=None)
 
 
 def _log_for(above: Node, path: str) -> Log:
-    """The log of a new agent below another; in memory if the session is no longer saved."""
+    """Return the log of a new agent below another; in memory if the session is no longer saved."""
     if above.state.journal.lost:
         return MemoryLog(path, session_id=above.log.session_id, blobs=above.log.blobs)
     return above.log.child(path)
 
 
 def workspace_for(state: AgentState, *, seen: bool) -> Workspace:
-    """A workspace of its own in the parent's directory, so that `cd` and exports stay the child's. Files that the
-    parent has read count as read only for a child that sees the parent's conversation."""
+    """Return a workspace of its own in the parent's directory, so that `cd` and exports stay the child's. Files that
+    the parent has read count as read only for a child that sees the parent's conversation."""
     own, environment = state.workspace, state.workspace.environment
     environment = None if environment is None else dict(environment)
     return replace(own, environment=environment, seen=dict(own.seen) if seen else {})
 
 
 def shared_history(state: AgentState) -> Sequence[Message]:
-    """An agent's conversation up to the call that spawns: byte for byte the prefix that the provider has cached."""
+    """Return agent's conversation up to the call that spawns: byte for byte the prefix that the provider has cached."""
     shared = list(state.context.history)
     while shared and shared[-1].calls:
         shared.pop()
@@ -128,7 +128,7 @@ def shared_history(state: AgentState) -> Sequence[Message]:
 
 
 def prompt_for(state: AgentState, request: SpawnRequest, path: str, handoffs: Sequence[Handoff]) -> Message:
-    """The task, together with who the child is and, in brief, what led to it."""
+    """Return the task, together with who the child is and, in brief, what led to it."""
     who = f"You are {path}, an agent that works for {state.path}. Your last message of this turn is your answer to it."
     context = f"\n\n{brief(state, handoffs)}" if request.share == "brief" else ""
     return user(f"{who}{context}\n\nYour task:\n{request.prompt}", sender=state.path)
@@ -162,14 +162,14 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
 
 
 def _inherited(make: ExtensionFactory | None, above: Extension | None) -> ExtensionFactory | None:
-    """A factory of extensions that take over the one of the agent above."""
+    """Return a factory of extensions that take over the one of the agent above."""
     if make is None or above is None:
         return make
     return lambda agent, own: make(agent, own or above)
 
 
 def _tools(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
-    """The parent's tools with these names. Raises UsageError for one that it does not have."""
+    """Return the parent's tools with these names. Raises UsageError for one that it does not have."""
     if request.tools is None:
         return tuple(state.tools.values())
     if request.share == "full":
@@ -181,7 +181,7 @@ def _tools(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
 
 
 def _limits(state: AgentState, request: SpawnRequest) -> RunLimits:
-    """The parent's limits, with fewer turns if requested. A persistent agent need not wait for its jobs. Raises
+    """Return the parent's limits, with fewer turns if requested. A persistent agent need not wait for its jobs. Raises
     UsageError for invalid limits."""
     if request.max_turns is not None and request.max_turns < 1:
         raise UsageError(f"max_turns: give a whole number above 0, not {request.max_turns}")

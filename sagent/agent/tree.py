@@ -81,7 +81,7 @@ class Node(Conversation):
     def spawn_like(
         self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None, deps: object
     ) -> "Node":
-        """A copy of another agent below this one, working on a prompt with these dependencies; `messages` is its
+        """Return a copy of another agent below this one, working on a prompt with these dependencies; `messages` is its
         conversation so far, by default the other's own. Raises UsageError; then none was started."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Tree:
         return tuple(self._living[path] for path in sorted(self._living))
 
     def get(self, path: str) -> Node | None:
-        """A living agent by its whole path."""
+        """Return a living agent by its whole path."""
         return self._living.get(path)
 
     def add(self, agent: Node) -> None:
@@ -173,9 +173,9 @@ class Tree:
         agent.interrupt(scope)
 
     def reserve(self, parent: str, name: str, max_depth: int | None = None) -> str:
-        """A path for a new agent below another, which is taken once the agent is added: nothing may be awaited before
-        that. Raises UsageError if there are too many agents. An agent without a name gets a number; one whose name is
-        taken gets a number after it."""
+        """Return a path for a new agent below another, which is taken once the agent is added: nothing may be awaited
+        before that. Raises UsageError if there are too many agents. An agent without a name gets a number; one whose
+        name is taken gets a number after it."""
         depth, limits = parent.count("/") + 1, self.limits
         most = limits.max_depth if max_depth is None else min(max_depth, limits.max_depth)
         if depth > most:
@@ -199,7 +199,7 @@ class Tree:
             self._spawns += "/" in path
 
     def find(self, pattern: str, near: str) -> Sequence[Node]:
-        """The living agents that a name or pattern means, as seen from the agent that uses it.
+        """Return the living agents that a name or pattern means, as seen from the agent that uses it.
 
         A complete path first; then a child, a sibling, any other agent with that name or end of a path; "*" and "?"
         match as in file names, and "*" alone means all others. "parent" is the agent above.
@@ -221,7 +221,7 @@ class Tree:
         return tuple(agent for path, agent in others.items() if path.endswith(f"/{wanted}"))
 
     def below(self, path: str) -> Sequence[Node]:
-        """The living descendants of an agent, the deepest first."""
+        """Return the living descendants of an agent, the deepest first."""
         found = [agent for name, agent in self._living.items() if name.startswith(f"{path}/")]
         return sorted(found, key=lambda agent: -agent.path.count("/"))
 
@@ -326,7 +326,7 @@ def allowance(ledger: Ledger, path: str, usd: Decimal | None) -> Generator[None]
 
 
 def _segment(name: str) -> str:
-    """A name in the form used in paths. Raises UsageError if nothing of it can be used."""
+    """Return a name in the form used in paths. Raises UsageError if nothing of it can be used."""
     segment = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:MAX_NAME_CHARS]
     if not segment or segment == "parent":
         raise UsageError(f"{name!r} is not a valid agent name: use letters, digits, - and _")

@@ -16,7 +16,7 @@ _VERSION = r"(\d{1,2}(?:[.-]\d{1,2})*)"
 
 @cache
 def shipped() -> Mapping[str, str]:
-    """The families by their short names, as aliases.toml has them."""
+    """Return the families by their short names, as aliases.toml has them."""
     import tomllib
 
     with Path(rows.__file__).with_name("aliases.toml").open("rb") as file:

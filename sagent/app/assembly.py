@@ -64,7 +64,7 @@ async def open_agent(
     told: Told = ignore_wait,
     surface: Surface | None = None,
 ) -> AsyncGenerator[Agent]:
-    """An agent as the settings describe it, its session open and its events passed to `listener`.
+    """Yield an agent as the settings describe it, its session open and its events passed to `listener`.
 
     What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
     tools in addition to those of the settings, `sandbox` one that is known elsewhere too;
@@ -282,7 +282,7 @@ def _restore(agent: Agent, past: Past, *, shown: bool) -> None:
 
 
 def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[str]) -> Ledger:
-    """The session's ledger, what was spent before on it. Raises UsageError for a fallback that cannot be had."""
+    """Return the session's ledger, what was spent before on it. Raises UsageError for a fallback that cannot be had."""
     ledger = Ledger(settings.max_budget_usd, choice.prices())
     ledger.restore(past.charges)
     for model in choice.fallbacks():
@@ -304,7 +304,7 @@ def _reporting(builder: AgentBuilder) -> Generator[None]:
 
 
 def policy_of(settings: Settings, private: Sequence[Path] = ()) -> PermissionPolicy:
-    """The policy that the settings describe; `private` are more directories that hold keys or conversations."""
+    """Return the policy that the settings describe; `private` are more directories that hold keys or conversations."""
     rules = Rules.parse(settings.allow, settings.deny)
     private, file = (settings.config_dir, settings.state_dir, *private), settings.user_file
     obeyed = () if file.is_relative_to(settings.config_dir) else (file,)

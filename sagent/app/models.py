@@ -85,8 +85,8 @@ class Choice:
             self.listings = Listings(self.settings.state_dir / "listings.json")
 
     def resolve(self, name: str) -> Model:
-        """A model by "provider/id" or "id", or by a short name for it. Raises UsageError, for a provider that is not
-        allowed too."""
+        """Return a model by "provider/id" or "id", or by a short name for it. Raises UsageError, for a provider that is
+        not allowed too."""
         name = self.spelled_out(name, elsewhere=bool(self.home[1]))
         provider, model_id = split_model(name, None, self.rows, self.home[1])
         if provider is None and self.home[1] and row_called(name, self.rows) is None:
@@ -112,7 +112,7 @@ class Choice:
         return model
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
-        """A model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
+        """Return a model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
         person's own (`elsewhere`) only their own are short: a server may have a model of its own called so."""
         own = self.settings.aliases
         if not (name.isalpha() or own):  # as most are: what follows is not even imported
@@ -133,7 +133,7 @@ class Choice:
         return self.wrapped(self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id))
 
     def provider(self, name: str, *, base_url: str | None = None, key: str | None = None) -> Provider:
-        """A provider by name, opened on first use."""
+        """Return a provider by name, opened on first use."""
         row = row_named(name, self.rows)
         allowed = self.allowed()
         if allowed is not None and row.name not in allowed:
@@ -174,11 +174,11 @@ class Choice:
         return provider
 
     def fallbacks(self) -> tuple[Model, ...]:
-        """The models that `fallback` names. Raises UsageError for one that cannot be had."""
+        """Return the models that `fallback` names. Raises UsageError for one that cannot be had."""
         return tuple(self._resolve_for(f"--fallback {name}", name) for name in self.settings.fallback)
 
     def compactor(self) -> Model | None:
-        """The model that sums up, where it is another. Raises UsageError for one that cannot be had."""
+        """Return the model that sums up, where it is another. Raises UsageError for one that cannot be had."""
         name = self.settings.compactor
         return None if name is None else self._resolve_for(f"compactor = {name!r}", name)
 
@@ -194,7 +194,7 @@ class Choice:
         return None if given is None else tuple(dict.fromkeys(row_named(name, self.rows).name for name in given))
 
     def with_keys(self, *, narrowed: bool = True) -> Iterator[str]:
-        """The providers there is a key for, `narrowed` to those that are allowed; the person's own first."""
+        """Yield the providers there is a key for, `narrowed` to those that are allowed; the person's own first."""
         allowed = self.allowed() if narrowed else None
         own = {name: row for name, row in self.rows.items() if not row.plugin}
         for name, row in {**own, **built_in(), **self.rows}.items():
@@ -207,7 +207,7 @@ class Choice:
         return price_book(self.settings)
 
     def limits(self, model: Model) -> ModelLimits:
-        """A model's sizes: what its provider's listing says wins over data, which may be older."""
+        """Return a model's sizes: what its provider's listing says wins over data, which may be older."""
         listed, known = self.listings.limits(self.place_of(model), model.id), model.limits
         return replace(known, window=listed.window or known.window, max_output=listed.max_output or known.max_output)
 
@@ -310,8 +310,8 @@ async def choose_model(
     batches: "Collecting | None" = None,
     told: Told = ignore_wait,
 ) -> Choice:
-    """The model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each, requests
-    go out by `batches`, and `told` is told what calls wait for. Raises UsageError."""
+    """Return the model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each,
+    requests go out by `batches`, and `told` is told what calls wait for. Raises UsageError."""
     choice = Choice(settings, wrap, batches, told)
     try:
         choice.allowed()  # says which of them there are not
@@ -369,8 +369,8 @@ async def listing_of(choice: Choice, name: str, url: str | None = None, seconds:
 
 
 def _default_model(choice: Choice) -> Model | None:
-    """The usual model of the first provider there is a key for. A project's file may rule that provider out, but not
-    so choose another, to which the conversation would go: then UsageError is raised."""
+    """Return the usual model of the first provider there is a key for. A project's file may rule that provider out, but
+    not so choose another, to which the conversation would go: then UsageError is raised."""
     origin = choice.settings.origins.get("allow_providers", "")
     by_project = origin == str(choice.settings.project_file)
     usual = ((name, row_named(name, choice.rows).default) for name in choice.with_keys(narrowed=not by_project))
@@ -381,8 +381,8 @@ def _default_model(choice: Choice) -> Model | None:
 
 
 def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: str = "") -> tuple[str | None, str]:
-    """The provider and the id in "provider/model" or "model"; an id may have slashes of its own. `at` is the address
-    that goes with it."""
+    """Return the provider and the id in "provider/model" or "model"; an id may have slashes of its own. `at` is the
+    address that goes with it."""
     head, slash, rest = name.partition("/")
     named = row_called(head, rows) if slash and rest else None
     if named is not None and provider in (None, named.name):
@@ -406,7 +406,7 @@ def _named(choice: Choice, name: str) -> Model:
 
 
 async def _default_of(choice: Choice) -> Model:
-    """The provider's usual model; of a server nobody knows, the first it lists."""
+    """Return the provider's usual model; of a server nobody knows, the first it lists."""
     settings = choice.settings
     row = row_named(settings.provider or "openai-compatible", choice.rows)
     name = row.name
@@ -432,7 +432,7 @@ async def _default_of(choice: Choice) -> Model:
 
 
 async def _local(choice: Choice) -> Model:
-    """A model of a server on this machine, at one of the usual ports."""
+    """Return a model of a server on this machine, at one of the usual ports."""
     from sagent.providers.wire.waiting import when_loaded
 
     urls, name = tuple(LOCAL_SERVERS.values()), "openai-compatible"
@@ -504,8 +504,8 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
 
 
 def _match_model(word: str, rows: Mapping[str, Row]) -> str:
-    """A model that a part of its name stands for, with its provider ("sonnet"): a usual one, else the last of such a
-    name; "" for none."""
+    """Return a model that a part of its name stands for, with its provider ("sonnet"): a usual one, else the last of
+    such a name; "" for none."""
     usual = {name: row.default for name, row in {**rows, **built_in()}.items() if row.default}
     named = (f"{name}/{model}" for name, model in usual.items() if word.lower() in model.lower())
     known = (
@@ -534,7 +534,7 @@ def _auth(settings: Settings, row: Row, chosen: str, rows: Mapping[str, Row]) ->
 
 
 def catalog(choice: Choice, prices: PriceBook) -> str:
-    """The models that can be switched to, with window and price, for a model to read; loads the prices."""
+    """Return the models that can be switched to, with window and price, for a model to read; loads the prices."""
     lines: list[str] = []
     for provider in choice.with_keys():
         priced = {row.id: row for row in prices.known_models(provider)}
@@ -546,8 +546,8 @@ def catalog(choice: Choice, prices: PriceBook) -> str:
 
 
 def offered_models(row: Row, priced: Iterable[str]) -> Sequence[str]:
-    """The models of a provider that are known, or have a price, and hold a conversation. Price lists are of a whole
-    house: Claude is not spoken to where Gemini is, on Google's clouds."""
+    """Return the models of a provider that are known, or have a price, and hold a conversation. Price lists are of a
+    whole house: Claude is not spoken to where Gemini is, on Google's clouds."""
     from sagent.providers.abilities import can_converse
 
     known = {*priced, *(info.id for info in known_models(row.name))}

@@ -48,19 +48,19 @@ class SessionMirror(Protocol):
         ...
 
     def model(self, model: Model) -> Model:
-        """The model, each of whose calls waits; unchanged if it already does."""
+        """Return the model, each of whose calls waits; unchanged if it already does."""
         ...
 
     def tools(self, tools: Sequence[Tool]) -> list[Tool]:
-        """The tools, whose calls wait if they may change something."""
+        """Return the tools, whose calls wait if they may change something."""
         ...
 
 
 def open_log(
     settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: SessionMirror | None
 ) -> tuple[Log, Past]:
-    """The session's log and what is in it. A new session that cannot be written is kept in memory, with a notice; an
-    earlier one is not, because without its history it would be another conversation. Raises UsageError."""
+    """Return the session's log and what is in it. A new session that cannot be written is kept in memory, with a
+    notice; an earlier one is not, because without its history it would be another conversation. Raises UsageError."""
     if not settings.ephemeral:
         try:
             return _open_file_log(settings, stack, notices, keeper)
@@ -136,7 +136,7 @@ def _open_session(settings: Settings, *, mirrored: bool) -> tuple[Session, bool]
 
 
 def _read_past(log: FileLog, session: Session) -> Past:
-    """The contents of a log; the charges are those of all its session's agents."""
+    """Return the contents of a log; the charges are those of all its session's agents."""
     contents = log.contents()
     prompt = next(_latest(contents, PromptEntry), None)
     addresses = (each.address for each in _latest(contents, Environment))
@@ -155,6 +155,6 @@ def _read_past(log: FileLog, session: Session) -> Past:
 
 
 def _latest(contents: LogView, *of: type[C]) -> Iterator[C]:
-    """The contents of some kinds of entries, the last one first."""
+    """Return the contents of some kinds of entries, the last one first."""
     entries = contents.latest(*map(kind_of, of))
     return (content for entry in entries if isinstance(content := entry.content, of))

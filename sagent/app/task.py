@@ -46,8 +46,8 @@ class TaskResult:
 
 
 def load_config(path: str | Path | None = None, **settings: Unpack[Overrides]) -> Settings:
-    """The effective settings, from a file (TOML, or YAML by its suffix) or by default the user's, with the project's
-    and the environment's. `settings` come last, as on the command line, and are read the same way:
+    """Return the effective settings, from a file (TOML, or YAML by its suffix) or by default the user's, with the
+    project's and the environment's. `settings` come last, as on the command line, and are read the same way:
     `load_config(executor="openai/gpt-5.5", advisor="anthropic/claude-opus-4-8", max_budget_usd=0.5)`.
 
     Nothing is opened and nobody is asked: `open_agent` and `run_task` find out whether a model is available. Raises
@@ -64,8 +64,8 @@ async def open_agent(
     on_event: Callable[[Event], None] | None = None,
     ask: Asker | None = None,
 ) -> AsyncGenerator[Agent]:
-    """The agent that the command line would have: its model and advisors, session, instructions, tools, policy and
-    budget as `config` says, by default that of `load_config()`. `tools` are added to it. `ask` answers the policy's
+    """Yield the agent that the command line would have: its model and advisors, session, instructions, tools, policy
+    and budget as `config` says, by default that of `load_config()`. `tools` are added to it. `ask` answers the policy's
     questions to a person; without it they are denied. The agent is closed at the end.
 
     Raises UsageError for a model, a key or a tool that is not available, SessionBusy and SessionCorrupt for a session.
@@ -121,5 +121,5 @@ def _by_role(made: Iterable[Charge]) -> Mapping[str, RoleUsage]:
 
 
 def _entries(agent: Agent) -> Iterator[Entry]:
-    """The logs of all agents of the session that have spent anything."""
+    """Return the logs of all agents of the session that have spent anything."""
     return chain.from_iterable(read_agent(agent.log, path) for path in agent.ledger.totals().by_agent)

@@ -26,8 +26,8 @@ _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def read_schema(file: Path) -> Mapping[str, object]:
-    """The schema in a file. Raises UsageError for one that cannot be read, is no schema, or says what is not checked
-    here."""
+    """Return the schema in a file. Raises UsageError for one that cannot be read, is no schema, or says what is not
+    checked here."""
     try:
         found: object = json.loads(file.read_bytes())  # which knows UTF-16 too, and the mark of Windows
     except (OSError, UnicodeDecodeError) as error:
@@ -43,7 +43,7 @@ def read_schema(file: Path) -> Mapping[str, object]:
 
 
 def with_data(result: Result) -> Result:
-    """A result whose text is its data alone, without the words that a model may have put around them."""
+    """Return a result whose text is its data alone, without the words that a model may have put around them."""
     return result if result.data is None else replace(result, content=json.dumps(result.data, ensure_ascii=False))
 
 
@@ -70,7 +70,7 @@ def _faults(schema: Mapping[str, object], place: str) -> Iterator[str]:
 
 
 def _parts(schema: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The schemas in a schema."""
+    """Yield the schemas in a schema."""
     yield from ((keyword, schema[keyword]) for keyword in _ONE if keyword in schema)
     for keyword in _MANY:
         yield from ((f"{keyword}.{number}", part) for number, part in enumerate(as_array(schema.get(keyword))))

@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
 
     def add_addresses(self, title: str) -> argparse._ArgumentGroup:
-        """A group with addresses that are one model's alone."""
+        """Return a group with addresses that are one model's alone."""
         group = self.add_argument_group(title)
         group.add_argument("--executor-api-base", metavar="URL", help="the base URL for the executor only")
         group.add_argument(

@@ -44,7 +44,7 @@ FIRST_BYTE_TIMEOUT_SECONDS = 3.0  # for piped input when there is a prompt as we
 
 
 def exit_code(result: Result, signal_number: int | None = None) -> int:
-    """The exit code of a result; 0 exactly when it is no error."""
+    """Return the exit code of a result; 0 exactly when it is no error."""
     if result.error is None:
         return EXIT_DONE
     if result.error.kind == "interrupted":
@@ -145,7 +145,7 @@ def reporting(settings: "Settings", renderer: Renderer) -> Generator[None]:
 
 
 async def in_order(renderer: Renderer, work: Callable[[Interrupter], Awaitable[int]]) -> int:
-    """The exit code of work, which a signal stops in order: then what came of it is shown."""
+    """Return the exit code of work, which a signal stops in order: then what came of it is shown."""
     interrupter = Interrupter(renderer)
     code = await interrupter.outcome(work(interrupter))
     if code is None:
@@ -225,7 +225,7 @@ def _telling(emit: Callable[[Event], None]) -> Callable[[asyncio.AbstractEventLo
 
 
 async def carry_out(text: str, settings: "Settings", agent: Agent, surface: "Surface | None" = None) -> str:
-    """A prompt without the slash command that its first line may be, which is carried out; what that says is the
+    """Return a prompt without the slash command that its first line may be, which is carried out; what that says is the
     output, on stderr where the output is JSON. Raises UsageError."""
     if not text.startswith("/"):
         return text
@@ -284,8 +284,8 @@ async def _answer(agent: Agent, message: Message, schema: Mapping[str, object] |
 
 
 def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: str = "sagent") -> Prompt:
-    """The prompt of the command line, of stdin, or of both: then stdin is attached as context. `command` is what a
-    prompt goes with, for messages.
+    """Return the prompt of the command line, of stdin, or of both: then stdin is attached as context. `command` is what
+    a prompt goes with, for messages.
 
     Raises UsageError when there is none.
     """

@@ -76,7 +76,7 @@ async def open_session(
 
 
 def _load_policy(settings: "Settings", private: "Sequence[Path]") -> "PermissionPolicy":
-    """The policy, and with it the engine: its imports are slow, and somebody may be typing."""
+    """Return the policy, and with it the engine: its imports are slow, and somebody may be typing."""
     import gc
 
     from sagent.app import policy_of

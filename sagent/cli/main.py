@@ -71,8 +71,8 @@ def _flushed(code: int, write: Callable[[], object] = bool) -> int:
 
 
 def output_failed(error: OSError) -> int:
-    """A file could not be used; or nobody reads our output any more, or it has no room: then what is buffered goes
-    nowhere, or Python would complain."""
+    """Return a file could not be used; or nobody reads our output any more, or it has no room: then what is buffered
+    goes nowhere, or Python would complain."""
     if error.filename is None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):

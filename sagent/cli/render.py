@@ -45,7 +45,7 @@ class Renderer(Protocol):
 
 
 def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
-    """The renderer of the output format. Progress is shown on a terminal, or where the log level asks for it."""
+    """Return the renderer of the output format. Progress is shown on a terminal, or where the log level asks for it."""
     match settings.output_format:
         case "json":
             return JsonRenderer(out, err)
@@ -255,7 +255,7 @@ def again(event: Retrying, which: str = "", *, shown: bool = True) -> str:
 
 
 def waiting(seconds: float) -> str:
-    """A wait in words: "0.4 s", "12 s"."""
+    """Return a wait in words: "0.4 s", "12 s"."""
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
@@ -328,7 +328,7 @@ class Transcript:
 
 
 def advice_lines(advice: Advice) -> list[str]:
-    """A consultation in a few lines: who, why, with what verdict and at what price; then what was said."""
+    """Return a consultation in a few lines: who, why, with what verdict and at what price; then what was said."""
     verdict = advice.verdict or advice.status
     reason = f": {advice.reason}" if advice.reason else ""
     head = f"◆ {advice.advisor} ({advice.model}), {advice.trigger}: {verdict}{reason} ({in_words(advice.usd)})"
@@ -341,7 +341,7 @@ def argument_line(call: ToolCall, width: int = 100) -> str:
 
 
 def binary_safe(stream: TextIO) -> TextIO:
-    """The stream set to write UTF-8, whatever the locale, and never to fail on a character."""
+    """Return the stream set to write UTF-8, whatever the locale, and never to fail on a character."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=False)

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
-    """The settings in force under these flags, `config` among them; `resume` is `session` of one that there is. Raises
-    ConfigError, SessionNotFound, and UsageError for a `resume` that names none."""
+    """Return the settings in force under these flags, `config` among them; `resume` is `session` of one that there is.
+    Raises ConfigError, SessionNotFound, and UsageError for a `resume` that names none."""
     file = flags.get("config")
     given = {name: value for name, value in flags.items() if name not in ("config", "resume")}
     if (name := flags.get("resume")) == "":
@@ -46,7 +46,7 @@ def load_or_report(flags: Mapping[str, object]) -> Settings:
 
 
 def session_path(settings: Settings, name: str | None) -> "Path":
-    """The session of a name: a path, an id or its beginning; the last of the directory without one."""
+    """Return the session of a name: a path, an id or its beginning; the last of the directory without one."""
     from sagent.session.store import find, latest
 
     return (

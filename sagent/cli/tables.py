@@ -35,7 +35,7 @@ def write(out: TextIO, blocks: Iterable[str | Table]) -> None:
 
 
 def draw(table: Table, *, on_terminal: bool) -> str:
-    """The table as text. Cells are never read as markup."""
+    """Return the table as text. Cells are never read as markup."""
     if not on_terminal:
         return _draw_plain(table)
     if not table.rows and not table.titles:

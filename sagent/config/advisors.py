@@ -58,7 +58,7 @@ def read_advisors(value: object, base: PathBase) -> tuple[Placed, ...]:
 
 
 def read_spec(text: str, base: PathBase) -> Placed:
-    """The advisor of `[NAME=]PROVIDER/MODEL[,effort=E]...`; its role's path starts at `base`."""
+    """Return the advisor of `[NAME=]PROVIDER/MODEL[,effort=E]...`; its role's path starts at `base`."""
     from sagent.advisor.advisor import parse_advisor
     from sagent.errors import UsageError
 
@@ -69,7 +69,7 @@ def read_spec(text: str, base: PathBase) -> Placed:
 
 
 def read_table(table: Mapping[str, object], base: PathBase) -> Placed:
-    """The advisor of a table of MEMBERS, its `model` needed. Raises MemberError."""
+    """Return the advisor of a table of MEMBERS, its `model` needed. Raises MemberError."""
     name = _text(table, "name") if "name" in table else ""
     if unfit := next((letter for letter in name if letter in "=,"), ""):
         raise MemberError("name", f"{unfit} cannot be in an advisor's name")
@@ -90,7 +90,7 @@ def read_address(table: Mapping[str, object], base: PathBase) -> Address:
 
 
 def named_apart(found: Sequence[Placed]) -> tuple[Placed, ...]:
-    """The advisors, when no two of them have one name. An advisor is known by its name, whatever its model."""
+    """Return the advisors, when no two of them have one name. An advisor is known by its name, whatever its model."""
     names = [placed.advisor.name for placed in found]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise RefusedError(f"two advisors are called {twice!r}: give each its own name, as in critic=PROVIDER/MODEL")

@@ -149,7 +149,7 @@ class FileLayer:
     def _filled(
         self, keys: Line, table: Mapping[str, object], names: tuple[str, ...] | None = None
     ) -> dict[str, object]:
-        """A table with its variables filled in, and its members known where `names` are given."""
+        """Return a table with its variables filled in, and its members known where `names` are given."""
         for name in table:
             if names is not None and name not in names:
                 raise self._file.unknown((*keys, name), names)

@@ -58,7 +58,7 @@ class File:
         return self.error(keys, f"there is no {what} {'.'.join(keys)}{hint}")
 
     def table(self, keys: Line, value: object) -> Mapping[str, object]:
-        """The value, which has to be a table. Raises ConfigError."""
+        """Return the value, which has to be a table. Raises ConfigError."""
         if isinstance(value, Mapping):
             return cast("Mapping[str, object]", value)
         raise self.error(keys, f"{'.'.join(keys)} must be a table, [{'.'.join(keys)}]")
@@ -86,7 +86,7 @@ class File:
         )
 
     def line(self, *keys: str) -> int:
-        """The line on which a key's value begins, from 1.
+        """Return the line on which a key's value begins, from 1.
 
         TOML's parser keeps no lines, so the shortest beginning of the file that has the key is looked for.
         """
@@ -153,7 +153,7 @@ def _statement_ends(text: str) -> Iterator[int]:
 
 
 def _texts(value: object, keys: Line) -> Iterator[tuple[Line, str]]:
-    """Every text of a file, with the way to it."""
+    """Yield every text of a file, with the way to it."""
     if isinstance(value, str):
         yield keys, value
     elif isinstance(value, Mapping):
@@ -190,8 +190,8 @@ def _member(data: object, key: str) -> object:
 
 
 def find_file(config_dir: Path) -> tuple[Path, str]:
-    """The person's settings file, there or not, and what to say when there are several; "" if there is nothing. Raises
-    ConfigError where nobody may look."""
+    """Return the person's settings file, there or not, and what to say when there are several; "" if there is nothing.
+    Raises ConfigError where nobody may look."""
     found = [config_dir / name for name in NAMES if _is_there(config_dir / name)]
     if len(found) < 2:
         return found[0] if found else config_dir / NAME, ""
@@ -227,7 +227,7 @@ def read_file(path: Path, within: Path | None = None) -> File | None:
 
 
 def parse_file(path: Path, raw: bytes) -> File:
-    """The settings file that these bytes are. Raises ConfigError."""
+    """Return the settings file that these bytes are. Raises ConfigError."""
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

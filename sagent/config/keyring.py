@@ -40,7 +40,7 @@ def keep_key(provider: str, key: str) -> None:
 
 
 def kept_key(provider: str) -> str:
-    """A provider's key, "" where there is none or the keyring is not to be had: the environment may have one."""
+    """Return a provider's key, "" where there is none or the keyring is not to be had: the environment may have one."""
     keyring = _keyring()
     try:
         return (keyring.get_password(_SERVICE, provider) or "") if keyring is not None else ""

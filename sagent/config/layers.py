@@ -32,7 +32,7 @@ def load(
     *,
     file: str | Path | File | None = None,
 ) -> Settings:
-    """The settings in force. `flags` by setting or flag name, as text or as typed values; None is not given.
+    """Return the settings in force. `flags` by setting or flag name, as text or as typed values; None is not given.
 
     `environ` and `cwd` are this process's own where left out; `file` takes the base of the person's. Raises
     ConfigError that names the place and what is accepted. What a project's file may not set is left out, with a
@@ -72,7 +72,7 @@ def _build(
     *,
     trusting: bool,
 ) -> SettingsBuilder:
-    """The settings of all layers; `trusting`: with what a project's file may only set when the person trusts it."""
+    """Return settings of all layers; `trusting`: with what a project's file may only set when the person trusts it."""
     builder = SettingsBuilder(environ, cwd, home_of(environ), trusting=trusting)
     builder.choose_file(file)
     builder.find_plugins(builder.files_of(flags.get("plugin")), foreign=not flags.get("no_plugins"))

@@ -19,7 +19,7 @@ class Row(NamedTuple):
 
 
 def show(settings: Settings) -> tuple[Row, ...]:
-    """Every setting, keys and passwords masked."""
+    """Return every setting, keys and passwords masked."""
     return tuple(_rows(settings))
 
 

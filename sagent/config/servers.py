@@ -11,7 +11,7 @@ from sagent.providers.rows import Row, built_in_row
 
 
 def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> str:
-    """The provider in "provider/model", or the one that a model's name implies `at` an address; "" for neither."""
+    """Return provider in "provider/model", or the one that a model's name implies `at` an address; "" for neither."""
     from sagent.providers.registry import infer, row_called
 
     rows = _rows(own)
@@ -22,7 +22,7 @@ def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> 
 
 
 def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -> str:
-    """An address as the provider's server needs it: one without a path gets the provider's, `/v1` for most.
+    """Return an address as the provider's server needs it: one without a path gets the provider's, `/v1` for most.
 
     http://localhost:11434 is how Ollama's address is usually given, and http://localhost:11434/v1 is what answers.
     """
@@ -58,7 +58,7 @@ def addresses(
 
 
 def place_executor(provider: str, address: Address, own: Mapping[str, CustomProvider]) -> CustomProvider:
-    """The executor's provider, reached at its address and by its key. Raises UsageError for an unknown provider."""
+    """Return executor's provider, reached at its address and by its key. Raises UsageError for an unknown provider."""
     from sagent.providers.registry import row_named
 
     custom = own.get(provider) or CustomProvider(row_named(provider, _rows(own)))

@@ -56,7 +56,7 @@ def read_providers(given_table: GivenTable) -> Mapping[str, CustomProvider]:
 
 
 def _member(file: File, name: str, key: str, value: object) -> object:
-    """A member's value as a row takes it. Raises ConfigError with the line of the member."""
+    """Return a member's value as a row takes it. Raises ConfigError with the line of the member."""
     if key in ("base_url", "family"):
         text = _text(file, name, key, value)
         return "chat" if (key, text) == ("family", "openai") else text
@@ -81,7 +81,7 @@ def plain(value: object) -> object:
 
 
 def _text(file: File, name: str, key: str, value: object) -> str:
-    """A text of a provider. A key is never quoted in a message."""
+    """Return a text of a provider. A key is never quoted in a message."""
     family = choice("openai", "anthropic", "responses", "google", "chat")
     read = {"base_url": url, "family": family, "api_key": text_of}[key]
     try:

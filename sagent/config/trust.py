@@ -27,7 +27,7 @@ def warning(wish: Wish) -> str:
 
 
 def visible(path: Path) -> str:
-    """A path without what would turn or hide the text around it."""
+    """Return a path without what would turn or hide the text around it."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(path))
 
 
@@ -51,8 +51,8 @@ def answer_file(wish: Wish, state_dir: Path) -> Path:
 
 
 def find_nearby(folder: Path) -> tuple[Path, bytes] | None:
-    """The settings file of a working directory, by its name and a key that only one of this shape has, and what is in
-    it: any project may have a config.yaml that is about something else."""
+    """Return the settings file of a working directory, by its name and a key that only one of this shape has, and what
+    is in it: any project may have a config.yaml that is about something else."""
     for name in NAMES[1:]:
         try:
             raw = read_regular(folder / name, folder)

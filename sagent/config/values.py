@@ -106,7 +106,7 @@ def temperature(value: object, _: object = None) -> float:
 
 
 def url(value: object, _: object = None) -> str:
-    """An address of a server, without a slash at its end."""
+    """Return an address of a server, without a slash at its end."""
     text = text_of(value).strip()
     scheme, colon, rest = text.partition("://")
     if scheme.lower() not in ("http", "https") or not colon or rest.startswith(("/", ":", "?")) or not rest:
@@ -138,7 +138,7 @@ effort, mode, sandbox_mode = Choice(_efforts), Choice(_modes), Choice(_sandbox_m
 
 
 def whole(least: int) -> Callable[..., int]:
-    """A whole number of at least so much."""
+    """Return a whole number of at least so much."""
 
     def read(value: object, _: object = None) -> int:
         try:
@@ -153,13 +153,13 @@ def whole(least: int) -> Callable[..., int]:
 
 
 def shown(value: object) -> str:
-    """A value in a message, as a settings file would have it, and no longer than a line."""
+    """Return a value in a message, as a settings file would have it, and no longer than a line."""
     text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, Decimal) else repr(value)
     return cut(text, 80)
 
 
 def decimal(value: object, accepted: str) -> Decimal:
-    """A finite number of at least 0, exactly as written."""
+    """Return a finite number of at least 0, exactly as written."""
     try:
         number = Decimal(str(value)) if isinstance(value, int | float | str | Decimal) else Decimal(-1)
     except InvalidOperation:

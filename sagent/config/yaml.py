@@ -20,8 +20,8 @@ class YamlError(ValueError):
 
 
 def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[tuple[str, ...], int]]:
-    """The table that a YAML text is, and the line of every key. Numbers with a point are Decimals; empty keys are not
-    there. Raises YamlError."""
+    """Return the table that a YAML text is, and the line of every key. Numbers with a point are Decimals; empty keys
+    are not there. Raises YamlError."""
     try:
         loader = yaml.SafeLoader(text)
         try:

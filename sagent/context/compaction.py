@@ -202,7 +202,7 @@ def find_cut(history: Sequence[Message], recent: int, above: str, words: int | N
 
 
 def _staying(history: Sequence[Message], place: int, above: str, words: int | None) -> tuple[int, ...]:
-    """The messages before a place that stay word for word."""
+    """Return the messages before a place that stay word for word."""
     requests = [at for at in range(place) if _is_request(history[at], above)]
     senders = ((at, history[at].sender) for at in range(place))
     kept = ((at, sender) for at, sender in senders if sender in _HOLDING or sender.startswith(ADVISOR))
@@ -249,8 +249,8 @@ def is_summary(text: str) -> bool:
 
 
 def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> str:
-    """A summary made by code: nothing is judged, nothing invented. What an earlier summary says is in it; of what does
-    not fit in `most` characters beginning and end, and `where` the rest is."""
+    """Return a summary made by code: nothing is judged, nothing invented. What an earlier summary says is in it; of
+    what does not fit in `most` characters beginning and end, and `where` the rest is."""
     calls = {call.id: call for message in history for call in message.calls}
     results = {result.call_id: result for message in history for result in message.results}
     failed = {call: result for call, result in results.items() if result.is_error}
@@ -299,7 +299,7 @@ def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
 
 
 def edited_files(history: Sequence[Message], cwd: Path, most: int = _MAX_FILE_BYTES) -> list[tuple[str, str]]:
-    """The latest files that were edited, as messages with sender and text: those that are text and not long."""
+    """Return the latest files that were edited, as messages with sender and text: those that are text and not long."""
     from sagent.lib.encoding import text_in
 
     found: list[tuple[str, str]] = []
@@ -314,7 +314,7 @@ def edited_files(history: Sequence[Message], cwd: Path, most: int = _MAX_FILE_BY
 
 
 def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
-    """The files changed last, the latest first; also those that an earlier compaction has shown."""
+    """Return the files changed last, the latest first; also those that an earlier compaction has shown."""
     failed = {result.call_id for message in history for result in message.results if result.is_error}
     paths: dict[str, None] = {}
     for message in reversed(history):
@@ -334,7 +334,7 @@ def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple
 
 
 def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """The last thing that each advisor answered a call with, as messages with sender and text."""
+    """Return the last thing that each advisor answered a call with, as messages with sender and text."""
     asked = {
         call.id: as_str(call.arguments.get("name")) for each in history for call in each.calls if call.name == ADVISOR
     }
@@ -346,8 +346,8 @@ def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
 
 
 def compose(summary: str, where: str = "", most: int = sys.maxsize) -> str:
-    """The message that takes the place of what was cut, and is kept at the path `where`; of a summary with more than
-    `most` characters beginning and end."""
+    """Return the message that takes the place of what was cut, and is kept at the path `where`; of a summary with more
+    than `most` characters beginning and end."""
     summary = head_and_tail(summary.strip(), most, "it was too long")
     return f"{HEAD.format(where=KEPT.format(path=where) if where else '')}\n\n{summary}"
 
@@ -365,8 +365,8 @@ def forget_files(history: Sequence[Message], workspace: Workspace) -> None:
 
 
 def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
-    """The places that stay when a conversation is cleared: the last request of a person or of the agent above, with
-    what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
+    """Return the places that stay when a conversation is cleared: the last request of a person or of the agent above,
+    with what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
     last = history[-1] if history else None
     if last is None or (last.role == "assistant" and not last.calls and last.stop != "interrupted"):
         return ()
@@ -424,7 +424,7 @@ def freed_bytes(history: Sequence[Message], words: int) -> int:
 def shrink(
     history: Sequence[Message], need: int, blobs: Blobs, words: int | None = None, *, all_of_it: bool = True
 ) -> tuple[Stub, ...]:
-    """The stubs that make a history at least `need` bytes smaller, or as much smaller as can be.
+    """Return the stubs that make a history at least `need` bytes smaller, or as much smaller as can be.
 
     Old readings of a file that was read again since go in any case; and the middle of the longest earlier requests, as
     far as these have more than `words` bytes together. Then the largest results and attachments go first, among those
@@ -452,7 +452,7 @@ def shrink(
 
 
 def drop(history: Sequence[Message], tools: Collection[str], blobs: Blobs) -> tuple[Stub, ...]:
-    """The stubs for every result of some tools ("*": of all) that the model has read. Raises OSError."""
+    """Return the stubs for every result of some tools ("*": of all) that the model has read. Raises OSError."""
     tiers = _tiers(history)
     names = {call.id: call.name for message in history for call in message.calls}
     chosen = (found for found in (*tiers.old, *tiers.recent) if "*" in tools or names.get(found.call) in tools)
@@ -460,7 +460,7 @@ def drop(history: Sequence[Message], tools: Collection[str], blobs: Blobs) -> tu
 
 
 def _repeated(history: Sequence[Message]) -> set[str]:
-    """The calls about a file that were made again later, word for word: only the last shows how the file is."""
+    """Return the calls about a file that were made again later, word for word: only the last shows how the file is."""
     calls = [call for message in history for call in message.calls if "file_path" in call.arguments]
     last = {(call.name, call.arguments): call.id for call in calls}
     answered = {result.call_id for message in history for result in message.results if not result.is_error}
@@ -510,7 +510,7 @@ def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
 
 
 def _attached(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
-    """The messages of some that came with large attachments: all that follows their words."""
+    """Return the messages of some that came with large attachments: all that follows their words."""
     return [
         _Found(place, message, size)
         for place in places
@@ -524,7 +524,7 @@ def _words(message: Message) -> int:
 
 
 def _overlong(history: Sequence[Message], most: int) -> list[_Found]:
-    """The longest of the earlier requests, as many as must give way so that the words of all have `most` bytes."""
+    """Return longest of the earlier requests, as many as must give way so that the words of all have `most` bytes."""
     sizes = {place: sum(map(part_bytes, history[place].parts[:1])) for place in _requests(history)[:-1]}
     left, found = sum(sizes.values()) - most, list[_Found]()
     for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
@@ -585,6 +585,6 @@ def _show(message: Message, part: Part, blobs: Blobs) -> str:
 
 
 def _fold(line: str) -> Iterator[str]:
-    """A line in pieces that can be read."""
+    """Yield a line in pieces that can be read."""
     for start in range(0, max(1, len(line)), _MAX_LINE_CHARS):
         yield line[start : start + _MAX_LINE_CHARS]

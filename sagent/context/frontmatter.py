@@ -17,12 +17,12 @@ class Document(NamedTuple):
     fault: str = ""
 
     def flag(self, name: str, default: bool) -> bool:  # noqa: FBT001 -- what it is where it is not there
-        """A field that is true or false."""
+        """Return a field that is true or false."""
         return {"true": True, "false": False}.get(self.fields.get(name, "").lower(), default)
 
     def words(self, name: str) -> tuple[str, ...] | None:
-        """A field that is a list, or words with commas or blanks in between, those in parentheses left together; None
-        where it is not there."""
+        """Return a field that is a list, or words with commas or blanks in between, those in parentheses left together;
+        None where it is not there."""
         if name not in self.fields:
             return None
         found = re.findall(r"(?:[^\s,()\[\]]+(?:\([^)]{0,500}\))?)+", self.fields[name])
@@ -30,7 +30,7 @@ class Document(NamedTuple):
 
 
 def read_document(text: str) -> Document:
-    """A text's head and body; all of it is body where there is no head, or the head has no end."""
+    """Return a text's head and body; all of it is body where there is no head, or the head has no end."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
     lines = text.split("\n")
     ends = [number for number, line in enumerate(lines) if line.strip() == "---"]
@@ -69,7 +69,7 @@ def read_document(text: str) -> Document:
 
 
 def _plain(value: str) -> str:
-    """A value without its quotes, or without the comment that ends it."""
+    """Return a value without its quotes, or without the comment that ends it."""
     value = value.strip()
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1].replace("''", "'") if value[0] == "'" else value[1:-1].replace('\\"', '"')

@@ -36,13 +36,13 @@ class Instructions:
 
 
 def repository_root(directory: Path) -> Path | None:
-    """The nearest directory upwards that holds a `.git` (a directory, or a worktree's file), or None."""
+    """Return the nearest directory upwards that holds a `.git` (a directory, or a worktree's file), or None."""
     directory = directory.resolve()
     return next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), None)
 
 
 def gather(cwd: Path, user_dir: Path, add_dirs: Sequence[Path] = ()) -> Instructions:
-    """The person's own file, those of further directories, and those from the repository's root down to `cwd`.
+    """Return the person's own file, those of further directories, and those from the repository's root down to `cwd`.
 
     In each directory AGENTS.md counts, or else CLAUDE.md. `@path` in a text adds that file after it; from a project's
     file only files of that project. Where all is too much, the person's own file and those nearest to `cwd` stay.
@@ -73,7 +73,7 @@ class _Reader:
         self._seen: set[Path] = set()
 
     def read_directory(self, place: Path, border: Path | None) -> Iterator[tuple[Path, str]]:
-        """The instructions of a directory with what they include: paths and texts."""
+        """Yield the instructions of a directory with what they include: paths and texts."""
         names = [name for name in (OVERRIDE, *NAMES) if os.path.lexists(place / name)]
         for name in (*names[:1], LOCAL):
             if os.path.lexists(place / name):
@@ -112,7 +112,7 @@ class _Reader:
                 self.notices.append(f"{place / name} is not used: name it {right}.")
 
     def _read(self, path: Path, border: Path | None, depth: int, source: str) -> Iterator[tuple[Path, str]]:
-        """A file and its includes. Nothing may lead out of `border`; `source` says who included it."""
+        """Yield a file and its includes. Nothing may lead out of `border`; `source` says who included it."""
         try:
             real = Path(os.path.realpath(path))
             if real in self._seen:
@@ -138,7 +138,7 @@ class _Reader:
             yield from self._read(target, border, depth + 1, f" (included by {path})")
 
     def _text(self, path: Path, data: bytes) -> str:
-        """The file's text in whatever encoding; empty, with a notice, for binary data."""
+        """Return the file's text in whatever encoding; empty, with a notice, for binary data."""
         cut = len(data) > MAX_FILE_BYTES
         data = data[:MAX_FILE_BYTES]
         text = _decode(data)
@@ -161,7 +161,7 @@ class _Reader:
         return f"{text}\n\n{_cut_mark(path)}" if cut else text
 
     def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:
-        """The sections for which there is room, those first in `found` first; the one at the edge is cut."""
+        """Return the sections for which there is room, those first in `found` first; the one at the edge is cut."""
         chosen: dict[Path, str] = {}
         room = MAX_TOTAL_BYTES
         for path, text in found:
@@ -210,7 +210,7 @@ def _decode(data: bytes) -> str | None:
 
 
 def _includes(text: str) -> Iterator[str]:
-    """The `@path` mentions of a text, those in code left out."""
+    """Yield the `@path` mentions of a text, those in code left out."""
     if "@" not in text:
         return
     fence = ""
@@ -228,7 +228,7 @@ def _includes(text: str) -> Iterator[str]:
 
 
 def _target(name: str, directory: Path) -> Path | None:
-    """The file that a mention includes; None for somebody's name, a decorator or a package (`@scope/package`)."""
+    """Return file that a mention includes; None for somebody's name, a decorator or a package (`@scope/package`)."""
     if name.startswith("~") and name != "~" and not name.startswith("~/"):
         return None
     try:

@@ -41,7 +41,7 @@ def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
 
 
 def home_of(environ: Mapping[str, str]) -> Path:
-    """The person's home directory. Raises ConfigError for an account without one, as some containers have."""
+    """Return the person's home directory. Raises ConfigError for an account without one, as some containers have."""
     try:
         return Path(environ.get("HOME") or Path("~").expanduser())
     except RuntimeError:

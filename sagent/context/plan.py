@@ -23,7 +23,7 @@ def plan_in(reply: Message) -> str:
 
 
 def last_plan(messages: Sequence[Message]) -> str:
-    """The plan that the last reply proposes, by a call or under a heading; "" where it proposes none."""
+    """Return the plan that the last reply proposes, by a call or under a heading; "" where it proposes none."""
     reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
     return "" if reply is None else _proposed(reply)[0]
 
@@ -35,7 +35,7 @@ def is_planning(messages: Sequence[Message]) -> bool:
 
 
 def plan_note(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """The plan, and what the person said of it, as a message with its sender, where it is among what is cut."""
+    """Return the plan, and what the person said of it, as a message with its sender, where it is among what is cut."""
     answers = {result.call_id: result.text for message in messages for result in message.results}
     for message in reversed(messages):
         plan, call = _proposed(message) if message.role == "assistant" else ("", "")
@@ -46,7 +46,7 @@ def plan_note(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tup
 
 
 def _proposed(reply: Message) -> tuple[str, str]:
-    """The plan that a reply proposes, and the id of the call that does, "" where that is none."""
+    """Return the plan that a reply proposes, and the id of the call that does, "" where that is none."""
     calls = (call for call in reply.whole_calls if call.name == EXIT_PLAN)
     called = ((as_str(call.arguments.get("plan")).strip(), call.id) for call in calls)
     return next(filter(lambda found: found[0], called), (plan_in(reply), ""))

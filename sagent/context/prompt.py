@@ -20,7 +20,7 @@ _PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFur
 def compose(
     workspace: Workspace, today: date, instructions: str = "", system: str | None = None, append: str = ""
 ) -> str:
-    """The default prompt, or `system` in its place, then where we are, the instructions found, and `append`."""
+    """Return the default prompt, or `system` in its place, then where we are, the instructions found, and `append`."""
     lines = [f"Working directory: {workspace.cwd}", f"Platform: {sys.platform}", f"Date: {today.isoformat()}"]
     others = [str(root) for root in workspace.roots if root != workspace.cwd]
     if others:

@@ -41,7 +41,7 @@ class Skill:
 
 
 def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[Skill, ...]:
-    """The person's own and the project's, by name; unreadable ones are left out.
+    """Return the person's own and the project's, by name; unreadable ones are left out.
 
     A project cannot replace a skill of the person's: of two with one name theirs counts. Nor may its skills lie outside
     of it. The notices say what was left out.
@@ -107,7 +107,7 @@ def _is_meant(file: Path) -> bool:
 
 
 def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path]:
-    """The `SKILL.md` of each directory; one that has it holds no other skill."""
+    """Yield the `SKILL.md` of each directory; one that has it holds no other skill."""
     for entry in reader.entries(place):
         file = entry / FILE
         if os.path.lexists(file):

@@ -27,13 +27,13 @@ class Task:
 
 
 def written(call: ToolCall, *, failed: bool = False) -> tuple[Task, ...] | None:
-    """The list that a call wrote; None where it wrote none: it `failed`, or is the call of another tool."""
+    """Return the list that a call wrote; None where it wrote none: it `failed`, or is the call of another tool."""
     wrote = call.name == TODO and call.whole and not (failed or call.malformed)
     return read_tasks(call.arguments) if wrote else None
 
 
 def read_tasks(arguments: JsonObject) -> tuple[Task, ...]:
-    """The list that a call writes."""
+    """Return the list that a call writes."""
     given = map(as_object, as_array(arguments.get("todos")))
     return tuple(
         Task(text, _STATES.get(as_str(each.get("status")), "pending"))
@@ -43,13 +43,13 @@ def read_tasks(arguments: JsonObject) -> tuple[Task, ...]:
 
 
 def tasks_in(messages: Sequence[Message]) -> tuple[Task, ...]:
-    """The list as it was written last; () where there is none."""
+    """Return the list as it was written last; () where there is none."""
     place, tasks = _find(messages)
     return tasks if place >= 0 else ()
 
 
 def list_note(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """The list as a message, with its sender, where what wrote it is among what is cut."""
+    """Return the list as a message, with its sender, where what wrote it is among what is cut."""
     place, tasks = _find(messages)
     if not tasks or not any(messages[place] is each for each in gone):
         return ()

@@ -241,7 +241,7 @@ class Ask:
 
 
 def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
-    """The error to raise if a call could not be paid even if all calls in flight turned out to be free."""
+    """Return the error to raise if a call could not be paid even if all calls in flight turned out to be free."""
     name, cap = f"{ask.provider}/{ask.model}", budget.cap or ZERO
     whose = f"the allowance of {budget.path}" if budget.path else "the budget"
     if ask.ceiling is None:
@@ -280,7 +280,7 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
 
 
 def _largest_input(ask: Ask, ceiling: "Ceiling", usd: Decimal) -> int:
-    """The most tokens of input that a call with the least output can have."""
+    """Return the most tokens of input that a call with the least output can have."""
     from bisect import bisect_right
 
     sizes = range(1, ask.input_bound.tokens + 1)

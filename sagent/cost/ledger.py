@@ -55,7 +55,7 @@ class Books:
         return replace(cost, unbilled=total([cost.unbilled, *lent])) if lent else cost
 
     def of_tree(self, root: str) -> "Books":
-        """A copy with what the agent at a path and its descendants have spent, and nobody else."""
+        """Return a copy with what the agent at a path and its descendants have spent, and nobody else."""
         books = Books()
         below = {path: sums for path, sums in self.totals.items() if f"{path}/".startswith(f"{root}/")}
         books.totals |= deepcopy(below)
@@ -182,9 +182,9 @@ class Ledger:
         self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
 
     def branch(self, root: str) -> "Ledger":
-        """A ledger for one tree of agents that spends from this budget, but has sums and allowances of its own: agents
-        of several trees have the same paths. What it counts is counted here as well. The first branch for a `root` path
-        starts with what was restored for that path."""
+        """Return a ledger for one tree of agents that spends from this budget, but has sums and allowances of its own:
+        agents of several trees have the same paths. What it counts is counted here as well. The first branch for a
+        `root` path starts with what was restored for that path."""
         branch: Ledger = copy(self)  # which may be of a subclass
         books = Books() if root in self._branches else self._books[0].of_tree(root)
         branch._budgets, branch._outer, branch._books = {}, self._budget, (books, *self._books)
@@ -358,8 +358,8 @@ class Ledger:
             self._budget(charge.agent).count(charge.at_most or charge.usd or ZERO)
 
     def totals(self, agent: str = "") -> Totals:
-        """Every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review"). The
-        object is updated by later charges; do not change it."""
+        """Return every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review").
+        The object is updated by later charges; do not change it."""
         return self._books[0].totals.get(agent) or Totals()
 
     def cost(self, agent: str = "") -> Cost:
@@ -385,7 +385,7 @@ class Ledger:
         return self.totals(agent).whole.usd
 
     def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Charge]:
-        """A charge with its price; or two charges if its tokens have a price but a fee has none, which stays
+        """Return a charge with its price; or two charges if its tokens have a price but a fee has none, which stays
         unknown."""
         ask, usd = reservation.ask, self._bill(reservation, charge, alone=alone)
         model, role = charge.model or ask.model, charge.role or ask.role
@@ -410,14 +410,14 @@ class Ledger:
             books.add(charge)
 
     def _budget(self, agent: str) -> _Budget:
-        """The budget that an agent spends from: its own allowance, or the nearest above it."""
+        """Return the budget that an agent spends from: its own allowance, or the nearest above it."""
         path = agent
         while path and path not in self._budgets:
             path = path.rpartition("/")[0]
         return self._outer(agent) if self._outer and path not in self._budgets else self._budgets[path]
 
     def _grant(self, ask: Ask, budget: _Budget) -> Reservation | None:
-        """A reservation for as much output as is affordable now, or None if the call should or must wait."""
+        """Return a reservation for as much output as is affordable now, or None if the call should or must wait."""
         if budget.cap is None:
             return Reservation(self, ask, budget, ask.wanted, ZERO)
         if ask.ceiling is None:
@@ -455,7 +455,7 @@ class Ledger:
         return total(EXACT.multiply(EXACT.add(each, fees.get(fee, ZERO)), count) for fee, count in uses.items())
 
     def _output(self, ask: Ask, budget: _Budget, input_tokens: int) -> int:
-        """The output that a call with so much input may request now; -1 if not even the input can be paid."""
+        """Return the output that a call with so much input may request now; -1 if not even the input can be paid."""
         if ask.ceiling is None:
             return -1
         most = ask.ceiling.affordable(input_tokens, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)

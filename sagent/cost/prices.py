@@ -117,8 +117,8 @@ class PriceBook:
         return self.price(provider, charge.model, charge.usage, at, charge.tier)
 
     def ceiling(self, provider: str, model: str, *, hour: bool = False) -> "Ceiling | None":
-        """A bound that no call made today can exceed by list price, and the largest output that a sum affords; None if
-        a price is unknown.
+        """Return a bound that no call made today can exceed by list price, and the largest output that a sum affords;
+        None if a price is unknown.
 
         It holds for any split over buckets, size band and time of day, and for whichever service tier the provider
         picks, which under a budget is OpenAI's standard one; "fast" speed and Gemini's "priority" cost more, and no
@@ -148,7 +148,7 @@ class PriceBook:
         return ceiling
 
     def known_models(self, provider: str) -> tuple[KnownModel, ...]:
-        """The provider's priced text models that are not retired, by id."""
+        """Return the provider's priced text models that are not retired, by id."""
         from sagent.cost.tariff import chat_models, corrections
 
         prefix = f"{provider}/"
@@ -160,7 +160,7 @@ class PriceBook:
         return tuple(rows[key] for key in sorted(rows))
 
     def window(self, provider: str, model: str) -> int | None:
-        """The tokens that a model's window holds; None if the data do not say."""
+        """Return the tokens that a model's window holds; None if the data do not say."""
         from sagent.cost.tariff import corrections
 
         entry = self._entry(provider, model)
@@ -246,7 +246,7 @@ def keeps_an_hour(options: Mapping[str, object]) -> bool:
 
 
 def _tier(name: str) -> tuple[str, Decimal]:
-    """A tier without its region, "" for the standard one, and what the region multiplies prices by."""
+    """Return a tier without its region, "" for the standard one, and what the region multiplies prices by."""
     tier, _, region = name.rpartition("+")
     if region not in _REGIONS:
         tier, region = name, ""

@@ -37,6 +37,6 @@ def most_uses(options: Mapping[str, object]) -> Mapping[str, int]:
 
 
 def _kind(tool: object) -> str:
-    """The type of a tool; of Google's, which have none, the name of their only member."""
+    """Return the type of a tool; of Google's, which have none, the name of their only member."""
     fields = as_object(tool)
     return as_str(fields.get("type")) or next(iter(fields), "")

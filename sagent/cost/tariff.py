@@ -66,7 +66,7 @@ FREE: Tariff = (Band(-1, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),)
 
 
 def build_tariff(rates: Mapping[str, Steps], request: Decimal = ZERO) -> Tariff | None:
-    """The tariff of these buckets, or None where the price of input or output is missing.
+    """Return the tariff of these buckets, or None where the price of input or output is missing.
 
     A bucket without a rate of its own is billed as the next wider one: cached tokens as input, reasoning and what
     follows it as output; a one-hour write as twice the input where writes are dearer than it, which is Anthropic's
@@ -119,7 +119,7 @@ def cost(tariff: Tariff, usage: Usage) -> Decimal:
 
 
 def scale(tariff: Tariff, factor: Decimal) -> Tariff:
-    """The tariff with every rate multiplied."""
+    """Return the tariff with every rate multiplied."""
     return tuple(Band(band.over, *(EXACT.multiply(rate, factor) for rate in band[1:])) for band in tariff)
 
 
@@ -140,7 +140,7 @@ class Ceiling:
         return max(EXACT.fma(rate, max(output_tokens, 0), base) for base, rate in self._corners(max(input_tokens, 0)))
 
     def affordable(self, input_tokens: int, usd: Decimal, most: int) -> int:
-        """The largest output, at most `most` tokens, that `usd` pays for; -1 when not even the input fits."""
+        """Return the largest output, at most `most` tokens, that `usd` pays for; -1 when not even the input fits."""
         allowed = most
         for base, rate in self._corners(max(input_tokens, 0)):
             left = EXACT.subtract(usd, base)
@@ -170,7 +170,7 @@ class Ceiling:
 
 
 def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
-    """The tariff of a row of USD per million tokens: `input`, `output`, optionally the other buckets and `tiers`.
+    """Return tariff of a row of USD per million tokens: `input`, `output`, optionally the other buckets and `tiers`.
 
     None for a row without prices (one that only has a window). Raises ConfigError naming the row, the key and what
     is accepted.
@@ -220,7 +220,7 @@ def _tiers(name: str, value: object) -> list[Mapping[str, object]]:
 
 
 def _rate(name: str, key: str, value: object) -> Decimal:
-    """A price as a person wrote it."""
+    """Return a price as a person wrote it."""
     rate = as_usd(value)
     if rate is not None and 0 <= rate < TOO_MUCH:
         return rate
@@ -257,7 +257,7 @@ class Edition(NamedTuple):
 
 @cache
 def _texts() -> tuple[str, str, Mapping[str, str]]:
-    """The first line, the second, and the block of each provider: its own line and those of its models."""
+    """Return the first line, the second, and the block of each provider: its own line and those of its models."""
     text = Path(__file__).with_name("catalog.jsonl").read_text(encoding="utf-8")
     head, *blocks = text.removesuffix("\n").split('\n{"provider":"')
     edition, corrections = head.split("\n")
@@ -282,7 +282,7 @@ def edition() -> Edition:
 
 @cache
 def corrections() -> Mapping[str, Mapping[str, object]]:
-    """The rows of prices.toml by "provider/model", and by "provider" for all its models."""
+    """Return the rows of prices.toml by "provider/model", and by "provider" for all its models."""
     return json.loads(_texts()[1])["corrections"]
 
 
@@ -297,7 +297,7 @@ class Listing:
         self.window = row.get("window")
 
     def tariff(self, at: datetime, tier: str) -> Tariff | None:
-        """The prices at a time for a service tier as the provider names it ("" or an unknown one: standard)."""
+        """Return the prices at a time for a service tier as the provider names it ("" or an unknown one: standard)."""
         # The data file tiers under three headings; a tier's name occurs under the one that means it.
         return _tariff(self._select(at, {"service_tier": tier, "processing": tier, "speed": tier}))
 
@@ -328,7 +328,7 @@ class Listing:
         return known if len(known) == len(found) else None
 
     def _moments(self, at: datetime) -> Iterator[datetime]:
-        """Every time from `at`'s day to the end of the next at which a price may change."""
+        """Yield every time from `at`'s day to the end of the next at which a price may change."""
         clock = {time(0), *(edge for price in (*self._prices, *self._variants) for edge in _between(price))}
         today = at.astimezone(UTC).date()
         for day in (today, today + timedelta(days=1)):
@@ -336,7 +336,7 @@ class Listing:
                 yield datetime.combine(day, moment, UTC)
 
     def _select(self, at: datetime, context: Mapping[str, str]) -> _Price:
-        """The last of the prices that holds, with those of the variants that do; the first variant wins."""
+        """Return the last of the prices that holds, with those of the variants that do; the first variant wins."""
         price: _Price = next((each for each in reversed(self._prices) if _holds(each, at)), self._prices[0])
         for variant in reversed(self._variants):
             if _holds(variant, at) and all(context.get(key) == wanted for key, wanted in _when(variant).items()):
@@ -377,7 +377,7 @@ def _steps(figure: object) -> Steps:
 
 @lru_cache(maxsize=8192)  # a list of all models, of which there are a thousand, asks for each many times
 def find(provider: str, model: str) -> Listing | None:
-    """The listing of a model id (in lower case), by the data's own rules of matching; None where none matches."""
+    """Return listing of a model id (in lower case), by the data's own rules of matching; None where none matches."""
     own = _block(provider)
     for name in (provider, *own.lenders):
         for row in _block(name).rows:

@@ -13,7 +13,7 @@ SLACK_PER_SECOND = 256
 
 
 def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
-    """The bill of a call whose connection was lost after `received` bytes of its reply.
+    """Return the bill of a call whose connection was lost after `received` bytes of its reply.
 
     What the provider did not state is estimated and marked as such: the ledger then counts everything that is still
     reserved, because the true bill may be anything below it.

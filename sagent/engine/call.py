@@ -201,7 +201,7 @@ def _error(state: AgentState, kind: ModelErrorKind, words: str) -> ModelError:
 
 
 def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | None:
-    """The output limit to request; None leaves it to the adapter.
+    """Return the output limit to request; None leaves it to the adapter.
 
     Input and output share the window, so with a long input the usual output is too much to request.
     """
@@ -219,7 +219,7 @@ def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | 
 
 
 def _likely(state: AgentState, max_input: int) -> int:
-    """The input tokens of a request, with a margin for what an estimate may miss."""
+    """Return the input tokens of a request, with a margin for what an estimate may miss."""
     tokens = state.context.meter.estimate(max_input)
     return tokens + tokens // 16 + MARGIN_TOKENS
 

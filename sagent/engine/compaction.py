@@ -125,7 +125,7 @@ def stub(state: AgentState, before: int, target: int, reason: str) -> int:
 
 
 async def _summary(state: AgentState, hints: str) -> str | None:
-    """A model's summary of the conversation; None if there is no usable one after two tries.
+    """Return a model's summary of the conversation; None if there is no usable one after two tries.
 
     The request is the next one with one more message, so nearly all of it is read from the cache.
     """
@@ -157,7 +157,7 @@ async def _summary(state: AgentState, hints: str) -> str | None:
 
 
 def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
-    """The first model that can read all of it to summarize it, its meter, and how many tokens it may write."""
+    """Return the first model that can read all of it to summarize it, its meter, and how many tokens it may write."""
     size = state.context.tokens()
     for model, meter in _readers(state):
         limits = state.model_limits if model is state.model else state.neighbours.sizes(model)
@@ -168,7 +168,7 @@ def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
 
 
 def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
-    """The models that may summarize: the compactor, the current one, those that answered before."""
+    """Yield the models that may summarize: the compactor, the current one, those that answered before."""
     context = state.context
     if state.compactor is not None:
         yield state.compactor, None

@@ -45,7 +45,7 @@ def is_reached(limit: int | None, count: int) -> bool:
 
 
 def limits_of(run: RunLimits) -> Mapping[str, int]:
-    """The limits that are set."""
+    """Return the limits that are set."""
     return {name: value for name in CHANGEABLE if (value := getattr(run, name)) is not None}
 
 
@@ -80,7 +80,7 @@ class Context:
     compacted_length: int = -1  # messages there were when a compaction was made because the window was full
 
     def request(self) -> Request:
-        """The next model call, with the current history."""
+        """Return the next model call, with the current history."""
         request = Request(
             conversation=self.conversation,
             messages=self.history,
@@ -94,7 +94,7 @@ class Context:
         return request if self.extension is None else self.extension.prepare(request)
 
     def max_input_tokens(self) -> int:
-        """The most tokens that the next request can have."""
+        """Return the most tokens that the next request can have."""
         return self.model.max_input_tokens(self.request())
 
     def tokens(self) -> int:
@@ -115,7 +115,7 @@ class Prompts:
         self._entries: dict[tuple[str, int], tuple[tuple[ToolSpec, ...], str, PromptEntry]] = {}
 
     def specs(self, tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them; equal tools give the very same tuple."""
+        """Return the tools as the model sees them; equal tools give the very same tuple."""
         key = tuple(map(id, tools))
         if key not in self._specs:
             self._specs[key] = (tuple(tools), specs_of(tools))
@@ -131,8 +131,8 @@ class Prompts:
 
 
 def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
-    """The tools as the model sees them. Where one looks after jobs, calls of those that are not `quick` may be put into
-    the background; where one calls others by name, `deferrable` ones are left to it: all where one finds them."""
+    """Return tools as the model sees them. Where one looks after jobs, calls of those that are not `quick` may be put
+    into the background; where one calls others by name, `deferrable` ones are left to it: all where one finds them."""
     names = [tool.name for tool in tools]
     late = 0 if "find_tools" in names else names.index("call_tool") if "call_tool" in names else len(names)
     return tuple(_spec(tool, names, later=place >= late) for place, tool in enumerate(tools))

@@ -150,8 +150,8 @@ async def _prepare(
 
 
 async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial | ToolOutput:
-    """A call with what it would do now, or its result if it is refused; a question that was answered is not asked
-    again."""
+    """Return a call with what it would do now, or its result if it is refused; a question that was answered is not
+    asked again."""
     call, cwd = item.call, state.workspace.cwd
     try:
         effect = foresee(item.tool, item.arguments, state.workspace)
@@ -196,7 +196,7 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
 
 
 def _split_arguments(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
-    """A call's own arguments, and those that every call may have: `background` and `delay`."""
+    """Return a call's own arguments, and those that every call may have: `background` and `delay`."""
     own = as_object(tool.parameters.get("properties"))
     extra = {name: arguments[name] for name in ("background", "delay") if name in arguments and name not in own}
     if not extra:
@@ -267,7 +267,7 @@ def _close_job(state: AgentState, job: Job) -> None:
 async def _invoke(
     state: AgentState, item: PreparedCall, running: Task[None], ongoing: RunningCall, deps: object
 ) -> ToolOutput:
-    """The tool's output. Whatever it raises becomes an error result, because a failing tool never ends a run."""
+    """Return the tool's output. Whatever it raises becomes an error result, because a failing tool never ends a run."""
 
     def progress(text: str) -> None:
         ongoing.tail = text = valid_text(text)

@@ -43,7 +43,7 @@ class Extension(Protocol):
     """An extension of an agent's engine, which adds its own tools and policy to the agent."""
 
     def prepare(self, request: Request) -> Request:
-        """The next request, with the extension's additions."""
+        """Return the next request, with the extension's additions."""
         ...
 
     def extra_cost(self, max_input: int) -> ExtraCost:
@@ -87,15 +87,15 @@ class Neighbours(Protocol):
         ...
 
     def resolve(self, name: str) -> Model:
-        """A model by "provider/id". Raises UsageError."""
+        """Return a model by "provider/id". Raises UsageError."""
         ...
 
     def sizes(self, model: Model) -> ModelLimits:
-        """A model's sizes: from its provider's list, otherwise from the model itself."""
+        """Return a model's sizes: from its provider's list, otherwise from the model itself."""
         ...
 
     def extension(self) -> Extension | None:
-        """The agent's extension, once an action switches it on; the same object each time."""
+        """Return the agent's extension, once an action switches it on; the same object each time."""
         ...
 
     def deliver(self, path: str, message: Message) -> None:

@@ -69,7 +69,7 @@ class Attempt:
         return len(self.text.encode("utf-8", "replace")) + self.thought
 
     def bill(self, reservation: Reservation, error: BaseException, *, stopped: bool) -> tuple[Charge, ...]:
-        """The cost of a call that did not end well: nothing if the provider was not reached or refused it."""
+        """Return the cost of a call that did not end well: nothing if the provider was not reached or refused it."""
         if isinstance(error, ModelError) and not (error.sent or self.heard):
             return ()
         from sagent.cost.unfinished import interrupted, lost  # for few calls

@@ -82,7 +82,7 @@ class Inbox:
         self.nudge(moment)
 
     def take(self, *, idle: bool = False) -> list[Arrived]:
-        """The messages to read before the next model call; when idle, all. Each is returned once."""
+        """Return the messages to read before the next model call; when idle, all. Each is returned once."""
         taken = [arrived for moment, arrived in self._waiting if idle or moment != "idle"]
         self._waiting = [] if idle else [item for item in self._waiting if item[0] == "idle"]
         return taken
@@ -238,23 +238,23 @@ class Jobs:
         return job
 
     def ongoing(self, task: asyncio.Task[None]) -> RunningCall:
-        """The state of a running call, by its task."""
+        """Return the state of a running call, by its task."""
         return self._ongoing.setdefault(task, RunningCall())
 
     def of(self, task: asyncio.Task[object] | None) -> Job | None:
-        """The job of a task."""
+        """Return the job of a task."""
         return next((job for job in self._jobs.values() if job.task is task), None)
 
     def named(self, name: str) -> Job | None:
-        """A job by "job:3" or "3"."""
+        """Return a job by "job:3" or "3"."""
         return self._jobs.get(name if name.startswith("job:") else f"job:{name}")
 
     def all(self) -> tuple[Job, ...]:
-        """Every job, in the order in which they began."""
+        """Return every job, in the order in which they began."""
         return tuple(self._jobs.values())
 
     def running(self) -> tuple[Job, ...]:
-        """The jobs that have not ended and were not detached."""
+        """Return the jobs that have not ended and were not detached."""
         return tuple(job for job in self._jobs.values() if job.state == "running")
 
     async def stop(self) -> None:
@@ -268,7 +268,7 @@ class Jobs:
 
 
 def result_message(job: Job) -> Message:
-    """The message that brings a job's result."""
+    """Return the message that brings a job's result."""
     output = job.output or ToolOutput(())
     seconds = job.ended - job.started
     how = {"done": "has ended", "failed": "has failed", "cancelled": "was cancelled"}.get(job.state, job.state)
@@ -304,7 +304,7 @@ class RequestedChanges:
     cancelled: set[str] = field(default_factory=set[str])  # calls that are to end
 
     def take_background(self) -> set[str]:
-        """The calls to move to the background, each returned once."""
+        """Return the calls to move to the background, each returned once."""
         asked, self.background = self.background, set()
         return asked
 
@@ -427,7 +427,7 @@ class AgentState:
 
 
 def parse_effort(text: str) -> Effort:
-    """An effort by name. Raises UsageError naming the valid ones."""
+    """Return an effort by name. Raises UsageError naming the valid ones."""
     for effort in EFFORTS:
         if text == effort:
             return effort

@@ -12,7 +12,7 @@ from sagent.lib.regular import real_directory
 
 @contextmanager
 def atomic_write(path: Path) -> Generator[IO[bytes]]:
-    """A file to write, for its owner alone, that takes the place of `path` when the block ends well.
+    """Yield a file to write, for its owner alone, that takes the place of `path` when the block ends well.
 
     It is on the disk by then. A link goes on leading where it did. What is no plain file (a pipe, /dev/null) is not
     replaced but written to. Raises OSError; then there is nothing at `path` that was not there before.
@@ -49,7 +49,7 @@ def put(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[bytes]]:
-    """A file to write that takes the place of `name` in an open directory, in one step, when the block ends well.
+    """Yield a file to write that takes the place of `name` in an open directory, in one step, when the block ends well.
 
     While it is written it has no name where the system can do that, so that nothing stays of it when this process is
     killed: Linux, on most file systems. Elsewhere it is `.sagent-*.tmp` next to `name`. Raises OSError.
@@ -82,7 +82,7 @@ def replace_link(name: bytes, directory: int, target: str) -> None:
 
 @contextmanager
 def _draft(directory: int) -> Generator[bytes]:
-    """A name for what is to take another's place. Nothing has it any more where that fails."""
+    """Yield a name for what is to take another's place. Nothing has it any more where that fails."""
     name = os.fsencode(f".sagent-{os.urandom(6).hex()}.tmp")
     try:
         yield name
@@ -93,7 +93,7 @@ def _draft(directory: int) -> Generator[bytes]:
 
 
 def _nameless(directory: int, mode: int) -> int | None:
-    """A new file without a name in a directory; None where there is no such thing, or no way to name it later."""
+    """Return new file without a name in a directory; None where there is no such thing, or no way to name it later."""
     way = getattr(os, "O_TMPFILE", 0)
     if not way or not os.path.exists("/proc/self/fd"):  # noqa: PTH110 -- at every write
         return None

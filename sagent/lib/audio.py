@@ -16,7 +16,7 @@ _RATES = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 
 
 
 def audio_type(data: bytes) -> str:
-    """The media type of a recording by its bytes; "" for anything else, and for one that is broken."""
+    """Return the media type of a recording by its bytes; "" for anything else, and for one that is broken."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         return "audio/wav" if _wave_seconds(data) is not None else ""
     first = _frame(data, 0)  # with another one after it, or these bytes might be anything
@@ -46,7 +46,7 @@ def _wave_seconds(data: bytes) -> float | None:
 
 
 def _frames_seconds(data: bytes) -> float:
-    """The frames of an MP3 file, one after the other."""
+    """Return the frames of an MP3 file, one after the other."""
     position, seconds = 0, 0.0
     if data[:3] == b"ID3":
         position = 10 + sum((byte & 127) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=False))
@@ -61,7 +61,7 @@ def _frames_seconds(data: bytes) -> float:
 
 
 def _frame(data: bytes, position: int) -> tuple[int, float] | None:
-    """The bytes and seconds of the frame that begins here; None where none does."""
+    """Return the bytes and seconds of the frame that begins here; None where none does."""
     if not _SYNC.match(data, position) or position + 4 > len(data):
         return None
     second, third = data[position + 1], data[position + 2]

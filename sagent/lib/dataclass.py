@@ -192,7 +192,7 @@ class Hinting:
 
 
 def hinting(function: F) -> F:
-    """A method that, given a keyword of another library's, says what is written here."""
+    """Return a method that, given a keyword of another library's, says what is written here."""
     code = function.__code__
     known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 

@@ -15,7 +15,7 @@ Hunk: TypeAlias = tuple[int, int, int, int, list[tuple[str, str]]]
 
 
 def unified(before: Sequence[str], after: Sequence[str]) -> str:
-    """A unified diff without names; "" of texts that are the same."""
+    """Return a unified diff without names; "" of texts that are the same."""
     return "\n".join(
         row
         for old, old_size, new, new_size, lines in hunks(before, after)

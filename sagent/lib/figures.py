@@ -4,7 +4,7 @@ from decimal import Decimal
 
 
 def duration(seconds: float) -> str:
-    """A time in words: "0.4 s", "12 s", "3 min 20 s", "2 h 5 min"."""
+    """Return a time in words: "0.4 s", "12 s", "3 min 20 s", "2 h 5 min"."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

@@ -18,7 +18,7 @@ def foreign_names(kind: str) -> Mapping[str, str]:
 
 
 def unknown_keyword(owner: str, given: Mapping[str, object]) -> TypeError:
-    """The error for keywords that a function does not have."""
+    """Return the error for keywords that a function does not have."""
     name = next(iter(given))
     here = foreign_names("arguments").get(name)
     return TypeError(f"{owner}() has no argument {name!r}{f'. Here: {here}' if here else ''}")

@@ -50,7 +50,7 @@ class Gate:
         self._data, self._steps = bytearray(), list[bytes]()
 
     def put(self, data: bytes) -> int:
-        """The address at which these bytes will lie."""
+        """Return the address at which these bytes will lie."""
         address = _BASE + _HEADERS + len(self._data)
         self._data += data + bytes(-len(data) % 8)
         return address
@@ -73,7 +73,7 @@ class Gate:
         self.call("a seccomp filter", "prctl", 22, 2, self.put(described))
 
     def made(self) -> bytes:
-        """The program, as an ELF file."""
+        """Return the program, as an ELF file."""
         self._add(_END, (), b"The command cannot be run: it is not a program, or may not be run in the sandbox.\n")
         code = bytes.fromhex(CODE[self.machine])
         body = b"".join((self._data, code, *self._steps))

@@ -55,7 +55,7 @@ class GitCall(NamedTuple):
 
 
 def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | None:
-    """A call of git for a repository; its working directory alone says which one that is.
+    """Return a call of git for a repository; its working directory alone says which one that is.
 
     None where its own configuration names filters or other files, which git offers no way to leave out. What it names
     by the time git reads it, git cannot start on Linux.
@@ -99,7 +99,7 @@ def _starts(wall: str, program: str) -> bool:
 
 
 def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
-    """The settings, in lower case, by which a repository's own configuration names programs or further files.
+    """Return the settings, in lower case, by which a repository's own configuration names programs or further files.
 
     "unreadable" is one that is no file of a reasonable size. The person's and the system's configuration do not count.
     """
@@ -114,8 +114,8 @@ def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
 
 
 def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
-    """The files that a repository's own configuration includes, and the directory that it has hooks in, absolute and as
-    they really lie."""
+    """Yield the files that a repository's own configuration includes, and the directory that it has hooks in, absolute
+    and as they really lie."""
     root = Path(root)
     for file in _configurations(root):
         section = ""
@@ -330,8 +330,8 @@ def _configurations(directory: Path) -> Iterator[Path]:
 
 
 def _submodules(directory: Path) -> set[str]:
-    """The submodules that a repository's own files name: each may say that git is to look into it, which it does by
-    starting another git."""
+    """Return the submodules that a repository's own files name: each may say that git is to look into it, which it does
+    by starting another git."""
     files = (*_configurations(directory), _top(directory) / ".gitmodules")
     return {name for file in files for name in re.findall(_SUBMODULE, os.fsdecode(_read(file) or b""))}
 
@@ -341,7 +341,7 @@ def _top(directory: Path) -> Path:
 
 
 def _read(file: Path) -> bytes | None:
-    """A file's content, b"" where there is none; None for what is no file, or is too large."""
+    """Return a file's content, b"" where there is none; None for what is no file, or is too large."""
     try:
         return read_regular(file)
     except (FileNotFoundError, NotADirectoryError):

@@ -53,7 +53,7 @@ def read_lines(fd: int, deliver: Callable[[bytes | None], object], end: Callable
 
 
 async def lines_of(fd: int) -> AsyncGenerator[bytes | None]:
-    """Each line as it comes, None for one that is too long."""
+    """Yield each line as it comes, None for one that is too long."""
     lines: asyncio.Queue[tuple[bytes | None] | tuple[()]] = asyncio.Queue()
     read_lines(fd, lambda line: lines.put_nowait((line,)), lambda: lines.put_nowait(()))
     while line := await lines.get():

@@ -48,6 +48,6 @@ def _requirement(came_from: dict[str, object], extra: str) -> str:
 
 
 def _needs(requires: Iterable[str], extra: str) -> list[str]:
-    """The requirements of an extra, without their markers."""
+    """Return the requirements of an extra, without their markers."""
     marked = re.compile(rf"""\bextra\s*==\s*['"]{re.escape(extra)}['"]""")
     return [each.partition(";")[0].strip() for each in requires if marked.search(each)]

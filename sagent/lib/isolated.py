@@ -44,7 +44,7 @@ def answer_of(module: str, data: bytes, seconds: float) -> bytes:
 
 
 def command(module: str, function: str) -> list[str]:
-    """The command line that calls a function of ours, which begins with `limit`."""
+    """Return the command line that calls a function of ours, which begins with `limit`."""
     packages = Path(__file__).parents[2]
     start = _START % {"module": module, "function": function}
     return [sys.executable, "-I", "-S", "-c", start, str(packages), *filter(os.path.isabs, sys.path)]

@@ -228,7 +228,7 @@ def _utf8(text: str) -> bytes:
 
 
 def sha256_hex(data: bytes) -> str:
-    """The sha256 of bytes, as 64 lower-case hex digits."""
+    """Return the sha256 of bytes, as 64 lower-case hex digits."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -251,29 +251,29 @@ def whole_text(text: str) -> tuple[str, str]:
 
 
 def as_object(value: object) -> Mapping[str, object]:
-    """The value when it is a JSON object, else an empty one: lenient reading of data from outside."""
+    """Return the value when it is a JSON object, else an empty one: lenient reading of data from outside."""
     return value if isinstance(value, Mapping) else EMPTY  # pyright: ignore[reportUnknownVariableType]
 
 
 def as_array(value: object) -> Sequence[object]:
-    """The value when it is a JSON array, else an empty one."""
+    """Return the value when it is a JSON array, else an empty one."""
     return value if isinstance(value, list | tuple) else ()  # pyright: ignore[reportUnknownVariableType]
 
 
 def as_str(value: object, default: str = "") -> str:
-    """The value when it is a string, else the default."""
+    """Return the value when it is a string, else the default."""
     return value if isinstance(value, str) else default
 
 
 def as_int(value: object, default: int = 0) -> int:
-    """The value when it is a finite number, as an integer, else the default (booleans are not numbers)."""
+    """Return the value when it is a finite number, as an integer, else the default (booleans are not numbers)."""
     if isinstance(value, float):
         return int(value) if isfinite(value) else default
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def as_number(value: object) -> float:
-    """A number, 0 for anything else, and for one that no float holds."""
+    """Return a number, 0 for anything else, and for one that no float holds."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
     except OverflowError:

@@ -15,7 +15,7 @@ _MIN_SHOWN = Decimal("0.000001")
 
 
 def total(amounts: Iterable[Decimal]) -> Decimal:
-    """The exact sum."""
+    """Return the exact sum."""
     result = ZERO
     for amount in amounts:
         result = EXACT.add(result, amount)
@@ -31,7 +31,7 @@ def show(usd: Decimal) -> str:
 
 
 def in_words(usd: Decimal | None) -> str:
-    """A cost for people; a price that is not known is no zero."""
+    """Return a cost for people; a price that is not known is no zero."""
     return "price unknown" if usd is None else f"{usd:.6f} USD"
 
 

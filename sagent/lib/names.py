@@ -65,7 +65,7 @@ def quote_exactly(path: str) -> str:
 
 
 def quote_path(path: str) -> str:
-    """The path as it is, or in `$'...'` where it would not be read as the same again."""
+    """Return the path as it is, or in `$'...'` where it would not be read as the same again."""
     if path.isprintable() and ("$'" not in path or unquote_path(path) == path):
         return path
     return "$'" + "".join(map(_written, path)) + "'"
@@ -83,8 +83,8 @@ def _bytes_of(character: str) -> str:
 
 
 def unquote_path(text: str) -> str:
-    """The path that `quote_path` wrote, also where a directory or a further name was joined to it with a slash; or that
-    a `file://` address names."""
+    """Return the path that `quote_path` wrote, also where a directory or a further name was joined to it with a slash;
+    or that a `file://` address names."""
     if text.startswith("file://"):
         from urllib.parse import unquote, urlsplit
 

@@ -20,10 +20,10 @@ _DICTIONARY = 2000  # bytes of an object stream's own dictionary after its type
 
 
 def count_pages(data: bytes) -> int:
-    """The most of: what pypdfium2 says, what it finds in the page tree where no count is believed, and the page objects
-    that can be seen (those in object streams too); a page needs no type, and may be shown many times. Where pypdfium2
-    gives no answer the most that is ever sent; a guess from the size where it is no PDF. Waits for a process of its
-    own, some 0.1 s."""
+    """Return the most of: what pypdfium2 says, what it finds in the page tree where no count is believed, and the page
+    objects that can be seen (those in object streams too); a page needs no type, and may be shown many times. Where
+    pypdfium2 gives no answer the most that is ever sent; a guess from the size where it is no PDF. Waits for a process
+    of its own, some 0.1 s."""
     if b"obj" not in data:  # nothing in it could be a page
         return _seen(data) or -(-len(data) // _PAGE_BYTES)
     found = isolated.answer_of(__name__, data, _TIMEOUT_SECONDS)
@@ -31,7 +31,7 @@ def count_pages(data: bytes) -> int:
 
 
 def _seen(data: bytes) -> int:
-    """The page objects that can be seen."""
+    """Return the page objects that can be seen."""
     seen, left, at = len(_PAGE.findall(_plain(data))), _MAX_UNPACKED_BYTES, 0
     while left > 0 and (at := data.find(b"/ObjStm", at) + 1) > 0:
         start = data.find(b"stream", at, at + _DICTIONARY)
@@ -74,5 +74,5 @@ def answer() -> None:
 
 
 def _uncounted(count: re.Match[bytes]) -> bytes:
-    """A count that says nothing, as long as before: pypdfium2 then goes through the page tree."""
+    """Return a count that says nothing, as long as before: pypdfium2 then goes through the page tree."""
     return count[1] + b"0".rjust(len(count[2]))

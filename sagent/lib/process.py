@@ -420,7 +420,7 @@ async def _settle(process: subprocess.Popen[bytes]) -> None:
 
 
 def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
-    """The process that kills what carries the mark once the returned descriptor is closed everywhere."""
+    """Return the process that kills what carries the mark once the returned descriptor is closed everywhere."""
     reading, writing = os.pipe()
     try:
         os.write(writing, f"{mark}\n".encode())
@@ -471,7 +471,7 @@ def disown(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _private_file(name: str) -> int:
-    """An empty file without a path; where /proc can show it, it goes by the name."""
+    """Return an empty file without a path; where /proc can show it, it goes by the name."""
     try:
         descriptor = os.memfd_create(name)
     except (AttributeError, OSError):

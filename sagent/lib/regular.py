@@ -42,7 +42,7 @@ def identity(path: str | bytes) -> tuple[int, int] | None:
 def read_regular(
     path: str | os.PathLike[str], within: Path | None = None, *, most: int = MAX_BYTES, cut: bool = False
 ) -> bytes:
-    """The bytes of a regular file; `cut` takes the first `most` of them where it has more.
+    """Return the bytes of a regular file; `cut` takes the first `most` of them where it has more.
 
     Raises OSError, whose `strerror` completes "PATH was not read: ...", for anything else, for a longer one, and for
     one that really lies outside of the directory `within`.
@@ -61,7 +61,7 @@ def read_regular(
 
 
 def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
-    """A regular file at a path without links. Raises OSError, whose `strerror` completes "PATH: ..."."""
+    """Return a regular file at a path without links. Raises OSError, whose `strerror` completes "PATH: ..."."""
     with real_directory(real) as (directory, name):
         if stat_regular(name, directory) is None:  # a device may act when it is opened
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), real)
@@ -106,7 +106,7 @@ def stat_real(real: str | os.PathLike[str]) -> os.stat_result:
 
 @contextmanager
 def real_directory(real: str | bytes | os.PathLike[str], *, make: bool = False) -> Generator[tuple[int, bytes]]:
-    """The directory of a path without links, and the path's last name in it; `make` makes what is missing above.
+    """Yield the directory of a path without links, and the path's last name in it; `make` makes what is missing above.
 
     Raises OSError, also where there is a link by now.
     """
@@ -130,7 +130,7 @@ def real_directory(real: str | bytes | os.PathLike[str], *, make: bool = False) 
 
 
 def open_real(name: str | bytes, flags: int, directory: int) -> int:
-    """A descriptor of what has this name in a directory. Raises OSError, also for a link."""
+    """Return a descriptor of what has this name in a directory. Raises OSError, also for a link."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=directory)
     except OSError:

@@ -40,7 +40,7 @@ def violations(schema: Mapping[str, object], value: Json) -> list[str]:
 
 
 def coerce(schema: Mapping[str, object], value: Json) -> Json:
-    """The value with what models get wrong unambiguously put right; everything else is left as it is.
+    """Return the value with what models get wrong unambiguously put right; everything else is left as it is.
 
     "5" and 5.0 become 5 and "true" true where a string is not accepted, a number or an object becomes the string asked
     for, JSON text becomes the array or object it says, what an array is to hold an array of it alone, a word of
@@ -78,7 +78,7 @@ class _Schema:
         return depth > _NESTING or self._left < 0
 
     def resolve(self, schema: Json) -> JsonObject:
-        """The schema a local `$ref` names, with its other keywords; an empty one where it leads nowhere."""
+        """Return the schema a local `$ref` names, with its other keywords; an empty one where it leads nowhere."""
         for _ in range(_NESTING):
             if not isinstance(schema, JsonObject):
                 return EMPTY
@@ -207,7 +207,7 @@ class _Mend(_Schema):
         return JsonObject(fixed)
 
     def _convert(self, schema: JsonObject, types: tuple[str, ...], value: Json, depth: int) -> Json:
-        """A value of one of the types that the value plainly means, else the value."""
+        """Return a value of one of the types that the value plainly means, else the value."""
         if isinstance(value, str) and (read := _from_text(types, value)) != value:
             return read
         if "string" in types and _is_number(value):

@@ -64,7 +64,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @cache
 def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
-    """Every shape, those of secrets.toml last, and the hints of each by its place."""
+    """Return every shape, those of secrets.toml last, and the hints of each by its place."""
     import tomllib
 
     from sagent.lib.json import as_array, as_object, as_str
@@ -126,15 +126,15 @@ def without_keys(variables: Mapping[str, str], keep: Collection[str], withheld: 
 
 
 def redact(text: str) -> tuple[str, int]:
-    """The text without what looks like a secret, and how many were taken out."""
+    """Return the text without what looks like a secret, and how many were taken out."""
     clean, found = redact_kinds(text)
     return clean, len(found)
 
 
 def redact_kinds(text: str) -> tuple[str, list[str]]:
-    """The text without what looks like a secret, and the kind of each that was taken out. The same text always gives
-    the same, and what it gives is left alone when it comes again. Takes time in proportion to the text, whatever that
-    is. A secret is found where characters of it are written by an escape, too."""
+    """Return the text without what looks like a secret, and the kind of each that was taken out. The same text always
+    gives the same, and what it gives is left alone when it comes again. Takes time in proportion to the text, whatever
+    that is. A secret is found where characters of it are written by an escape, too."""
     found: list[str] = []
     for _ in range(_PASSES):  # where one ended another may begin
         text, more = _redact(text)
@@ -174,7 +174,7 @@ _ENTITIES = "_-.+=/:@"  # those with names, in that order
 
 
 def _unescape(text: str) -> tuple[str, Callable[[int], int]]:
-    """The text with what is written by an escape as it is meant, and where in the one a place of the other is."""
+    """Return text with what is written by an escape as it is meant, and where in the one a place of the other is."""
     pieces: list[str] = []
     plain, source = [0], [0]  # places from which on one goes with the other
     size = 0
@@ -240,7 +240,7 @@ def _assigned(low: str, text: str, name: re.Match[str]) -> re.Match[str] | None:
 
 
 def _without_shapes(text: str, spans: list[_Span]) -> str:
-    """The text with blanks for what is known by its shape, which is added to `spans`."""
+    """Return the text with blanks for what is known by its shape, which is added to `spans`."""
     shapes, hints = _shapes()
     long = " ".join(word for word in text.split() if len(word) >= _MIN_WORD_CHARS)
     places = sorted({place for hint, place in hints if hint in (long if shapes[place].is_long else text)})

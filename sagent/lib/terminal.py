@@ -10,7 +10,7 @@ _DRIVING = re.compile(r"\x1b\[(?:[01]|(?:1;)?3[1-6])?m|\r\n|[\x00-\x08\x0b-\x1f\
 
 
 def neutral(text: str) -> str:
-    r"""The text with each such character as JSON writes it, `\u001b`: it is seen, and JSON remains the same JSON."""
+    r"""Return text with each such character as JSON writes it, `\u001b`: it is seen, and JSON remains the same JSON."""
     return text if text.isascii() and text.isprintable() else _DRIVING.sub(_shown, text)
 
 

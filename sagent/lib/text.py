@@ -52,14 +52,14 @@ class Table:
 
 
 def printable(text: str) -> str:
-    """The text without control characters, what is not seen and what turns its direction around, so that nothing that a
-    model or a file says can drive the terminal or look like something else."""
+    """Return the text without control characters, what is not seen and what turns its direction around, so that nothing
+    that a model or a file says can drive the terminal or look like something else."""
     return text if text.isprintable() else _MISLEADING.sub("�", text)
 
 
 def spelled(text: str) -> str:
-    """The text as a person is to judge it: what is not seen, turns it around, or is a letter that looks like another,
-    has its number after or instead of it."""
+    """Return the text as a person is to judge it: what is not seen, turns it around, or is a letter that looks like
+    another, has its number after or instead of it."""
     if text.isascii() and text.isprintable():
         return text
     from unicodedata import normalize
@@ -88,19 +88,19 @@ def _number(letter: str) -> str:
 
 
 def escaped(line: str) -> str:
-    """A line of JSON that says the same, with what `printable` would replace as escapes."""
+    """Return a line of JSON that says the same, with what `printable` would replace as escapes."""
     import json
 
     return line if line.isprintable() else _MISLEADING.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most `width` characters."""
+    """Return the text in at most `width` characters."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def one_line(text: str, width: int) -> str:
-    """The text on one line of at most `width` characters."""
+    """Return the text on one line of at most `width` characters."""
     return cut(" ".join(text.split()), width)
 
 
@@ -111,13 +111,13 @@ def main_argument(arguments: Mapping[str, object]) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """The text as a block of Markdown, which ends where it should whatever is in it."""
+    """Return the text as a block of Markdown, which ends where it should whatever is in it."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def count(number: int, what: str, plural: str = "") -> str:
-    """A number and its noun: "1 call", "2 calls"."""
+    """Return a number and its noun: "1 call", "2 calls"."""
     return f"{number} {what if number == 1 else plural or what + 's'}"
 
 

@@ -6,7 +6,7 @@ import sys
 
 
 def system_context() -> ssl.SSLContext:
-    """A context for HTTP/1.1. Takes tens of milliseconds: the roots are read."""
+    """Return a context for HTTP/1.1. Takes tens of milliseconds: the roots are read."""
     if sys.platform in ("darwin", "win32") and not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")):
         import truststore  # the system's own verifier
 

@@ -6,7 +6,7 @@ from typing import cast
 
 
 def toml_value(value: object) -> str:
-    """A text, number, truth value, list or table on one line. Raises ValueError for anything else."""
+    """Return a text, number, truth value, list or table on one line. Raises ValueError for anything else."""
     match value:
         case str():
             whole = value.encode("utf-8", "replace").decode()  # half of a surrogate pair becomes a question mark
@@ -26,5 +26,5 @@ def toml_value(value: object) -> str:
 
 
 def toml_members(table: Mapping[str, object]) -> str:
-    """The members of a table, one a line. Raises ValueError."""
+    """Return the members of a table, one a line. Raises ValueError."""
     return "\n".join(f"{name} = {toml_value(value)}" for name, value in table.items())

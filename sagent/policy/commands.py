@@ -171,18 +171,18 @@ class CommandJudge:
         return self._hinder(f"Running `{_shown(part.words)}` needs permission.", words)
 
     def _hinder(self, reason: str, words: tuple[Word, ...]) -> Obstacle:
-        """The obstacle that a command is."""
+        """Return the obstacle that a command is."""
         return self._lifted(reason, _suggested(words))
 
     def _lifted(self, reason: str, rule: str) -> Obstacle:
-        """An obstacle with the rule that lifts it, "" where there is none, or where it would be this command with any
-        other input than a person sees there."""
+        """Return an obstacle with the rule that lifts it, "" where there is none, or where it would be this command
+        with any other input than a person sees there."""
         rule = "" if self._script.has_input and not rule.endswith(":*)") else rule
         return self._paths.obstacle(reason, rule) if rule else Obstacle(reason, "Allowed with --permission-mode full.")
 
     def unsandboxed_rules(self) -> list[str]:
-        """The rules that let it run outside of a sandbox, one for each part; none if what it does is not certain, or
-        may change from one time to the next."""
+        """Return the rules that let it run outside of a sandbox, one for each part; none if what it does is not
+        certain, or may change from one time to the next."""
         commands = self._certain()
         certain = all(map(_exactly, commands)) and not self.obeyed_by_git
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
@@ -247,7 +247,7 @@ class CommandJudge:
                     yield self._lifted(found.reason, "") if os.path.isdir(path) else found  # noqa: PTH112 -- a text path
 
     def _look_obstacle(self, words: tuple[Word, ...]) -> Obstacle | None:
-        """A command that only reads is free, except for keys, and for git in a planted repository."""
+        """Return a command that only reads is free, except for keys, and for git in a planted repository."""
         shown, known = f"`{_shown(words)}`", self._place.known
         if not self._place.certain:
             return self._hinder(f"Where {shown} would run is not certain.", words)
@@ -270,7 +270,7 @@ class CommandJudge:
         return self._hinder(f"{shown} would look at {secret}, which may hold {places.what_lies_at(secret)}.", words)
 
     def _named(self, word: Word) -> list[str] | None:
-        """The absolute paths that an argument may name, or the value inside an option; None if they are too many."""
+        """Return absolute paths that an argument may name, or the value inside an option; None if they are too many."""
         home = self._paths.places.home
         inner = [_expanded(word, home), *word.text.split("=", 1)[1:]]
         if word.text.startswith("-"):
@@ -313,7 +313,7 @@ class _Whereabouts(NamedTuple):
         return self.resolve(words[1], home)
 
     def resolve(self, word: Word, home: str) -> tuple[str, ...]:
-        """The absolute paths that a word may mean; none where that is not known."""
+        """Return the absolute paths that a word may mean; none where that is not known."""
         text = _expanded(word, home)
         return self.below(text) if word.kind == "literal" and (self.certain or text.startswith("/")) else ()
 
@@ -348,8 +348,8 @@ def _suspicions(words: tuple[Word, ...], rules: Sequence[Rule], *, likely: bool)
 
 
 def _matches(patterns: Sequence[str]) -> list[str] | None:
-    """The files that wildcards name now, as the shell finds them; None when they are too many, or too much has to be
-    looked through for them."""
+    """Return the files that wildcards name now, as the shell finds them; None when they are too many, or too much has
+    to be looked through for them."""
     from fnmatch import translate
 
     found, left = list[str](), _MAX_ENTRIES
@@ -375,7 +375,7 @@ def _matches(patterns: Sequence[str]) -> list[str] | None:
 
 
 def _expanded(word: Word, home: str) -> str:
-    """A word's text with the home in the place of a tilde; a quoted tilde is a name like any other."""
+    """Return a word's text with the home in the place of a tilde; a quoted tilde is a name like any other."""
     return home + word.text[1:] if word.is_home else word.text
 
 
@@ -402,7 +402,7 @@ def _suggested(words: tuple[Word, ...]) -> str:
 
 
 def _exactly(words: tuple[Word, ...]) -> str:
-    """The rule for this command and no other; "" where it may do something else another time, by a word that is
+    """Return the rule for this command and no other; "" where it may do something else another time, by a word that is
     computed or by what comes in on its input."""
     literal = all(word.kind == "literal" for word in words)
     return f"Bash({_raw(words)})" if literal and not is_fed(Part(words)) else ""

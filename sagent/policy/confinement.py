@@ -122,7 +122,7 @@ def _not_denied(hosts: Sequence[str], rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _literal(rule: Rule, judge: PathJudge) -> Iterator[str]:
-    """The places that a rule names without a wildcard, as they really lie."""
+    """Return the places that a rule names without a wildcard, as they really lie."""
     return map(os.path.realpath, rule.named_places(judge.roots, judge.places.home))
 
 

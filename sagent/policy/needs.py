@@ -91,7 +91,7 @@ def _covers_host(rule: Rule, host: str) -> bool:
 
 
 def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:
-    """The narrowest rules that grant a need; none where no rule could be distinguished from a wider one."""
+    """Yield the narrowest rules that grant a need; none where no rule could be distinguished from a wider one."""
     match need.kind:
         case "network":
             yield from [f"Network({need.target})"] if need.target != "*" else []

@@ -47,7 +47,7 @@ class PathJudge:
         return any(is_inside(real, root) for root in (*self.roots, *self._temporary))
 
     def denying(self, path: str, tools: Sequence[str]) -> Rule | None:
-        """The deny rule for any of these tools that matches a path, as spelled or resolved."""
+        """Return the deny rule for any of these tools that matches a path, as spelled or resolved."""
         pairs = product(self.path_rules(tools), spellings(path))
         return next((rule for rule, place in pairs if self.denied_by(rule)(place)), None)
 
@@ -63,14 +63,14 @@ class PathJudge:
         return self._denied[rules]
 
     def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
-        """The deny rule for any of these tools that may match a directory, or something below it."""
+        """Return the deny rule for any of these tools that may match a directory, or something below it."""
         pairs = product(self.path_rules(tools), spellings(directory))
         roots, home = self._all_roots, self.places.home
         found = next((rule for rule, place in pairs if rule.reaches_below(place, roots, home)), None)
         return found or self.denying(directory, tools)
 
     def path_rules(self, tools: Sequence[str]) -> Iterator[Rule]:
-        """The deny rules about paths for any of these tools."""
+        """Return the deny rules about paths for any of these tools."""
         return (rule for rule in self.rules.deny if rule.pattern and rule.tool in tools and rule.tool in PATH_TOOLS)
 
     @cached_property
@@ -153,11 +153,11 @@ class PathJudge:
         return found._replace(reason=f"Writing {quote_path(path)} needs permission.") if asks else None
 
     def obstacle(self, reason: str, rule: str, flag: str = "--permission-mode full") -> Obstacle:
-        """An obstacle that a rule or a flag removes."""
+        """Return an obstacle that a rule or a flag removes."""
         return Obstacle(reason, self.remedy(rule, flag=flag), rule=rule)
 
     def remedy(self, *rules: str, flag: str = "--permission-mode full") -> str:
-        """The sentence that tells a person what allows a call: a flag, or all of these rules."""
+        """Return the sentence that tells a person what allows a call: a flag, or all of these rules."""
         allow = " ".join(f"--allow {quoted(rule)}" for rule in rules)
         return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
 

@@ -129,7 +129,7 @@ class Places:
 
 
 def spellings(path: str) -> tuple[str, str]:
-    """A path as spelled, without its dots, and where it really leads."""
+    """Return a path as spelled, without its dots, and where it really leads."""
     return os.path.normpath(path), os.path.realpath(path)
 
 

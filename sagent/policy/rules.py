@@ -96,7 +96,7 @@ class Rule:
         return fnmatchcase(tool, self.tool)
 
     def anchored(self, directory: Path) -> "Rule":
-        """The rule with a relative path pattern made relative to `directory`, for rules that come with a project."""
+        """Return rule with a relative path pattern made relative to `directory`, for rules that come with a project."""
         pattern = self.pattern.lstrip()
         if self.tool not in PATH_TOOLS or "/" not in pattern.rstrip("/ ") or pattern.startswith(("/", "~", "**")):
             return self
@@ -133,11 +133,11 @@ class Rule:
         return "no" if rest else "maybe"
 
     def program(self) -> str:
-        """The program that a Bash rule names."""
+        """Return the program that a Bash rule names."""
         return self._without_assignments()[0].text.rpartition("/")[2]
 
     def _without_assignments(self) -> "tuple[Word, ...]":
-        """The command's own words; the last stays whatever it is."""
+        """Return the command's own words; the last stays whatever it is."""
         words, _ = self._command()
         while len(words) > 1 and words[0].is_assignment:
             words = words[1:]
@@ -177,7 +177,7 @@ class Rule:
         return False
 
     def literal_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
-        """The absolute paths before the pattern's first wildcard: what the rule names literally."""
+        """Yield the absolute paths before the pattern's first wildcard: what the rule names literally."""
         for pattern in _absolute(self.documented.pattern, roots, home):
             pieces = split_classes(pattern)
             wild = (at for at in range(len(pieces)) if unescape(pieces[at]) is None)
@@ -236,8 +236,8 @@ class Rules:
 
 
 def rules_for(ask: "Ask") -> list[str]:
-    """The rules that would allow this call another time, as the policy names them; none if nobody could read all of
-    them."""
+    """Return the rules that would allow this call another time, as the policy names them; none if nobody could read all
+    of them."""
     import shlex
 
     if len(ask.remedy) > MAX_REMEDY_CHARS:
@@ -315,7 +315,7 @@ def _cut_literal(pattern: str) -> tuple[str, str]:
 
 
 def _regex(pattern: str) -> str:
-    """A glob as a regular expression that also matches what lies below; `**` crosses slashes."""
+    """Return a glob as a regular expression that also matches what lies below; `**` crosses slashes."""
     from sagent.lib.gaps import join_tokens
 
     return join_tokens(_tokens(pattern)) + "(?:/.*)?"

@@ -163,7 +163,7 @@ def _language() -> "Language":
 
 
 def _tree(text: str) -> "Node":
-    """The syntax tree of a text. Its offsets are those of the text: what is not ASCII is part of words, as `_` is.
+    """Return syntax tree of a text. Its offsets are those of the text: what is not ASCII is part of words, as `_` is.
 
     Raises ValueError for one that takes too long: with errors or pipes in it that grows with the square of the length.
     """
@@ -246,7 +246,7 @@ class _Reader:
         return Word("".join(out), "glob" if is_glob else "literal", raw)
 
     def _piece(self, node: "Node") -> str | None:
-        """The text of a part of a word that is quoted or expanded; None where only the shell knows it."""
+        """Return the text of a part of a word that is quoted or expanded; None where only the shell knows it."""
         source = self.source(node)
         if node.type == "raw_string":
             if not re.fullmatch(r"'[^']*'", source):
@@ -274,7 +274,7 @@ class _Reader:
         return bool(holes)
 
     def _skeleton(self, holes: "Iterable[Node]", start: int, end: int) -> str:
-        """A text with \\0 in the place of what is computed."""
+        """Return a text with \\0 in the place of what is computed."""
         out: list[str] = []
         for hole in holes:
             out.append(self.text[start : hole.start_byte])
@@ -344,7 +344,7 @@ def _tokens(node: "Node", reader: _Reader) -> Iterator["Node"]:
 
 
 def _outermost(node: "Node", kinds: frozenset[str]) -> Iterator["Node"]:
-    """The nodes of some kinds that are in no other one: the node itself, or those below it."""
+    """Yield the nodes of some kinds that are in no other one: the node itself, or those below it."""
     if node.type in kinds:
         yield node
         return
@@ -541,7 +541,7 @@ def _assignment(name: str) -> Part:
 
 
 def _nested(words: tuple[Word, ...], depth: int) -> Script | None:
-    """The script that `bash -c '...'` or `eval ...` runs, when every letter of it is known."""
+    """Return the script that `bash -c '...'` or `eval ...` runs, when every letter of it is known."""
     words = unwrap(words)
     name = words[0].text if words else ""
     texts = words[1:] if name == "eval" else _words_after(_SHELL, words)[:1]
@@ -551,7 +551,7 @@ def _nested(words: tuple[Word, ...], depth: int) -> Script | None:
 
 
 def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The words without the assignments and the harmless wrappers before them (`X=1 timeout 5 nice npm test`).
+    """Return the words without the assignments and the harmless wrappers before them (`X=1 timeout 5 nice npm test`).
 
     A wrapper used in a way that is not understood stays.
     """
@@ -564,7 +564,7 @@ def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _words_after(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The words after those that a pattern is about; none where it is not about them."""
+    """Return the words after those that a pattern is about; none where it is not about them."""
     match = pattern.match(" ".join(word.text.replace(" ", "_") for word in words[:_MAX_WRAPPER_WORDS]))
     return words[match[0].count(" ") :] if match else ()
 

@@ -7,15 +7,15 @@ from sagent.policy import Verdict
 
 
 def checked(policy: object, call: str, verdict: Verdict) -> Verdict:
-    """The verdict of a policy on a call of this name. Raises ToolError where that is none: what is not judged is not
-    done."""
+    """Return the verdict of a policy on a call of this name. Raises ToolError where that is none: what is not judged is
+    not done."""
     if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
         raise no_verdict(policy, call, verdict)
     return verdict
 
 
 def no_verdict(policy: object, call: str, given: Never) -> ToolError:
-    """The error that names a policy which has given something else, for the model and whoever reads along."""
+    """Return the error that names a policy which has given something else, for the model and whoever reads along."""
     name = type(getattr(policy, "inner", policy)).__name__
     return ToolError(
         f"{call} was not run: {name}.before_tool returned {given!r:.60}, and it must return "

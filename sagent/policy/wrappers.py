@@ -21,7 +21,7 @@ _GIT_RUNS = frozenset({"foreach", "run", "-x", "--exec", "filter-branch", "--upl
 
 
 def runs(part: Part, depth: int = 0) -> Iterator[tuple[tuple[Word, ...], bool]]:
-    """Every command line that a part may run, each with whether that is likely: what deny rules are held against.
+    """Yield every command line that a part may run, each with whether that is likely: what deny rules are held against.
 
     Of a wrapper's words the likely ones begin after its options; any other, and a script in any, is a possibility.
     """
@@ -155,5 +155,5 @@ def known_program(word: Word) -> str:
 
 
 def bare_text(command: str) -> str:
-    """A script without the marks that can hide a word in it (quotes, backslashes, empty expansions)."""
+    """Return a script without the marks that can hide a word in it (quotes, backslashes, empty expansions)."""
     return re.sub(r"\\\n|['\"\\]|\$\{?[@*]\}?|\$\{[A-Za-z_]+\}", "", command)

@@ -31,7 +31,7 @@ class Access:
 
 
 def first_set(names: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """The first of some variables that is set, and its value; the first of them and "" where none is."""
+    """Return the first of some variables that is set, and its value; the first of them and "" where none is."""
     environ = os.environ if environ is None else environ
     alternatives = names.split()
     found = ((name, value) for name in alternatives if (value := environ.get(name, "").strip()))
@@ -39,13 +39,13 @@ def first_set(names: str, environ: Mapping[str, str] | None = None) -> tuple[str
 
 
 def either(*names: str) -> str:
-    """The names of variables as a sentence has them: "A or B"."""
+    """Return the names of variables as a sentence has them: "A or B"."""
     return " or ".join(" ".join(names).split())
 
 
 def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", bearer: bool = True) -> Access:
-    """An access with a key given, or several with commas between them. Raises UsageError for a key or an address that
-    cannot be used."""
+    """Return an access with a key given, or several with commas between them. Raises UsageError for a key or an address
+    that cannot be used."""
     check_text("key", key)
     base_url = check_url(name, base_url)
     found = [each.strip() for each in key.split(",") if each.strip()]
@@ -65,7 +65,7 @@ def check_text(name: str, given: object) -> None:
 
 
 def check_url(name: str, base_url: str) -> str:
-    """A base URL without slashes at its end. Raises UsageError for one below which there can be no path."""
+    """Return a base URL without slashes at its end. Raises UsageError for one below which there can be no path."""
     check_text("base_url", base_url)
     base_url = base_url.strip().rstrip("/")
     try:

@@ -27,7 +27,7 @@ class Deferral:
     native: bool = False
 
     def sent(self, call: ToolCall) -> ToolCall:
-        """A call as it goes out: where its provider has signed it, as that wrote it, whatever is deferred now."""
+        """Return call as it goes out: where its provider has signed it, as that wrote it, whatever is deferred now."""
         if call.private is None:
             return _through(call, _arguments(call), None) if call.name in self.names else call
         data = as_object(call.private.data)
@@ -39,7 +39,7 @@ class Deferral:
         return _through(call, arguments, replace(call.private, data=rest) if rest else None)
 
     def meant(self, message: Message) -> Message:
-        """A reply with the calls that the model means. What names no such tool stays: `call_tool` says so."""
+        """Return a reply with the calls that the model means. What names no such tool stays: `call_tool` says so."""
         parts = tuple(self._meant(part) for part in message.parts)
         return message if parts == message.parts else replace(message, parts=parts)
 
@@ -78,7 +78,7 @@ def _through(call: ToolCall, arguments: JsonObject, private: Private | None) -> 
 
 
 def _read(given: Json) -> JsonObject:
-    """A call's arguments, which some models write as a text of JSON."""
+    """Return a call's arguments, which some models write as a text of JSON."""
     if isinstance(given, str):
         try:
             given = json_freeze(read_near(given).value)
@@ -95,11 +95,11 @@ def deferral_of(tools: Sequence[ToolSpec]) -> Deferral:
 
 
 def shown(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    """The tools that a model reads of."""
+    """Return the tools that a model reads of."""
     deferral = deferral_of(tools)
     return tuple(tool for tool in tools if tool.name not in deferral.names)
 
 
 def searchable_tools(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    """The tools for a provider that searches by itself."""
+    """Return the tools for a provider that searches by itself."""
     return tuple(tool for tool in tools if tool.name not in (FIND_TOOLS, CALL_TOOL))

@@ -45,7 +45,7 @@ def describe_input(tool: str, given: Mapping[str, object]) -> str:
 
 
 def words_in(value: object, members: Sequence[str]) -> Iterable[str]:
-    """The readable strings of a result, in order: itself, its items, and those members of its objects."""
+    """Yield the readable strings of a result, in order: itself, its items, and those members of its objects."""
     if isinstance(value, str):
         yield value
     for item in as_array(value):
@@ -147,7 +147,7 @@ class Handover:
         return closed
 
     def open(self) -> Turn:
-        """The turn that is still open, as a request made now would show it."""
+        """Return the turn that is still open, as a request made now would show it."""
         return self._paused or self._user_turn()
 
     def _user_turn(self) -> UserTurn:
@@ -160,7 +160,7 @@ class Handover:
         return self._open
 
     def _answers(self) -> tuple[CallResult, ...]:
-        """A result for each open call, in the order of the calls; results of no open call are left out."""
+        """Return a result for each open call, in the order of the calls; results of no open call are left out."""
         results: dict[str, list[ToolResult]] = {}
         for message in self._users:
             for result in message.results:
@@ -179,7 +179,7 @@ class Handover:
         return tuple(answers)
 
     def _accept(self, message: Message) -> tuple[tuple[tuple[str, ToolCall], ...], tuple[Said, ...]]:
-        """The calls and the parts of a model's message that this family may be shown."""
+        """Return the calls and the parts of a model's message that this family may be shown."""
         calls: list[tuple[str, ToolCall]] = []
         parts: list[Said] = []
         own = bool(self._rules.own_ids) and message.model.startswith(self._rules.own_ids)
@@ -216,7 +216,7 @@ class Handover:
         return tuple(calls), tuple(parts)
 
     def _sent(self, call: ToolCall) -> ToolCall:
-        """A call as it goes out, where the model was not shown its tool."""
+        """Return a call as it goes out, where the model was not shown its tool."""
         if self._deferral is None and not (call.private and "through" in as_object(call.private.data)):
             return call
         from sagent.providers.deferral import NONE
@@ -253,7 +253,7 @@ class Handover:
         return new
 
     def _exact_id(self, original: str) -> str:
-        """The id itself where it has the form, else letters and digits made from it."""
+        """Return the id itself where it has the form, else letters and digits made from it."""
         length, new = self._rules.id_length, original
         while new in self._used or not (len(new) == length and new.isascii() and new.isalnum()):
             count = self._next[original] = self._next.get(original, 0) + 1
@@ -263,7 +263,7 @@ class Handover:
 
 
 def safe_name(name: str, longest: int) -> str:
-    """The name with everything but ASCII letters, digits, `_` and `-` replaced by `_`, cut to a length."""
+    """Return the name with everything but ASCII letters, digits, `_` and `-` replaced by `_`, cut to a length."""
     if len(name) <= longest and name.isascii() and name.replace("_", "").replace("-", "").isalnum():
         return name
     return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name[:longest])

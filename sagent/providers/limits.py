@@ -16,14 +16,14 @@ OWN_OUTPUT = 16_000
 
 
 def limits_of(provider: str, model_id: str) -> ModelLimits:
-    """A model's sizes by the longest known beginning of its id; a vendor's prefix ("vendor/id") is ignored."""
+    """Return a model's sizes by the longest known beginning of its id; a vendor's prefix ("vendor/id") is ignored."""
     name = model_id.rpartition("/")[2].lower().replace("claude-3.", "claude-3-").replace("claude-4.", "claude-4-")
     best = max((known for known in _table(provider) if name.startswith(known.lower())), key=len, default=None)
     return UNKNOWN if best is None else _table(provider)[best]
 
 
 def limits_like(model_id: str) -> ModelLimits:
-    """The sizes of a model by its name alone, whoever makes it."""
+    """Return the sizes of a model by its name alone, whoever makes it."""
     found = (limits_of(provider, model_id) for provider in _tables())
     return next((limits for limits in found if limits != UNKNOWN), UNKNOWN)
 
@@ -31,7 +31,7 @@ def limits_like(model_id: str) -> ModelLimits:
 def output_limit(
     model: str, limits: ModelLimits, wanted: int | None, usual: int = USUAL_OUTPUT
 ) -> tuple[int | None, tuple[str, ...]]:
-    """The output limit to send (None: no word about it), and a note where it is not what was wanted.
+    """Return the output limit to send (None: no word about it), and a note where it is not what was wanted.
 
     `usual` tokens are asked for where the model's own limit is known and nobody set one.
     """
@@ -63,7 +63,7 @@ def model_info(provider: str, model_id: str, row: Mapping[str, object], names: t
 
 
 def known_models(provider: str) -> tuple[ModelInfo, ...]:
-    """The models we have data for."""
+    """Return the models we have data for."""
     return tuple(ModelInfo(name, limits) for name, limits in _table(provider).items())
 
 

@@ -36,7 +36,7 @@ _BUCKETS = {"input": "input", "output": "output", "cached_input": "cache_read"}
 
 
 def limits_in(entry: Mapping[str, object], known: ModelLimits) -> ModelLimits:
-    """The sizes that a row of an OpenAI-like listing gives; the known ones where it gives none."""
+    """Return the sizes that a row of an OpenAI-like listing gives; the known ones where it gives none."""
     places = [entry, *(as_object(entry.get(name)) for name in ("top_provider", "limits", "meta"))]
     window = next(_sizes(_WINDOWS, places), known.window)
     return ModelLimits(window, next(_sizes(_OUTPUTS, places[1:] + places[:1]), known.max_output))

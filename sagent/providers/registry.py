@@ -41,8 +41,8 @@ def provider_named(
     timeouts: Timeouts | None = None,
     source: str = "",
 ) -> Provider:
-    """A provider, with its key or otherwise from the environment. `rows` are a user's own, which take precedence;
-    `source` is where the key was found, for messages.
+    """Return a provider, with its key or otherwise from the environment. `rows` are a user's own, which take
+    precedence; `source` is where the key was found, for messages.
 
     `auth` is "key", "bearer" or "credentials"; `transport` "direct" or "sdk". Raises UsageError: for an unknown name
     with the nearest known ones, for a missing key with its variable.
@@ -138,8 +138,8 @@ def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatP
 
 
 def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
-    """A row by name, whatever its case, `_` for `-` too, or by the name of a class of ours (`OpenAISubscription`); None
-    where there is none."""
+    """Return a row by name, whatever its case, `_` for `-` too, or by the name of a class of ours
+    (`OpenAISubscription`); None where there is none."""
     wanted, own = name.strip().lower(), rows or {}
     for each in dict.fromkeys((name, wanted, wanted.replace("_", "-"))):
         if row := own.get(each) or built_in_row(each):
@@ -148,7 +148,7 @@ def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
 
 
 def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
-    """A row by name, as `row_called` finds it. Raises UsageError with the nearest names."""
+    """Return a row by name, as `row_called` finds it. Raises UsageError with the nearest names."""
     if row := row_called(name, rows):
         return row
     if rows is None and (row := row_called(name, installed_rows())):  # a program without settings
@@ -179,7 +179,7 @@ def nearest_rows(name: str, rows: Mapping[str, Row] | None = None) -> list[str]:
 
 
 def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "") -> str | None:
-    """The provider that an id without one points to; None if none is known.
+    """Return the provider that an id without one points to; None if none is known.
 
     "vendor/model" is a name that several providers use, and "model:size" a name of weights that anybody can serve. The
     same applies to a Chat Completions name, and to open weights of other makers, `at` an address that is not their

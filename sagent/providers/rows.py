@@ -343,7 +343,7 @@ def is_own_address(name: str, url: str) -> bool:
 
 
 def row_for_url(url: str) -> Row | None:
-    """The built-in row whose own address is at this host, for its quirks as a server of Chat Completions.
+    """Return the built-in row whose own address is at this host, for its quirks as a server of Chat Completions.
 
     On this machine the port says which it is.
     """

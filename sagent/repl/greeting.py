@@ -39,7 +39,7 @@ def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ())
 
 
 def short_path(path: Path) -> str:
-    """The path, with ~ for the person's home; of a long one the end."""
+    """Return the path, with ~ for the person's home; of a long one the end."""
     home = Path.home()
     text = f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
     return text if len(text) <= MAX_PATH_CHARS else "…/" + "/".join(path.parts[-2:])
@@ -66,7 +66,7 @@ def _news() -> str:
 
 
 def new_commands() -> list[str]:
-    """The commands that the news of this version name."""
+    """Return the commands that the news of this version name."""
     return re.findall(r"/([a-z-]+)", _news().partition(f"## {__version__}")[2].partition("\n## ")[0])
 
 

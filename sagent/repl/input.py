@@ -72,12 +72,12 @@ class InputBuffer:
         return f"[Image #{number}]"
 
     def whole(self, text: str) -> str:
-        """The text with the pastes in their places."""
+        """Return the text with the pastes in their places."""
         return _HOLDER.sub(lambda match: self._texts.get(match[1], match[0]), text)
 
     def mended(self, before: str, after: str) -> tuple[str, int] | None:
-        """The input without a place holder of which a part was deleted, or with what was typed into one after it, and
-        where the cursor is then; None where nothing is to be done."""
+        """Return the input without a place holder of which a part was deleted, or with what was typed into one after
+        it, and where the cursor is then; None where nothing is to be done."""
         start = alike(before, after)
         stop = len(before) - alike(before[start:][::-1], after[start:][::-1])
         typed = after[start : len(after) - len(before) + stop]
@@ -92,7 +92,7 @@ class InputBuffer:
         return None if (low, high) == (start, stop) else (before[:low] + before[high:], low)
 
     def images(self, text: str) -> tuple[Image, ...]:
-        """The images that the text still names."""
+        """Return the images that the text still names."""
         return tuple(self._images[match[1]] for match in _HOLDER.finditer(text) if match[1] in self._images)
 
 
@@ -259,7 +259,7 @@ class InputActions:
         return False
 
     async def _until_ended(self, command: str, show: Callable[[str], None]) -> tuple[int, str]:
-        """The exit code and the output of a command; the end of the output where the person interrupts it."""
+        """Return the exit code and the output of a command; the end of the output where the person interrupts it."""
         last = ""
 
         def take(text: str) -> None:
@@ -332,7 +332,7 @@ class InputActions:
             await self._screen.buffer.open_in_editor()
 
     async def edit_text(self, text: str) -> str:
-        """A text as the person leaves it in their editor; the input stays what it is."""
+        """Return a text as the person leaves it in their editor; the input stays what it is."""
         buffer, kept = self._screen.buffer, self._screen.buffer.text
         with self._in_editor():
             self._screen.replace_text(text)

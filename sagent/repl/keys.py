@@ -130,7 +130,7 @@ def _by_name(
 
 
 def key_names(text: str) -> list[str]:
-    """A key as people write it ("ctrl-t", "alt-x", "ctrl-x e"), as prompt_toolkit names it."""
+    """Return a key as people write it ("ctrl-t", "alt-x", "ctrl-x e"), as prompt_toolkit names it."""
     found: list[str] = []
     for word in text.lower().split():
         key = word.replace("ctrl-", "c-").replace("shift-", "s-")

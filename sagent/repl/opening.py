@@ -89,7 +89,7 @@ class SessionChoices:
         return cls(_switches_to(opened.agent), policy.mode, policy.rules, held, cap)
 
     def mark(self, settings: "Settings") -> "Settings":
-        """The settings to open it by: who answers was said in the session, so it goes where that one went."""
+        """Return the settings to open it by: who answers was said in the session, so it goes where that one went."""
         return replace(settings, origins={**settings.origins, "model": "/model"})
 
     async def make(self, opened: Opened) -> list[str]:
@@ -114,7 +114,7 @@ class SessionChoices:
 
 
 def _switches_to(agent: "RootAgent") -> "list[Switch]":
-    """The changes that make another agent answer and be advised as this one."""
+    """Return the changes that make another agent answer and be advised as this one."""
     from sagent.advisor.extension import AdvisorExtension
     from sagent.peer import Switch
 

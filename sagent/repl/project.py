@@ -28,7 +28,7 @@ MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
 
 def branch_of(directory: Path) -> str:
-    """The branch that is checked out, the beginning of a commit's id where none is, "" outside of a repository."""
+    """Return branch that is checked out, the beginning of a commit's id where none is, "" outside of a repository."""
     root = repository_root(directory)
     if root is None:
         return ""
@@ -53,7 +53,7 @@ async def changed_files(directory: Path) -> int:
 
 
 def instructions_file(directory: Path) -> Path:
-    """The project's AGENTS.md, or CLAUDE.md where it has only that."""
+    """Return the project's AGENTS.md, or CLAUDE.md where it has only that."""
     root = repository_root(directory) or directory
     return next((root / name for name in NAMES if (root / name).is_file()), root / NAMES[0])
 
@@ -107,14 +107,14 @@ def _walk(directory: Path) -> Iterator[str]:
 
 
 def mentioned(text: str) -> list[str]:
-    """The paths that a message mentions with @, each once."""
+    """Return the paths that a message mentions with @, each once."""
     found = (match[1] or match[2].rstrip(".,;:!?)") for match in MENTION.finditer(text))
     return list(dict.fromkeys(found))
 
 
 def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[list[Part], list[str]]:
-    """The parts for the files that a message mentions, and sentences about those that cannot be attached; `others` are
-    mentions of what is no file."""
+    """Return the parts for the files that a message mentions, and sentences about those that cannot be attached;
+    `others` are mentions of what is no file."""
     parts: list[Part] = []
     wrong: list[str] = []
     for name in mentioned(text):
@@ -135,8 +135,8 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[li
 
 
 def images_at(text: str, directory: Path) -> tuple[Image, ...]:
-    """The images whose paths a text is, as a file manager gives them when they are dragged here; none for any other
-    text."""
+    """Return the images whose paths a text is, as a file manager gives them when they are dragged here; none for any
+    other text."""
     whole = text.strip()
     if not whole.lower().rstrip("'\"").endswith(IMAGES):
         return ()

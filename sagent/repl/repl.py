@@ -198,12 +198,12 @@ class Repl(CommandContext):
         return [*self._around.files(), *listing.result()]
 
     def _first_commands(self) -> Iterator[str]:
-        """The commands that were used last, then what is new in this version, and what is the person's own."""
+        """Yield the commands that were used last, then what is new in this version, and what is the person's own."""
         yield from used_commands(reversed(self._screen.buffer.history.get_strings()[-MAX_SEARCHED_LINES:]))
         yield from new_commands()
 
     def _title(self) -> str:
-        """The folder, and whether something is asked or in progress."""
+        """Return the folder, and whether something is asked or in progress."""
         mark = "? " if self._questions.asks else "◌ " if self._session.busy else ""
         return f"{mark}{self._session.cwd.name or '/'} · sagent"
 

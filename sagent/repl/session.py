@@ -75,8 +75,8 @@ def guide(error: Exception) -> Sequence[Block]:
 
 
 def _read_end(settings: "Settings") -> "Sequence[Message]":
-    """The last messages of the session that settings name; () of one that is new. Raises SagentError, OSError and
-    ValueError."""
+    """Return the last messages of the session that settings name; () of one that is new. Raises SagentError, OSError
+    and ValueError."""
     path, last = settings.session, settings.continue_session
     if settings.ephemeral or settings.fork is not None or not (path or last):
         return ()
@@ -194,7 +194,7 @@ class SessionLoop(CurrentSession):
         return self._opened is not None and not self._opened.agent.running
 
     def read(self, path: str) -> str | None:
-        """The text of a file that a call would change; None where it is not known."""
+        """Return the text of a file that a call would change; None where it is not known."""
         from sagent.repl.view.calls import read_text
 
         elsewhere = self.elsewhere

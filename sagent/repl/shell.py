@@ -89,7 +89,7 @@ class _OutputBuffer:
         return f"{head}\n[... {self._left_out} bytes left out ...]\n{tail}"
 
     def end(self) -> str:
-        """The last lines so far."""
+        """Return the last lines so far."""
         from sagent.tools.capture import legible
 
         return legible(bytes(self._data[-MAX_SHOWN_BYTES:]), cut=True)

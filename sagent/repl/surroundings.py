@@ -42,7 +42,7 @@ class Surroundings:
         self._again_at = self._loop.time() + REST_SECONDS
 
     def files(self) -> Sequence[str]:
-        """The project's files, listed again where something may have changed. Blocks: for a thread."""
+        """Return the project's files, listed again where something may have changed. Blocks: for a thread."""
         if self._stale:
             self._stale = False
             listing = asyncio.run_coroutine_threadsafe(list_files(self._cwd()), self._loop)

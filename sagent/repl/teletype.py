@@ -146,8 +146,8 @@ class Teletype(CommandContext):
                     await self.opened.agent.run(user(text))
 
     async def _asked(self, text: str, label: str) -> str:
-        """The line by which a question is answered, "" at the end of input: what was typed before it, or before it
-        could be read, is a message, and no answer to it."""
+        """Return the line by which a question is answered, "" at the end of input: what was typed before it, or before
+        it could be read, is a message, and no answer to it."""
         self.prompts += self._lines
         self._lines.clear()
         self._write(text)

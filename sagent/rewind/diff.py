@@ -179,7 +179,7 @@ def _above(path: bytes, root: bytes) -> Iterator[bytes]:
 
 
 def _from_git(before: TreeSnapshot, suspects: Sequence[bytes], stop: Stop) -> Mapping[bytes, bytes | str]:
-    """The contents of files as git has them, or why that is not what was there."""
+    """Return the contents of files as git has them, or why that is not what was there."""
     wanted: dict[bytes, FileState] = {}
     size = 0
     for path in suspects:

@@ -122,8 +122,8 @@ class _Log:
 
 
 def cut_off(entries: Iterable[Entry], now: Callable[[str], Snapshot]) -> Iterator[Touched]:
-    """The calls that began and were not seen to end, each as one that has ended. Of a file of which is known what it
-    was to become, `now` is whether it did; of everything else nothing is known."""
+    """Yield the calls that began and were not seen to end, each as one that has ended. Of a file of which is known what
+    it was to become, `now` is whether it did; of everything else nothing is known."""
     begun: dict[str, Touched] = {}
     for entry in entries:
         if entry.kind == "touched" and isinstance(what := entry.content, Touched):
@@ -168,7 +168,7 @@ def plan(touches: Iterable[Touched]) -> Plan:
 
 
 def _follow(item: Item | None, touch: Touch, what: Touched) -> Item:
-    """A file's item with one more change to it."""
+    """Return a file's item with one more change to it."""
     after = (touch.after,) if what.ended else (touch.before, touch.after)
     expected = tuple(each for each in after if each.kind != "unknown")
     why = "" if expected else touch.after.why

@@ -365,7 +365,7 @@ def _holds(tree: TreeSnapshot, root: bytes) -> bool:
 
 
 def _begun(mark: _RunningCall) -> Touched:
-    """A call that goes on, from what stands now."""
+    """Return a call that goes on, from what stands now."""
     files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
     return Touched(mark.call.id, mark.call.name, ended=False, files=files, trees=tuple(map(os.fsdecode, mark.trees)))
 
@@ -392,14 +392,14 @@ def _copy(tree: TreeSnapshot) -> TreeSnapshot:
 
 
 def _not_known(mark: _RunningCall, why: str) -> Touched:
-    """A call of which nobody knows what it did."""
+    """Return a call of which nobody knows what it did."""
     files = tuple(Touch(path, before, unknown(why)) for path, before in mark.named.items())
     trees = (Omission(os.fsdecode(root), why) for root in mark.trees)
     return replace(_ended(mark), files=files, omitted=(*mark.omitted, *trees))
 
 
 def _named(effect: Effect) -> Sequence[str]:
-    """The paths that a call changes, through links too: the very one that was judged, where that is known."""
+    """Return the paths that a call changes, through links too: the very one that was judged, where that is known."""
     if effect.real is not None:
         return (str(effect.real),)
     return tuple(dict.fromkeys(each for path in effect.paths for each in (_real(path), os.path.realpath(path))))
@@ -419,7 +419,7 @@ def _read_named(paths: Iterable[str], keep: Keep) -> tuple[dict[str, Snapshot], 
 
 
 def _real(path: Path) -> str:
-    """A path without links in it, but for its last part."""
+    """Return a path without links in it, but for its last part."""
     return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
 
 

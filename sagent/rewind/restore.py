@@ -92,7 +92,7 @@ class _Work:
 
 
 def _prepare(log: Log, entry: str, stop: Stop, path: str = "") -> _Work:
-    """A plan, for all files or one, and the files as they stand now."""
+    """Return a plan, for all files or one, and the files as they stand now."""
     found = plan(since(partial(read_agent, log), log.agent, entry))
     if path:
         found = _only(found, path)

@@ -323,13 +323,13 @@ def _file_state(path: bytes, oid: str, started: int, before: FileState | None) -
 
 
 def read_file_state(path: bytes) -> FileState | None:
-    """A file, or a link, with its content."""
+    """Return a file, or a link, with its content."""
     state = _file_state(path, "", time.time_ns(), None)
     return state if state is None or state.data is not None or state.why else _with_content(path, state, 0)[0]
 
 
 def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState | None, int]:
-    """A file with its content, if there is room for it; None where its directory is reached through a link."""
+    """Return a file with its content, if there is room for it; None where its directory is reached through a link."""
     if held + state.size > MAX_HELD_BYTES:
         return state._replace(why=TOO_MUCH), held
     try:
@@ -358,7 +358,7 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
-    """The content of a regular file at a path without links. Raises OSError, also where it is none, or larger."""
+    """Return content of a regular file at a path without links. Raises OSError, also where it is none, or larger."""
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
         data = file.read(most + 1)
@@ -371,8 +371,8 @@ def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
 
 
 def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, str] | None:
-    """The files that git knows or does not ignore, those that are as in its index with their names there; None where
-    it is not git's to say."""
+    """Return the files that git knows or does not ignore, those that are as in its index with their names there; None
+    where it is not git's to say."""
     out = stop.git(top, "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard")
     if out is None:
         return None
@@ -434,7 +434,7 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
 def _listed_before(
     made: TreeSnapshot, top: bytes | None, last: TreeSnapshot, changed: Changed | None
 ) -> dict[bytes, str] | None:
-    """The files that git listed the last time, where nothing says that it would list others now."""
+    """Return the files that git listed the last time, where nothing says that it would list others now."""
     if not _has_same_index(made, top, last):
         return None
     for path, listing in last.listings.items():
@@ -461,7 +461,7 @@ def _is_as_it_was(path: bytes, state: FileState) -> bool:
 
 
 def _work_tree(directory: bytes) -> bytes | None:
-    """The top of the work tree that a directory is in; the directory itself where that is the home directory's."""
+    """Return top of the work tree that a directory is in; the directory itself where that is the home directory's."""
     home = os.fsencode(os.path.expanduser("~")) + b"/"  # noqa: PTH111 -- bytes
     top = directory
     while not os.path.lexists(top + b"/.git"):
@@ -473,7 +473,7 @@ def _work_tree(directory: bytes) -> bytes | None:
 
 
 def _walk(made: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None, stop: Stop) -> Iterator[bytes]:
-    """The files below a directory, but for what programs leave there."""
+    """Yield the files below a directory, but for what programs leave there."""
     stack = [made.root]
     count = 0
     end = time.monotonic() + SEARCH_TIMEOUT_SECONDS

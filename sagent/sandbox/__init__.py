@@ -60,7 +60,7 @@ class Confined:
     cwd: Path | None = None  # where it is to be started, if that is not where its starter runs
 
     def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """The command line to start and its environment, so that the command gets this one and its own additions.
+        """Return command line to start and its environment, so that the command gets this one and its own additions.
 
         Variables that make a program run other code take effect only inside the wall: a command may have exported them
         for the next one.
@@ -204,7 +204,7 @@ class Sandbox:
     async def confine(
         self, argv: Sequence[str], profile: "Profile", cwd: Path, needs: "Iterable[Need]" = (), *, lasting: bool = False
     ) -> Confined:
-        """The way to run a command line within a profile, extended by what was granted for it. Raises ToolError.
+        """Return the way to run a command line within a profile, extended by what was granted for it. Raises ToolError.
 
         `lasting`: a program of the person's that runs next to others for long. What it does of its own accord is not
         undone, because the person works in the same files.
@@ -301,8 +301,8 @@ class Sandbox:
     async def _reach(
         self, domains: tuple[str, ...], view: "View | None", *, once: bool
     ) -> tuple[str, Mapping[str, str], int]:
-        """A pass for hosts, the variables that programs need for it, and the proxy's port. What was granted to one
-        command `once` ends with it, for another might use what it has kept of it."""
+        """Return a pass for hosts, the variables that programs need for it, and the proxy's port. What was granted to
+        one command `once` ends with it, for another might use what it has kept of it."""
         if self._network is None:
             from sagent.sandbox.network import Network
 

@@ -15,8 +15,8 @@ _MAX_FILE_BYTES = 1 << 24
 
 @contextlib.contextmanager
 def anchored(path: str, *, opening: bool = False) -> Generator[Path]:
-    """A path that leads to the same place whatever becomes of the directories above, where the system has such. Raises
-    OSError where one is gone or a link. With `opening` those that let nobody in do so from now on."""
+    """Yield a path that leads to the same place whatever becomes of the directories above, where the system has such.
+    Raises OSError where one is gone or a link. With `opening` those that let nobody in do so from now on."""
     *above, name = Path(path).parts
     way = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     directory = os.open(above[0], way)

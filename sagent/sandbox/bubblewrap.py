@@ -90,7 +90,7 @@ class Box:
             return 0
 
     def joining(self) -> list[str]:
-        """The beginning of a command line of nsenter that runs another in these namespaces, but for processes."""
+        """Return beginning of a command line of nsenter that runs another in these namespaces, but for processes."""
         user = f"--user=/proc/{os.getpid()}/fd/{self._user}"
         return [_program("nsenter"), f"--target={self._pid}", user, "--net", "--ipc", "--uts", "--preserve-credentials"]
 
@@ -157,8 +157,8 @@ class View:
         return frozenset(place for place, _ in self.mounted)
 
     def entering(self, argv: Sequence[str], cwd: str, *, memory: int, kept: str = "") -> list[str]:
-        """The command line that runs another in the box, with `memory` bytes of data at most for each process. What has
-        KEPT a capability, no command can look into.
+        """Return the command line that runs another in the box, with `memory` bytes of data at most for each process.
+        What has KEPT a capability, no command can look into.
 
         The directory is entered there by its name: one that was opened outside would lead out. The programs that do it
         run outside of the wall, or within it with more rights than the command: no PATH of a command finds them.
@@ -242,8 +242,8 @@ class Boxes:
         self._under_way: asyncio.Task[View | str] | None = None
 
     async def view(self, profile: Profile, whose: tuple[str, ...] = (), *, apart: bool = False) -> View:
-        """The box for a profile, shared with nobody but `whose` it is, and `apart` from those of commands. Raises
-        ToolError where none can be made."""
+        """Return the box for a profile, shared with nobody but `whose` it is, and `apart` from those of commands.
+        Raises ToolError where none can be made."""
         key = apart, whose, profile.permissions
         opened: View | str = ""
         async with self._opening:
@@ -265,7 +265,7 @@ class Boxes:
         raise ToolError(f"The command was not run: its sandbox could not be made: {opened}. {_advise(opened)}")
 
     def _standing(self, key: tuple[object, ...]) -> Box | None:
-        """The box that was made for this. Raises ToolError where one had no room, and was ended."""
+        """Return the box that was made for this. Raises ToolError where one had no room, and was ended."""
         if key not in self._views:
             return None
         box = self._views[key][1].box
@@ -284,7 +284,7 @@ class Boxes:
         )
 
     async def _open(self, key: tuple[object, ...], shown: object, mounts: Sequence[str], box: Box | None) -> View | str:
-        """A new view among the others, where nobody waits for it any more too: who else would close its box?"""
+        """Return a new view among the others, where nobody waits for it any more too: who else would close its box?"""
         held = self._views[key][1].mounted if box is not None and box.at_work else None
         opened = await asyncio.to_thread(self.open, mounts, box)
         if isinstance(opened, View):
@@ -316,7 +316,7 @@ class Boxes:
         await asyncio.shield(asyncio.gather(*ends))
 
     def open(self, mounts: Sequence[str], box: Box | None = None) -> View | str:
-        """A new box, or another view of files in this one; or what bubblewrap says."""
+        """Return a new box, or another view of files in this one; or what bubblewrap says."""
         began = {place: identity(place) for place in mounts if place.startswith("/")}
         try:
             process, info = self._begin(mounts, box)

@@ -75,7 +75,7 @@ class Side:
 
 
 async def read_head(client: Side) -> h11.Request:
-    """The head of a request and nothing after it. Raises Refusal, or ConnectionError where none comes."""
+    """Return the head of a request and nothing after it. Raises Refusal, or ConnectionError where none comes."""
     try:
         client.http.receive_data(await client.reader.readuntil(b"\r\n\r\n"))
         event = client.http.next_event()
@@ -91,7 +91,7 @@ async def read_head(client: Side) -> h11.Request:
 
 
 def shown_pass(request: h11.Request) -> str:
-    """The user name in a request's credentials for the proxy; "" where there is none."""
+    """Return the user name in a request's credentials for the proxy; "" where there is none."""
     scheme, _, code = dict(request.headers).get(b"proxy-authorization", b"").partition(b" ")
     try:
         return base64.b64decode(code, validate=True).partition(b":")[0].decode() if scheme.lower() == b"basic" else ""

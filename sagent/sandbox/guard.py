@@ -213,7 +213,7 @@ class Guard:
         return noted
 
     def _copy_of(self, path: str, state: _State) -> Path:
-        """A copy of what lies at a path; the one that an earlier command left, where nothing has changed since."""
+        """Return copy of what lies at a path; the one that an earlier command left, where nothing has changed since."""
         known, copy = self._spare.pop(path, (None, None))
         if copy is not None and known == state:
             return copy
@@ -282,7 +282,7 @@ class Guard:
 
 
 def changed(states: Mapping[str, PathState]) -> Iterator[str]:
-    """The paths that are not as they were said to be before."""
+    """Yield the paths that are not as they were said to be before."""
     for path, before in states.items():
         with contextlib.suppress(OSError):
             state = _State(before.link) if before.link else _look(str(before.copy)) if before.copy else None

@@ -158,7 +158,7 @@ def _parse(text: str) -> tuple[str | Address, int | None]:
 
 
 def _named(text: str) -> str | IPv4Address:
-    """A name, or an address in the one spelling that everybody reads alike. Raises ValueError."""
+    """Return a name, or an address in the one spelling that everybody reads alike. Raises ValueError."""
     name = text.encode("idna").decode("ascii").lower().removesuffix(".")
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return IPv4Address(name)

@@ -51,7 +51,7 @@ def make_wall(
     processes: int | None = None,
     mark: int | None = None,
 ) -> bytes:
-    """The program that raises the wall for a profile. With `network` any host may be reached, else none.
+    """Return the program that raises the wall for a profile. With `network` any host may be reached, else none.
 
     `scratch` may be written too. `memory` bounds the data of each process, in bytes; `processes` bounds how many the
     user may have, those outside included. By the `mark` it is found, and all that it starts. Exits with 126 and a
@@ -173,7 +173,7 @@ def available() -> str:
 
 @functools.cache
 def abi() -> int:
-    """The version of Landlock. Raises OSError where there is none."""
+    """Return the version of Landlock. Raises OSError where there is none."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)

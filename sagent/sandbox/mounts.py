@@ -145,7 +145,7 @@ class Mounts:
 
 @functools.cache
 def gate() -> bytes:
-    """The program that commands pass through; empty for a machine that it is not known for."""
+    """Return the program that commands pass through; empty for a machine that it is not known for."""
     from sagent.lib.gate import Gate
     from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
 
@@ -230,7 +230,7 @@ def _really(hidden: Iterable[str], writable: Collection[str]) -> set[str]:
 
 
 def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:
-    """The entries of a directory that are, or hold, sockets."""
+    """Yield the entries of a directory that are, or hold, sockets."""
     for path in sockets:
         if is_below(path, [place]):
             yield f"{place}/{path.removeprefix(f'{place}/').partition('/')[0]}"

@@ -32,7 +32,7 @@ class Network:
         self._ports: dict[Box, int] = {}
 
     def admit(self, domains: Iterable[str]) -> str:
-        """A pass for hosts. Raises ToolError for what is none."""
+        """Return a pass for hosts. Raises ToolError for what is none."""
         try:
             return self.proxy.admit(domains)
         except ValueError as error:
@@ -66,7 +66,7 @@ class Network:
 
 
 def _start_relay(view: "View") -> "tuple[subprocess.Popen[bytes], int]":
-    """A relay, and the port on which it listens in a box. Raises OSError."""
+    """Return a relay, and the port on which it listens in a box. Raises OSError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
     argv = view.entering(argv, "/", memory=_MEMORY, kept=KEPT)  # for it outlives the view

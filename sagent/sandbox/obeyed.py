@@ -28,7 +28,7 @@ class Obeyed(NamedTuple):
 
 @functools.cache
 def _names() -> Mapping[str, tuple[str, ...]]:
-    """The listed names by their first part in lower case; what git obeys is found by its layout."""
+    """Return the listed names by their first part in lower case; what git obeys is found by its layout."""
     found: dict[str, tuple[str, ...]] = {}
     for name in known_places().protected:
         first = name.partition("/")[0].lower()

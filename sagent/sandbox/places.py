@@ -46,7 +46,7 @@ class KnownPlaces:
 
 @cache
 def known_places() -> KnownPlaces:
-    """The list as it was shipped; it is read when it is first asked for."""
+    """Return the list as it was shipped; it is read when it is first asked for."""
     import tomllib
 
     with Path(__file__).with_name("places.toml").open("rb") as file:
@@ -58,7 +58,7 @@ def known_places() -> KnownPlaces:
 
 
 def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
-    """The absolute paths of places below a home directory, as spelled and as they really lie; not all need exist.
+    """Return absolute paths of places below a home directory, as spelled and as they really lie; not all need exist.
 
     A place of which not even the first directory exists is not looked for any deeper: most do not.
     """
@@ -130,7 +130,7 @@ def other_names(paths: Iterable[str]) -> Iterator[str]:
 
 
 def paths_in_variables(variables: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """The absolute paths that variables name, several with colons between them, some after "FILE:"."""
+    """Yield the absolute paths that variables name, several with colons between them, some after "FILE:"."""
     for variable in variables:
         name, _, below = variable.partition("/")
         for place in environment.get(name, "").split(":"):

@@ -135,7 +135,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """The hosts that both lists allow: of two entries the one that lies within the other."""
+    """Return the hosts that both lists allow: of two entries the one that lies within the other."""
     if not one or not other:
         return ()
     from sagent.sandbox.hosts import is_within
@@ -146,7 +146,7 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _depth(path: str, directories: tuple[str, ...]) -> int:
-    """The length of the longest of the directories that a path is, or lies below; -1 for none."""
+    """Return the length of the longest of the directories that a path is, or lies below; -1 for none."""
     places = _places(directories)
     while path not in places:
         above = path.rpartition("/")[0] or "/"

@@ -76,7 +76,7 @@ class Proxy:
         return server.sockets[0].getsockname()[1]
 
     def admit(self, domains: Iterable[str]) -> str:
-        """A pass for what entries stand for. Raises ValueError for one that cannot be read."""
+        """Return a pass for what entries stand for. Raises ValueError for one that cannot be read."""
         entries = tuple(map(Entry.parse, domains))
         token = secrets.token_hex(16)
         self._passes[token] = _Pass(entries)
@@ -94,7 +94,7 @@ class Proxy:
                 task.cancel()
 
     def environment(self, token: str, port: int) -> Mapping[str, str]:
-        """The variables by which programs find the proxy at a port of their own loopback.
+        """Return the variables by which programs find the proxy at a port of their own loopback.
 
         They reach their own servers there without it. Where this machine's loopback is listed by a name, it is what
         that name means. Raises KeyError for no pass.
@@ -177,7 +177,7 @@ class Proxy:
             writer.transport.abort()
 
     async def _judged(self, endpoint: Endpoint, admitted: "_Pass") -> Sequence[Address]:
-        """The addresses at which an endpoint may be connected to, at least one. Raises Refusal."""
+        """Return the addresses at which an endpoint may be connected to, at least one. Raises Refusal."""
         entries = [entry for entry in admitted.entries if entry.covers(endpoint)]
         if not entries:
             raise admitted.refuse(endpoint.wanted, f"The sandbox does not let this command reach {endpoint}")
@@ -224,7 +224,7 @@ class _Pass:
 async def _connect(
     endpoint: Endpoint, addresses: Sequence[Address]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the first address that takes one. Raises Refusal."""
+    """Return a connection to the first address that takes one. Raises Refusal."""
     said = ""
     for address in addresses:
         try:

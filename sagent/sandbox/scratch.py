@@ -74,7 +74,7 @@ class Scratch:
 
 @contextlib.contextmanager
 def temporary() -> Generator[Path]:
-    """A directory while the block lasts. It lies in one of these: what is in it has no say here. Raises OSError."""
+    """Yield directory while the block lasts. It lies in one of these: what is in it has no say here. Raises OSError."""
     scratch = Scratch()
     try:
         (place := scratch.path / "tmp").mkdir(mode=0o700)
@@ -200,7 +200,7 @@ def _lives(path: Path) -> bool:
 
 
 def _locked(path: Path) -> int | None:
-    """A lock on a directory of this user, where nobody has it."""
+    """Return a lock on a directory of this user, where nobody has it."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

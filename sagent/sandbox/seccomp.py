@@ -49,7 +49,7 @@ ALLOW, KILL, REFUSE, MISSING = 0x7FFF0000, 0x80000000, 0x50000 | errno.EPERM, 0x
 
 @functools.cache
 def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
-    """The program that judges system calls; `apart`: of a process in namespaces of its own."""
+    """Return the program that judges system calls; `apart`: of a process in namespaces of its own."""
     if machine not in MACHINES or sys.maxsize < 1 << 32:
         raise ValueError(f"the numbers of system calls are not known for {machine} and this Python")
     audit, looked_at = MACHINES[machine]

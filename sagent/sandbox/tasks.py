@@ -32,7 +32,7 @@ def count_tasks(processes: str = "/proc", uid: int | None = None) -> int:
 
 
 def marked(*marks: int) -> list[int]:
-    """The processes that run with one of these marks: a limit of locks, which all that they start inherits."""
+    """Return the processes that run with one of these marks: a limit of locks, which all that they start inherits."""
     numbers = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 -- after every command
     return [pid for pid in numbers if _mark(pid) in marks and _runs(pid)]
 

@@ -62,7 +62,7 @@ class BlobDirectory:
         return self._settle(path, kept)
 
     def scratch(self) -> Path:
-        """A path where no file is yet, on the same file system."""
+        """Return a path where no file is yet, on the same file system."""
         return self._home() / f"scratch-{os.getpid()}-{os.urandom(6).hex()}"
 
     def show(self, path: Path) -> Path:
@@ -81,7 +81,7 @@ class BlobDirectory:
         return self._home(), self._outputs()
 
     def get(self, sha256: str) -> bytes:
-        """The bytes of that name. Raises SessionCorrupt when they are gone or are not what was kept."""
+        """Return the bytes of that name. Raises SessionCorrupt when they are gone or are not what was kept."""
         if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
             raise SessionCorrupt(f"not the name of a blob: {sha256[:80]!r}")
         path = self._home() / sha256

@@ -73,7 +73,7 @@ class _Stored:
             yield from (name for part in parts if (name := as_str(part.get("blob"))))
 
     def texts(self, *kinds: str) -> Sequence[str]:
-        """The text of each part of some kinds: "text", "thinking", "opaque"."""
+        """Return the text of each part of some kinds: "text", "thinking", "opaque"."""
         return [as_str(part.get("text")) for part in self._parts(*kinds)]
 
     def _parts(self, *kinds: str) -> Iterator[Mapping[str, object]]:
@@ -138,7 +138,7 @@ class StoredResult(_Stored):
         return cls(encode_result_part(result, keep))
 
     def load(self, fetch: Fetch | None) -> ToolResult:
-        """The result, its media included. Raises ValueError for what cannot be read, and whatever `fetch` raises."""
+        """Return result, its media included. Raises ValueError for what cannot be read, and whatever `fetch` raises."""
         return decode_result_part(self.encoded, fetch)
 
     @property

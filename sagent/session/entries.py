@@ -40,7 +40,7 @@ _TICK = timedelta(microseconds=1)
 
 
 def encode(content: contents.Content) -> tuple[str, _Body]:
-    """The kind and the body of an entry."""
+    """Return the kind and the body of an entry."""
     if isinstance(content, contents.Unknown):
         return content.kind, content.body
     form = _BY_CLASS[type(content)]
@@ -96,7 +96,7 @@ class _Form(Generic[_C_co]):
         return body
 
     def flat(self) -> _Member:
-        """A field of this class in a body that has all of its members."""
+        """Return a field of this class in a body that has all of its members."""
         return _Member(self.read, self.write, flat=True)
 
     def read(self, body: object) -> _C_co:
@@ -217,7 +217,7 @@ def show_usage(usage: Usage) -> dict[str, object]:
 
 
 def show_advice(advice: Advice) -> dict[str, object]:
-    """A consultation, its members under their own names; what there is nothing to say of is left out."""
+    """Return a consultation, its members under their own names; what there is nothing to say of is left out."""
     measured: dict[str, object] = {
         "usage": show_usage(advice.usage),
         "usd": number(advice.usd),
@@ -409,8 +409,8 @@ class Entry:
 
 
 def seal(parent: str, content: Content, after: str = "") -> Entry:
-    """A new entry, with a time later than `after` whatever the clock says. Raises ValueError or TypeError for values
-    that JSON cannot express."""
+    """Return a new entry, with a time later than `after` whatever the clock says. Raises ValueError or TypeError for
+    values that JSON cannot express."""
     kind, body = encode(content)
     if not (kind.isascii() and kind.isidentifier()):
         raise ValueError(f"not a kind of entry: {kind!r}")
@@ -442,8 +442,8 @@ def _sealed(parent: str, at: str, kind: str, text: bytes) -> Entry:
 
 
 def scan_line(line: bytes) -> tuple[str, str, str]:
-    """The id, the parent and the kind of a line, including its line end, without parsing the rest. Raises ValueError
-    for a line that is not what was written."""
+    """Return the id, the parent and the kind of a line, including its line end, without parsing the rest. Raises
+    ValueError for a line that is not what was written."""
     entry_id = hashlib.sha256(b"{" + line[_AFTER_ID:-1]).hexdigest()
     if line[:_AFTER_ID] != b'{"id":"%b",' % entry_id.encode():
         raise ValueError("the content does not match its id")
@@ -456,13 +456,13 @@ def scan_line(line: bytes) -> tuple[str, str, str]:
 
 
 def parse_line(line: bytes) -> Entry:
-    """The entry of a line, including its line end. Raises ValueError for a line that is not what was written."""
+    """Return the entry of a line, including its line end. Raises ValueError for a line that is not what was written."""
     entry_id, parent, kind = scan_line(line)
     return Entry(entry_id, parent, line[_AT:_AFTER_AT].decode("ascii", "replace"), kind, line)
 
 
 def read_body(entry: Entry) -> Mapping[str, object]:
-    """The JSON of an entry, for readers that do not need its meaning. Raises SessionCorrupt if it is not JSON."""
+    """Return JSON of an entry, for readers that do not need its meaning. Raises SessionCorrupt if it is not JSON."""
     try:
         text = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))].decode()
         body = json_parse(text)
@@ -474,7 +474,7 @@ def read_body(entry: Entry) -> Mapping[str, object]:
 
 
 def unreadable(entry: Entry, error: Exception) -> SessionCorrupt:
-    """The error for an entry whose content is not understood here."""
+    """Return the error for an entry whose content is not understood here."""
     return SessionCorrupt(
         f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
         "It was written by another version of sagent: use that one, or a newer one."

@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 def last_model(contents: LogView) -> str:
-    """The last model of a conversation; "" if none is named yet."""
+    """Return the last model of a conversation; "" if none is named yet."""
     for entry in contents.latest(kind_of(MessageEntry), kind_of(SwitchedEntry)):
         match entry.content:
             case MessageEntry(message) if message.model:
@@ -58,7 +58,7 @@ def last_model(contents: LogView) -> str:
 
 
 def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
-    """The entries of the lines that can be read; others were cut or are damaged, as `sagent verify` reports."""
+    """Yield the entries of the lines that can be read; others were cut or are damaged, as `sagent verify` reports."""
     for line in lines:
         try:
             entry = parse_line(line)
@@ -69,7 +69,7 @@ def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
 
 
 def contents(entries: Iterable[Entry], *of: type[_C]) -> tuple[_C, ...]:
-    """The contents of all entries of some classes."""
+    """Return the contents of all entries of some classes."""
     return _of(_of_kinds(entries, *map(kind_of, of)), of)
 
 
@@ -93,7 +93,7 @@ def _on_branch(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
 
 
 def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
-    """The conversation, as the next request needs it. `fetch` returns media by their sha256.
+    """Return the conversation, as the next request needs it. `fetch` returns media by their sha256.
 
     Results that were known when the process died, but whose message was not, are given one. Calls without any result
     stay open: the code that builds a request answers them. Raises SessionCorrupt for a message that cannot be read.
@@ -126,8 +126,8 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
 
 
 def last_messages(entries: Sequence[Entry], most: int) -> tuple[Message, ...]:
-    """The last messages of a conversation, from the entries at the end of its log, without their media; () if these
-    entries are not enough, because they are too few or include a compaction. Raises SessionCorrupt."""
+    """Return the last messages of a conversation, from the entries at the end of its log, without their media; () if
+    these entries are not enough, because they are too few or include a compaction. Raises SessionCorrupt."""
     start, count = len(entries), 0
     while start and count < most:
         start -= 1
@@ -172,7 +172,7 @@ def _stub_kept(message: Message | _LazyMessage, call_id: str, text: str) -> Mess
 
 
 def _stub(message: Message, call_id: str, text: str) -> Message:
-    """A message in which a call's result or, without a call, everything was replaced by a text."""
+    """Return a message in which a call's result or, without a call, everything was replaced by a text."""
     if not call_id:
         return replace(message, parts=(Text(text),))
     parts = tuple(
@@ -218,7 +218,7 @@ class Point:
 
 
 def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
-    """The requests of a person, on every branch, in order."""
+    """Return the requests of a person, on every branch, in order."""
     if not isinstance(entries, LogView):
         entries = MemoryLogView(tuple(entries))
     forks = {entry.parent: cast("_Asked | None", None) for entry in entries.of("forked")}  # what led to these entries
@@ -299,7 +299,7 @@ class Unread:
 
 
 def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
-    """The messages that were received and never entered the history. Raises SessionCorrupt."""
+    """Return the messages that were received and never entered the history. Raises SessionCorrupt."""
     return tuple(
         Unread(entry.id, _load(entry, fetch), received.moment, received.answer)
         for entry in waiting(entries)
@@ -308,7 +308,7 @@ def unread(entries: Iterable[Entry], fetch: Fetch) -> tuple[Unread, ...]:
 
 
 def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries of messages that were received and not read."""
+    """Return the entries of messages that were received and not read."""
     found: dict[str, Entry] = {}
     if isinstance(entries, LogView) and next(entries.of("received"), None) is None:
         return ()  # most logs have none, and need not be gone through
@@ -334,7 +334,7 @@ class Posted:
 
 
 def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
-    """The delayed messages that have not been delivered. Raises SessionCorrupt."""
+    """Return the delayed messages that have not been delivered. Raises SessionCorrupt."""
     found: dict[str, tuple[Entry, MessagePosted]] = {}
     for entry in _of_kinds(entries, "sent"):
         match entry.content:
@@ -363,7 +363,7 @@ def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
 
 
 def lost_jobs(entries: Iterable[Entry]) -> tuple[JobEntry, ...]:
-    """The jobs that were running when the process ended."""
+    """Return the jobs that were running when the process ended."""
     running: dict[str, JobEntry] = {}
     for job in contents(entries, JobEntry):
         if job.state == "running":
@@ -374,7 +374,7 @@ def lost_jobs(entries: Iterable[Entry]) -> tuple[JobEntry, ...]:
 
 
 def last_job(entries: Iterable[Entry]) -> int:
-    """The number of the latest job, 0 if there was none."""
+    """Return the number of the latest job, 0 if there was none."""
     names = (job.job.removeprefix("job:") for job in contents(entries, JobEntry))
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
@@ -389,7 +389,7 @@ def _collect(early: Iterable[Entry], reply: Message, fetch: Fetch) -> tuple[Mess
 
 
 def _load(entry: Entry, fetch: Fetch) -> Message:
-    """The message of an entry that has one. Raises SessionCorrupt."""
+    """Return the message of an entry that has one. Raises SessionCorrupt."""
     content = entry.content
     assert isinstance(content, MessageEntry | MessageReceived | MessagePosted)
     return _reading(entry, content.message.load, fetch)
@@ -410,8 +410,8 @@ def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
 
 
 def counted(entries: LogView, role: str) -> tuple[str, int, int]:
-    """The last answered request of a conversation that was billed to `role`: its model, its bytes, and how many tokens
-    these are; 0 if unknown."""
+    """Return the last answered request of a conversation that was billed to `role`: its model, its bytes, and how many
+    tokens these are; 0 if unknown."""
     tokens = 0
     for entry in entries.latest("request", "spent"):
         match entry.content:
@@ -425,8 +425,8 @@ def counted(entries: LogView, role: str) -> tuple[str, int, int]:
 
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
-    """Every charge, including those of abandoned branches, because they were paid. A call that was reserved and of
-    which nothing else is known (its process was killed, or is making it now) counts with its worst case. For what a
+    """Yield every charge, including those of abandoned branches, because they were paid. A call that was reserved and
+    of which nothing else is known (its process was killed, or is making it now) counts with its worst case. For what a
     damaged log has lost, there is a charge without a price."""
     reserved: dict[str, Charge] = {}
     lost, agent = 0, "root"
@@ -449,7 +449,7 @@ def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
 
 
 def spend(entries: Iterable[Entry]) -> Totals:
-    """The sum of every charge."""
+    """Return the sum of every charge."""
     totals = Totals()
     for charge in charges(entries):
         totals.add(charge)
@@ -457,8 +457,8 @@ def spend(entries: Iterable[Entry]) -> Totals:
 
 
 def title(entries: Iterable[Entry], length: int = 80) -> str:
-    """The name that a person gave to the session, otherwise the beginning of their first prompt, without what looks
-    like a secret; "" before there is one."""
+    """Return the name that a person gave to the session, otherwise the beginning of their first prompt, without what
+    looks like a secret; "" before there is one."""
     from sagent.lib.secrets import redact  # its patterns are read for those who list sessions alone
 
     words = redact(" ".join(title_source(entries)[:_SEARCHED_CHARS].split()))[0]
@@ -466,7 +466,7 @@ def title(entries: Iterable[Entry], length: int = 80) -> str:
 
 
 def title_source(entries: Iterable[Entry]) -> str:
-    """The complete text that a title is made from."""
+    """Return the complete text that a title is made from."""
     found = ""
     for entry in _of_kinds(entries, "label", "message"):
         if entry.kind == "label":
@@ -478,5 +478,5 @@ def title_source(entries: Iterable[Entry]) -> str:
 
 
 def origin(entries: Iterable[Entry]) -> Opened:
-    """The first `opened` entry, or an empty one."""
+    """Return the first `opened` entry, or an empty one."""
     return next((_content_as(entry, Opened) for entry in _of_kinds(entries, "opened")), Opened())

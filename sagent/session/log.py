@@ -53,7 +53,7 @@ class Log(Protocol):
         ...
 
     def entries(self) -> Iterator[Entry]:
-        """Every entry, in the order written, including those of abandoned branches. Raises SessionCorrupt."""
+        """Return every entry, in the order written, including those of abandoned branches. Raises SessionCorrupt."""
         ...
 
     def contents(self) -> LogView:
@@ -263,7 +263,7 @@ class MemoryLog(_Chain):
 
 
 def read_agent(log: Log, agent: str) -> Iterable[Entry]:
-    """The log of an agent of the same session, which may have ended; empty if it has none."""
+    """Return the log of an agent of the same session, which may have ended; empty if it has none."""
     if agent == log.agent:
         return log.entries()
     if not log.path:
@@ -273,7 +273,7 @@ def read_agent(log: Log, agent: str) -> Iterable[Entry]:
 
 
 def read_log(file: Path) -> Iterator[Entry]:
-    """The entries of a log's file; needs no lock. An incomplete last line is skipped.
+    """Return the entries of a log's file; needs no lock. An incomplete last line is skipped.
 
     Each entry is verified before it is returned: its content matches its id, and it follows from the entry before.
     Raises SessionCorrupt and OSError.
@@ -282,13 +282,13 @@ def read_log(file: Path) -> Iterator[Entry]:
 
 
 def read_lines(file: Path) -> Iterator[bytes]:
-    """The lines of a log's file, as they are."""
+    """Return the lines of a log's file, as they are."""
     return (line for line, _, _, _ in _scan(file))
 
 
 def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
-    """The entries in the last bytes of a log, without those of abandoned branches; needs no lock. Each is verified on
-    its own, without the entries before it. Raises ValueError and OSError."""
+    """Return the entries in the last bytes of a log, without those of abandoned branches; needs no lock. Each is
+    verified on its own, without the entries before it. Raises ValueError and OSError."""
     with _open(file) as stream:
         start = max(os.fstat(stream.fileno()).st_size - size, 0)
         stream.seek(start)
@@ -346,7 +346,7 @@ def _fill(index: Index, file: Path) -> bytes:
 
 
 def _scan(file: Path) -> Iterator[tuple[bytes, str, str, str]]:
-    """The lines that a log has now, verified, each with its id, parent and kind."""
+    """Yield the lines that a log has now, verified, each with its id, parent and kind."""
     previous, place = "", 0
     forks: _Forks | None = None  # nothing is kept of the ids of a log in which nothing was taken up again
     with _open(file) as stream:
@@ -389,7 +389,7 @@ class _Forks:
 
 
 def _taken_up(place: "Place") -> set[str]:
-    """The ids that the forks of a segment name."""
+    """Return the ids that the forks of a segment name."""
     mark = b',"kind":"forked","parent":"'
     end = len(b'"}\n')
     with place.path.open("rb", buffering=1 << 18) as stream:

@@ -34,7 +34,7 @@ def is_agent(path: str) -> bool:
 
 
 def log_file(session: Path, agent: str) -> Path:
-    """The file of an agent's log. Raises ValueError for a path that could not be a file's, or somebody else's."""
+    """Return file of an agent's log. Raises ValueError for a path that could not be a file's, or somebody else's."""
     if not is_agent(agent):
         raise ValueError(f"not an agent's path: {agent!r} (like root/review/2; letters, digits, - and _)")
     return session.joinpath(*agent.split("/")).with_suffix(".jsonl")

@@ -36,7 +36,7 @@ class Place(NamedTuple):
         return b"".join(self.pieces())
 
     def sha256(self) -> str:
-        """The sha256 of all of it, as hex digits. Raises OSError."""
+        """Return the sha256 of all of it, as hex digits. Raises OSError."""
         found = hashlib.sha256()
         for piece in self.pieces():
             found.update(piece)
@@ -58,8 +58,8 @@ def find_ids(place: Place, wanted: set[str], stop: str = "") -> set[str]:
 
 
 def find_children(log: Path) -> dict[str, set[str]]:
-    """The agents that a log says it has started, or taken an answer from, and the entries of their logs that it names.
-    An entry that does not follow from the line before it says nothing. Raises OSError."""
+    """Return the agents that a log says it has started, or taken an answer from, and the entries of their logs that it
+    names. An entry that does not follow from the line before it says nothing. Raises OSError."""
     found: dict[str, set[str]] = {}
     with log.open("rb", buffering=1 << 18) as file:
         before = b""

@@ -106,7 +106,7 @@ def in_use(path: Path) -> bool:
 
 
 def age(text: str) -> timedelta:
-    """A time like 90d, 12h or 2w. Raises UsageError."""
+    """Return a time like 90d, 12h or 2w. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,6})([hdw])", text)
     if match is None:
         raise UsageError(f"{text!r} is not an age: give hours, days or weeks, such as 12h, 90d or 2w.")
@@ -141,7 +141,7 @@ def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
 
 
 def _opening(room: bytearray, end: int) -> Iterator[Entry]:
-    """The first entries, up to what was asked first."""
+    """Yield the first entries, up to what was asked first."""
     start = 0
     while (stop := room.find(b"\n", start, end) + 1) > 0:
         for entry in readable([bytes(room[start:stop])]):
@@ -152,7 +152,7 @@ def _opening(room: bytearray, end: int) -> Iterator[Entry]:
 
 
 def _lines(room: bytearray, start: int, end: int) -> Iterator[bytes]:
-    """The lines, the last one first."""
+    """Yield the lines, the last one first."""
     stop = room.rfind(b"\n", start, end) + 1
     while stop > start:
         begin = max(room.rfind(b"\n", start, stop - 1) + 1, start)
@@ -164,7 +164,7 @@ _LABEL = b',"kind":"label","parent":"'
 
 
 def _labels(room: bytearray, start: int, end: int) -> Iterator[bytes]:
-    """The lines that may give it a name."""
+    """Yield the lines that may give it a name."""
     while (found := room.find(_LABEL, start, end)) >= 0:
         stop = room.find(b"\n", found, end) + 1 or end
         yield bytes(room[max(room.rfind(b"\n", start, found) + 1, start) : stop])

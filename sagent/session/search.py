@@ -32,8 +32,8 @@ class SearchHit:
 
 
 def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[SearchHit]:
-    """The messages of these sessions, later ones first within each log, that hold all the words, in any case. Of calls
-    and results nothing is looked at, nor logs that no other names, or that are damaged."""
+    """Yield the messages of these sessions, later ones first within each log, that hold all the words, in any case. Of
+    calls and results nothing is looked at, nor logs that no other names, or that are damaged."""
     words = [valid_text(word) for word in words]
     wanted = [word.casefold() for word in words]
     raw = [json.dumps(word, ensure_ascii=False)[1:-1].encode() for word in words]
@@ -48,7 +48,7 @@ def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[SearchHit]:
 
 
 def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) -> Sequence[bytes]:
-    """The lines of messages that hold the words, both folded."""
+    """Return the lines of messages that hold the words, both folded."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -65,7 +65,7 @@ def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) 
 
 
 def _intact(file: Path, lines: Sequence[bytes]) -> Sequence[bytes]:
-    """The lines, where the log that has them is as it was written: of another nobody knows which of them were."""
+    """Return lines, where the log that has them is as it was written: of another nobody knows which of them were."""
     wanted = set(lines)
     try:
         return [line for line in read_lines(file) if line in wanted]

@@ -18,14 +18,14 @@ class Statement:
 
 
 def state(statement: Statement) -> bytes:
-    """The file that is signed: canonical JSON and a new line."""
+    """Return the file that is signed: canonical JSON and a new line."""
     heads: dict[str, Thawed] = dict(statement.heads)
     members = {"version": 1, "session": statement.session, "heads": heads, "blobs": list(statement.blobs)}
     return canonical_bytes(members) + b"\n"
 
 
 def read_statement(data: bytes) -> Statement:
-    """The statement of a file. Raises ValueError for what `state` does not write."""
+    """Return the statement of a file. Raises ValueError for what `state` does not write."""
     members = as_object(json_load(data))
     heads = {agent: as_str(head) for agent, head in as_object(members.get("heads")).items()}
     found = Statement(as_str(members.get("session")), heads, tuple(map(as_str, as_array(members.get("blobs")))))

@@ -60,7 +60,7 @@ class Session:
 
     @classmethod
     def create(cls, state: Path, cwd: Path) -> Self:
-        """A new session of a working directory."""
+        """Return a new session of a working directory."""
         home = sessions_of(state, cwd)
         make_directory(home)
         while True:
@@ -75,7 +75,7 @@ class Session:
 
     @classmethod
     def create_at(cls, path: Path) -> Self:
-        """A new session at a path that the caller chooses: a directory that is empty or does not exist yet."""
+        """Return a new session at a path that the caller chooses: a directory that is empty or does not exist yet."""
         path = path.absolute()
         if link := _dangling_link(path):
             raise UsageError(f"{link} links to {link.readlink()}, which does not exist: no session can be saved there")
@@ -86,7 +86,7 @@ class Session:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """An existing session, to continue it."""
+        """Return an existing session, to continue it."""
         path = path.absolute()
         check_log(path)
         if not is_session(path):
@@ -96,7 +96,7 @@ class Session:
         return session
 
     def log(self, agent: str = "root") -> FileLog:
-        """An agent's log, opened and verified once; its file is created if there is none."""
+        """Return an agent's log, opened and verified once; its file is created if there is none."""
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
 
     def follow(self, heard: Callable[[str, Entry], None], kept: Callable[[Path], None]) -> None:
@@ -115,7 +115,7 @@ class Session:
             raise
 
     def charges(self) -> Iterator[Charge]:
-        """The charges of all its agents, read as they are iterated; those of logs that lack their end too."""
+        """Yield the charges of all its agents, read as they are iterated; those of logs that lack their end too."""
         yield from charges(self.log().contents())
         if len(log_files(self.path)) > 1:
             for file in _survey(self.path, whole=False)[0][1:]:  # the first is the root's
@@ -200,7 +200,7 @@ def check_log(path: Path) -> None:
 
 
 def find(state: Path, name: str, cwd: Path | None = None) -> Path:
-    """A session by its path, its id, or the beginning of its id (of those of `cwd`, if any fits there).
+    """Return a session by its path, its id, or the beginning of its id (of those of `cwd`, if any fits there).
 
     Raises SessionNotFound, and UsageError when several fit.
     """
@@ -224,9 +224,9 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
 
 
 def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
-    """The session of a working directory that was last written to and has a conversation; otherwise one without, if an
-    `empty` one is acceptable. Raises SessionNotFound. If a file's time is in the future, the clock was set back and
-    times cannot be trusted: then it is the one that was opened last."""
+    """Return the session of a working directory that was last written to and has a conversation; otherwise one without,
+    if an `empty` one is acceptable. Raises SessionNotFound. If a file's time is in the future, the clock was set back
+    and times cannot be trusted: then it is the one that was opened last."""
     found = [(_written_at(path), path.name, path) for path in sessions(state, cwd)]
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():
@@ -295,7 +295,8 @@ def _note_last(path: Path) -> None:
 
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
-    """Every session, damaged ones too, or those of a working directory, in no particular order. Raises OSError."""
+    """Return every session, damaged ones too, or those of a working directory, in no particular order. Raises
+    OSError."""
     homes = filter(Path.is_dir, _entries(state / "sessions")) if cwd is None else (sessions_of(state, cwd),)
     found = chain.from_iterable(map(_entries, homes))
     return (each for each in found if not each.name.startswith(".") and (is_session(each) or is_damaged(each)))
@@ -317,16 +318,16 @@ def _dangling_link(path: Path) -> Path | None:
 
 
 def log_files(session: Path) -> list[Path]:
-    """The logs of a session, the root's first, then its descendants'."""
+    """Return the logs of a session, the root's first, then its descendants'."""
     found = session.joinpath("root").rglob("*.jsonl")
     below = (file for file in found if is_agent(agent_of(session, file)) and file.is_file())
     return [session / "root.jsonl", *sorted(below)]
 
 
 def named_logs(session: Path) -> list[Path]:
-    """The logs that the root's log, or one named itself, calls a child's, and that have every entry that it names and
-    the one that was signed: what agents of this session did. Any other file is not part of it, whoever put it there.
-    Raises OSError."""
+    """Return the logs that the root's log, or one named itself, calls a child's, and that have every entry that it
+    names and the one that was signed: what agents of this session did. Any other file is not part of it, whoever put it
+    there. Raises OSError."""
     files = log_files(session)
     return files if len(files) == 1 else _survey(session)[0]
 
@@ -362,9 +363,9 @@ def _survey(session: Path, *, whole: bool = True) -> tuple[list[Path], Mapping[s
 
 
 def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
-    """A new session with everything that another holds, which may be in use; with `entry`, or the beginning of its id,
-    it continues from there. What comes after that entry is also in the copy, as a branch. Raises SessionNotFound,
-    SessionCorrupt, UsageError for an entry that does not exist or a newer format, and OSError."""
+    """Return a new session with everything that another holds, which may be in use; with `entry`, or the beginning of
+    its id, it continues from there. What comes after that entry is also in the copy, as a branch. Raises
+    SessionNotFound, SessionCorrupt, UsageError for an entry that does not exist or a newer format, and OSError."""
     import shutil
 
     check_log(source)

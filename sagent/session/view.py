@@ -139,7 +139,7 @@ class FileLogView(LogView):
                     raise damaged(self._file, number + 1, str(error)) from error
 
     def _ranges(self) -> list[range]:
-        """The numbers of the entries of the last branch."""
+        """Return the numbers of the entries of the last branch."""
         found: list[range] = []
         stop = self._count
         for fork, parent in reversed(self._index.forks):
@@ -161,7 +161,7 @@ class FileLogView(LogView):
 
 
 def branch(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries from the first one to the last one; abandoned branches left out."""
+    """Return the entries from the first one to the last one; abandoned branches left out."""
     every = tuple(entries)
     by_id = {entry.id: entry for entry in every}
     path: list[Entry] = []
@@ -173,7 +173,7 @@ def branch(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def session_of(file: Path) -> Path:
-    """The session directory in which a log's file lies, children's files included."""
+    """Return the session directory in which a log's file lies, children's files included."""
     found = file.parent
     for directory in file.parents:
         inside = directory == file.parent or directory / "root" in file.parents
@@ -183,7 +183,7 @@ def session_of(file: Path) -> Path:
 
 
 def damaged(file: Path, number: int, reason: str) -> SessionCorrupt:
-    """The error for a line of a log, counted from 1."""
+    """Return the error for a line of a log, counted from 1."""
     session = session_of(file)
     return SessionCorrupt(
         f"{file}, line {number}: {reason}. `sagent sessions repair {session}` keeps every entry that is intact, "

@@ -43,7 +43,7 @@ class Connection:
     serial: int
 
     async def receive(self) -> Received | None:
-        """The next request, or None when there is none. Raises ConnectionError for what is not HTTP."""
+        """Return the next request, or None when there is none. Raises ConnectionError for what is not HTTP."""
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except asyncio.IncompleteReadError:

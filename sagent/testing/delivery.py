@@ -39,7 +39,7 @@ def _pairs(headers: Headers) -> Sequence[tuple[str, str]]:
 
 
 def _over(defaults: Headers, headers: Headers) -> Headers:
-    """The headers, and the defaults that they do not name."""
+    """Return the headers, and the defaults that they do not name."""
     given = _pairs(headers)
     names = {name.lower() for name, _ in given}
     return (*(pair for pair in _pairs(defaults) if pair[0] not in names), *given)
@@ -50,7 +50,7 @@ def plain(status: int, headers: Headers, body: bytes, received: Received) -> Del
 
 
 def failure(fail: Fail, received: Received) -> Delivery:
-    """An HTTP error, in the family's shape unless the step gives a body."""
+    """Return an HTTP error, in the family's shape unless the step gives a body."""
     match fail.body:
         case None:
             body = encode(FAMILIES[received.family].error(fail))
@@ -64,7 +64,7 @@ def failure(fail: Fail, received: Received) -> Delivery:
 
 
 def deliver(step: Spoken, answer: Answer, wire: Wire) -> Delivery:
-    """A turn as the request wants it, streamed or whole, with the fault that the step has."""
+    """Return a turn as the request wants it, streamed or whole, with the fault that the step has."""
     family = FAMILIES[answer.request.family]
     rendered = family.render(answer)
     fault = step if isinstance(step, Cut | Stall) else None
@@ -79,7 +79,7 @@ def deliver(step: Spoken, answer: Answer, wire: Wire) -> Delivery:
 
 
 def _whole(step: Turn | Cut | Stall, fault: Cut | Stall | None, answer: Answer, body: bytes) -> Delivery:
-    """A reply that is not streamed, with its fault in the middle of the JSON."""
+    """Return a reply that is not streamed, with its fault in the middle of the JSON."""
     early = len(body) if isinstance(step, Turn) else len(body) // 2 if step.after_events > 0 else 0
     said, rest = body[:early], body[early:]
     length = len(said) if isinstance(step, Cut) and fault is None else len(body)
@@ -89,7 +89,8 @@ def _whole(step: Turn | Cut | Stall, fault: Cut | Stall | None, answer: Answer, 
 
 
 def _streamed(step: Spoken, fault: Cut | Stall | None, answer: Answer, events: list[bytes], wire: Wire) -> Delivery:
-    """A streamed reply: events laid out as the wire says, in HTTP chunks, with the fault where the step has it."""
+    """Return a streamed reply: events laid out as the wire says, in HTTP chunks, with the fault where the step has
+    it."""
     turn, received = answer.turn, answer.request
     family = FAMILIES[received.family]
     count = len(events) if isinstance(step, Turn) else max(0, step.after_events)
@@ -111,7 +112,7 @@ def _streamed(step: Spoken, fault: Cut | Stall | None, answer: Answer, events: l
 
 
 def _chunks(events: list[bytes], wire: Wire) -> list[bytes]:
-    """The HTTP chunks that carry the events; each will be one write."""
+    """Return the HTTP chunks that carry the events; each will be one write."""
     if wire.comment:
         events = [b": %b\n\n%b" % (wire.comment.encode(), event) for event in events]
     if wire.newline != "\n":  # JSON has no raw newlines, so every one is the stream's own
@@ -124,7 +125,7 @@ def _chunks(events: list[bytes], wire: Wire) -> list[bytes]:
 
 
 def _joined(head: bytes, writes: list[bytes], tail: bytes) -> list[bytes]:
-    """The writes, with head and tail in the first and the last of them: two system calls fewer."""
+    """Return the writes, with head and tail in the first and the last of them: two system calls fewer."""
     if not writes:
         return [head + tail] if head or tail else []
     writes[0] = head + writes[0]

@@ -115,7 +115,7 @@ _HISTORIES = {
 
 
 def ask(*messages: Message, conversation: str = "suite", max_output: int | None = 500) -> Request:
-    """A request as an agent makes it: a system prompt, a tool, a history."""
+    """Return a request as an agent makes it: a system prompt, a tool, a history."""
     return Request(conversation, messages or (user("hi"),), "You are terse. ✓", (_READ,), max_output)
 
 
@@ -131,7 +131,7 @@ async def collect(model: Model, request: Request) -> tuple[list[Delta], Reply]:
 
 
 async def failure(model: Model, request: Request) -> tuple[str, ModelError]:
-    """The text that came before a call failed, and the error. Anything but a ModelError passes through."""
+    """Return the text that came before a call failed, and the error. Anything but a ModelError passes through."""
     text = ""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         try:
@@ -390,7 +390,7 @@ class ModelSuite:
             assert after[: len(before)] == before, "the request does not begin with the one before"
 
     def bodies(self) -> Sequence[bytes]:
-        """The bodies of the requests made so far, where they can be seen."""
+        """Return the bodies of the requests made so far, where they can be seen."""
         return ()
 
 
@@ -410,7 +410,7 @@ class ServedModelSuite(ModelSuite):
 
     @pytest.fixture
     def make_model(self, open_model: OpenModel) -> MakeModel:
-        """The model that asks a server that speaks the script."""
+        """Return the model that asks a server that speaks the script."""
 
         @asynccontextmanager
         async def made(script: Sequence[Step]) -> AsyncGenerator[Model]:
@@ -478,7 +478,7 @@ def answer(message: Message) -> Message:
 
 
 def prefix(body: bytes) -> list[str]:
-    """The tools, system prompt and messages of a body, one string each, without the marks of a cached prefix."""
+    """Return the tools, system prompt and messages of a body, one string each, without the marks of a cached prefix."""
     fields = as_object(json.loads(body))
     return [
         json.dumps([_unmarked(fields.get(name)) for name in ("tools", "toolConfig", *_SYSTEM)]),
@@ -496,5 +496,5 @@ def _unmarked(value: object) -> object:
 
 
 def _generator(model: Model) -> "AsyncGenerator[Delta | Reply]":
-    """A stream as what can be closed early."""
+    """Return a stream as what can be closed early."""
     return cast("AsyncGenerator[Delta | Reply]", model.stream(ask()))

@@ -165,7 +165,7 @@ class Listed:
 
 
 def read_script(path: Path) -> list[Step]:
-    """The steps in a JSON file. Raises OSError and ValueError."""
+    """Return the steps in a JSON file. Raises OSError and ValueError."""
     return parse_script(path.read_text(encoding="utf-8"))
 
 
@@ -208,7 +208,7 @@ def _step(number: int, item: object) -> Step:
 
 
 def _fields(item: object) -> _Fields:
-    """The members of an object, those inside as the classes that they stand for."""
+    """Return the members of an object, those inside as the classes that they stand for."""
     if not isinstance(item, dict):
         raise ValueError(f"an object is needed, not {item!r}")  # noqa: TRY004 -- wrong data, not a wrong argument
     fields = dict(cast("_Fields", item))

@@ -50,7 +50,7 @@ class ScriptedModel:
         self.requests: list[Request] = []
 
     def max_input_tokens(self, request: Request) -> int:
-        """The bytes of everything in it."""
+        """Return the bytes of everything in it."""
         return len(_body(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
@@ -138,7 +138,7 @@ class _Said:
 
 
 def _frozen(part: Part) -> Part:
-    """A call with arguments that a test wrote as a dict, as a provider's adapter gives them."""
+    """Return a call with arguments that a test wrote as a dict, as a provider's adapter gives them."""
     return replace(part, arguments=json_freeze(part.arguments)) if isinstance(part, ToolCall) else part
 
 
@@ -153,7 +153,7 @@ def _announce(part: Part) -> Sequence[Delta]:
 
 
 def _body(request: Request) -> bytes:
-    """A byte form of a request: equal requests have equal bodies, and a longer history a longer one."""
+    """Return a byte form of a request: equal requests have equal bodies, and a longer history a longer one."""
     return canonical_bytes([request.system, repr(request.tools), *(repr(message) for message in request.messages)])
 
 

@@ -206,7 +206,7 @@ async def _answered(tool: Tool, arguments: JsonObject, context: RunContext) -> T
 
 
 def _spoiled(schema: JsonObject, arguments: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """The arguments with one required member missing, or with one of a type that its schema does not name."""
+    """Yield the arguments with one required member missing, or with one of a type that its schema does not name."""
     properties, required = schema.get("properties"), schema.get("required", ())
     for name in required if isinstance(required, tuple) else ():
         yield {key: value for key, value in arguments.items() if key != name}

@@ -197,8 +197,8 @@ def _order(arguments: JsonObject) -> SpawnRequest:
 
 
 async def _spawn_kind(caller: Caller, order: SpawnRequest, kind: "AgentKind") -> Peer:
-    """An agent as it is described: with no tool that the caller has not, and where its model cannot be had with the
-    caller's."""
+    """Return an agent as it is described: with no tool that the caller has not, and where its model cannot be had with
+    the caller's."""
     there: object = getattr(caller, "tools", ())
     names = [as_str(getattr(each, "name", "")) for each in as_array(there)]
     allowed = {name.lower() for name in names if not any(names_tool(each, name) for each in kind.without)}
@@ -225,7 +225,7 @@ async def _spawn_kind(caller: Caller, order: SpawnRequest, kind: "AgentKind") ->
 
 
 def _answer_of(path: str, result: Result) -> ToolOutput:
-    """A child's answer; of one that failed, why, and what it had."""
+    """Return a child's answer; of one that failed, why, and what it had."""
     if result.error is None:
         return ToolOutput.of(result.content or "(no answer)", summary=f"{path}: {count(result.turns, 'turn')}")
     had = f"\nIts output so far:\n{result.content}" if result.content else "\nIt had not said anything yet."
@@ -271,7 +271,7 @@ def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
 
 
 def _members(arguments: JsonObject, name: str, known: Sequence[str]) -> Mapping[str, object]:
-    """An argument that is an object. Raises UsageError for a member that means nothing."""
+    """Return an argument that is an object. Raises UsageError for a member that means nothing."""
     found = as_object(arguments.get(name))
     if unknown := [member for member in found if member not in known]:
         raise UsageError(f"{name} has no {unknown[0]!r}, it takes {', '.join(known)}.")
@@ -279,7 +279,7 @@ def _members(arguments: JsonObject, name: str, known: Sequence[str]) -> Mapping[
 
 
 def _word(switch: Mapping[str, object], name: str) -> str | None:
-    """A member of a switch, if it is there. Raises UsageError for what is no name."""
+    """Return a member of a switch, if it is there. Raises UsageError for what is no name."""
     value = switch.get(name)
     if value is None:
         return None

@@ -23,8 +23,8 @@ class Question:
     plan: str = ""
 
     def read(self, said: str) -> str | None:
-        """The answer that a typed line is: the option whose number it is, or those of `multiple`, else its words; None
-        for an empty one."""
+        """Return the answer that a typed line is: the option whose number it is, or those of `multiple`, else its
+        words; None for an empty one."""
         words = said.replace(",", " ").split()
         numbers = [int(word) for word in words if word.isdecimal() and len(word) < 9]
         chosen = [self.options[number - 1] for number in numbers if 0 < number <= len(self.options)]

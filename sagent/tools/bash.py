@@ -214,7 +214,7 @@ class Bash:
         self._group.close()
 
     def _shell_line(self, command: str, run: RunContext, held: contextlib.ExitStack) -> Sequence[str]:
-        """The shell that runs a command; one too long for an argument is read from a file."""
+        """Return the shell that runs a command; one too long for an argument is read from a file."""
         self._shell = self._shell or _find_shell(run.workspace.roots)
         name = Path(self._shell).name
         is_bash = name == "bash"
@@ -383,7 +383,7 @@ async def _attend(shell: asyncio.Task[None], capture: "Capture", timeout: float 
 
 
 def _recent(capture: "Capture", run: RunContext) -> str:
-    """The last lines so far; more of them, and where all of it is, where they answer a question about a job."""
+    """Return the last lines so far; more of them, and where all of it is, where they answer a question about a job."""
     if not run.in_background():
         return capture.recent()
     where = capture.whereabouts()
@@ -475,7 +475,7 @@ def _outcome(word: str, code: int) -> str:
 
 
 def _find_shell(roots: Iterable[Path]) -> str:
-    """A bash, else a sh; one that commands may have put into the workspace only where there is no other."""
+    """Return a bash, else a sh; one that commands may have put into the workspace only where there is no other."""
     from sagent.sandbox.profile import is_below
 
     real = [os.path.realpath(root) for root in roots]
@@ -527,14 +527,14 @@ def _remembered(
 
 
 def parse_exports(listing: bytes) -> dict[str, str]:
-    """The variables of an `export -p`, as bash and POSIX shells write it; those without a value left out."""
+    """Return the variables of an `export -p`, as bash and POSIX shells write it; those without a value left out."""
     pairs = (match.groups() for match in re.finditer(_EXPORT, listing, re.DOTALL | re.MULTILINE))
     words = ((name, re.finditer(_WORD, value, re.DOTALL)) for name, value in pairs if value is not None)
     return {name.decode(): os.fsdecode(b"".join(map(_plain, pieces))) for name, pieces in words}
 
 
 def _plain(match: re.Match[bytes]) -> bytes:
-    """A piece of a word without its quotes."""
+    """Return a piece of a word without its quotes."""
     word = match[0]
     if word.startswith(b"'"):
         return word[1:-1]

@@ -78,7 +78,7 @@ class Capture:
         self._pause()
 
     def recent(self, most: int = 2000) -> str:
-        """The last lines so far, at most `most` characters of them: by default as many as a screen has use for."""
+        """Return last lines so far, at most `most` characters of them: by default as many as a screen has use for."""
         return cut_tail(legible(self._tail(4 * most), cut=True), most)
 
     def whereabouts(self) -> str:
@@ -306,7 +306,7 @@ def cut_tail(text: str, most: int) -> str:
 
 
 def end_line(text: str) -> str:
-    """The text with its last line ended; nothing stays nothing."""
+    """Return the text with its last line ended; nothing stays nothing."""
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 

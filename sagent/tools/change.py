@@ -134,7 +134,7 @@ def _count(text: str) -> int:
 
 
 def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tuple[str, Encoding]:
-    """The text to edit: that of the file, which the agent must have seen as it is; "" for one to be created."""
+    """Return the text to edit: that of the file, which the agent must have seen as it is; "" for one to be created."""
     try:
         with open_regular(real) as file:
             data = file.read(_MAX_BYTES + 1)
@@ -157,7 +157,7 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
 
 
 def unified_diff(before: str, after: str, name: str, *, most: int | None = _MAX_DIFF_LINES) -> str:
-    """The change as a unified diff, of about so many lines at most; "" when nothing changed."""
+    """Return the change as a unified diff, of about so many lines at most; "" when nothing changed."""
     if not (diff := unified(_lines(before), _lines(after))):
         return ""
     lines = diff.split("\n")
@@ -167,7 +167,7 @@ def unified_diff(before: str, after: str, name: str, *, most: int | None = _MAX_
 
 
 def _changed_lines(before: str, after: str) -> str:
-    """The changed places as they are now, with line numbers and a little around them."""
+    """Return the changed places as they are now, with line numbers and a little around them."""
     shown: list[str] = []
     for _, _, new, _, rows in hunks(_lines(before), _lines(after)):
         if shown:

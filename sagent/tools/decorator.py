@@ -226,7 +226,7 @@ def tool(
 
 
 def _without_titles(value: Json) -> Json:
-    """The schema without the titles pydantic makes up of names: they cost tokens and say nothing."""
+    """Return the schema without the titles pydantic makes up of names: they cost tokens and say nothing."""
     if isinstance(value, tuple):
         return tuple(map(_without_titles, value))
     if not isinstance(value, JsonObject):

@@ -243,7 +243,7 @@ def _in_class(character: str) -> str:
 
 @lru_cache(100)
 def _category_ranges(name: str, *, negated: bool) -> str:
-    """The inside of a class of all characters of a Unicode general category; "" where there is none."""
+    """Return the inside of a class of all characters of a Unicode general category; "" where there is none."""
     from itertools import groupby
     from unicodedata import category
 

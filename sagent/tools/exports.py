@@ -66,7 +66,7 @@ class Exports:
         workspace.environment = _changed(inside, start, kept)
 
     def left_out(self, workspace: Workspace, start: Mapping[str, str], *, held: bool) -> Iterator[str]:
-        """The variables that commands in the sandbox have set, and one outside does not get."""
+        """Yield the variables that commands in the sandbox have set, and one outside does not get."""
         if not held and self._was_held:
             inside = workspace.environment or {}
             changed = (name for name, value in inside.items() if start.get(name) != value and name.isidentifier())

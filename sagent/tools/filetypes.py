@@ -25,7 +25,7 @@ _ALIASES = {
 
 
 def globs_of(name: str) -> list[str]:
-    """The globs of a type. Raises ToolError naming the types there are."""
+    """Return the globs of a type. Raises ToolError naming the types there are."""
     known = _TYPES.get(_ALIASES.get(name.lower(), name.lower()))
     if known is None:
         raise ToolError(f"There is no file type {name!r}. Use glob, or one of: {', '.join(_TYPES)}.")

@@ -63,7 +63,7 @@ class Glob:
 
 
 def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
-    """The directory at which the search can start, and the rest of the pattern."""
+    """Return the directory at which the search can start, and the rest of the pattern."""
     root = workspace.resolve(as_str(arguments.get("path")) or ".")
     pattern = as_str(arguments["pattern"])
     if pattern.startswith(("/", "~")):

@@ -46,7 +46,7 @@ def _choices(way: list[str], most: int) -> Iterator[list[str]]:
 
 
 def _ways(pieces: Iterator[str], depth: int) -> list[list[str]]:
-    """The globs without braces that are meant, up to where the brace ends that is open."""
+    """Return the globs without braces that are meant, up to where the brace ends that is open."""
     done: list[list[str]] = []
     ways: list[list[str]] = [[]]
     for piece in pieces:

@@ -65,7 +65,7 @@ async def list_ignored(root: str, listing: Listing) -> list[str]:
 async def files_matching(
     rust: Sequence[str], options: Sequence[str], names: Sequence[str], root: str, listing: Listing
 ) -> list[str]:
-    """The files that may match one of some patterns, of those whose name matches one of `names` if there are any."""
+    """Return files that may match one of some patterns, of those whose name matches one of `names` if there are any."""
     if not listing.by_ripgrep:
         return listing.files
     kinds = [*(f"--type-add=asked:{name}" for name in names), *(["--type=asked"] if names else [])]
@@ -81,7 +81,7 @@ async def files_matching(
 
 
 async def _ripgrep(arguments: Sequence[str], root: str, seconds: float) -> list[str] | None:
-    """The files that it names; None where it is not there, not sure, or takes longer."""
+    """Return the files that it names; None where it is not there, not sure, or takes longer."""
     limited = ("/bin/sh", "-c", 'ulimit -S -d "$0"; exec rg "$@"', str(_MAX_MEMORY_KB))
     try:
         async with asyncio.timeout(seconds):

@@ -20,8 +20,8 @@ MAX_SHOWN_SIDE = 2000  # pixels: Anthropic's limit where there are more than 20 
 
 
 def media_in(data: bytes, name: str) -> Image | Document | None:
-    """The image, the PDF or the recording in some data, None for anything else. Raises ValueError for one that no
-    provider takes."""
+    """Return the image, the PDF or the recording in some data, None for anything else. Raises ValueError for one that
+    no provider takes."""
     if data.startswith(b"%PDF-"):
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(f"it has more than {MAX_DOCUMENT_BYTES // 1_000_000} MB")

@@ -23,8 +23,8 @@ Lines = Sequence[str]
 
 
 def recover_edits(text: str, old: str, new: str, name: str = "", *, everywhere: bool = False) -> list[Pair]:
-    """The replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the file's.
-    One of all places is sure where there is but one, however the lines are looked at."""
+    """Return the replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the
+    file's. One of all places is sure where there is but one, however the lines are looked at."""
     lines = text.split("\n")
     if len(lines) > _MAX_LINES or len(text) > _MAX_TEXT_CHARS:
         return []
@@ -57,7 +57,7 @@ Rewrite = Callable[[Lines, Lines, Lines], list[str] | None]
 
 
 def _read(lines: Lines, old: str, new: str, view: Callable[[str], str], rewrite: Rewrite) -> Pair | None:
-    """An edit whose quoted lines are lines of the file, looked at in some way, at one place."""
+    """Return an edit whose quoted lines are lines of the file, looked at in some way, at one place."""
     ends = old.endswith("\n")
     quoted = old.removesuffix("\n").split("\n")
     given = new.removesuffix("\n").split("\n") if new else []
@@ -176,7 +176,7 @@ def _indent(line: str) -> str:
 
 
 def _without_numbers(text: str) -> str | None:
-    """A text without the line numbers that Read shows; None where a line has none."""
+    """Return a text without the line numbers that Read shows; None where a line has none."""
     lines = text.split("\n")
     numbered = lines[:-1] if lines[-1] == "" else lines
     if not numbered or not all(map(_NUMBER.match, numbered)):
@@ -185,7 +185,7 @@ def _without_numbers(text: str) -> str | None:
 
 
 def _numbered(lines: Lines, old: str, bare: str, new: str) -> Pair | None:
-    """An edit with line numbers: at the one place where its lines are, which must be where the numbers say."""
+    """Return an edit with line numbers: at the one place where its lines are, which must be where the numbers say."""
     quoted = [line.split("\t", 1) for line in old.removesuffix("\n").split("\n")]
     wanted = [line for _, line in quoted]
     places = _places(lines, wanted, str)

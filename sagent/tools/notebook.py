@@ -19,7 +19,7 @@ _WORDY = ("text/markdown", "application/json", "text/latex", "text/html")
 
 
 def show_notebook(data: bytes) -> ToolOutput | None:
-    """The cells, or None when the bytes are not a notebook."""
+    """Return the cells, or None when the bytes are not a notebook."""
     try:
         notebook = as_object(json.loads(data))
     except (ValueError, RecursionError):
@@ -93,5 +93,5 @@ def _output(text: str) -> Text:
 
 
 def joined_text(value: object) -> str:
-    """A text of a notebook, which may be there as a list of its lines."""
+    """Return a text of a notebook, which may be there as a list of its lines."""
     return value if isinstance(value, str) else "".join(map(as_str, as_array(value)))

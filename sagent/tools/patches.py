@@ -72,8 +72,8 @@ def _hunks(lines: Sequence[str]) -> list[Asked]:
 
 
 def locate_edits(text: str, pairs: Sequence[Asked]) -> list[tuple[str, str]]:
-    """The replacements in a text, [] unless all lines that are quoted stand at one place. Lines that go take a line end
-    along."""
+    """Return the replacements in a text, [] unless all lines that are quoted stand at one place. Lines that go take a
+    line end along."""
     around = f"\n{text}\n"
     if any(not around.count(f"\n{before}\n") == text.count(before) == 1 for before, _ in pairs):
         return []

@@ -46,7 +46,7 @@ def made_by_commands(real: Path, workspace: Workspace) -> list[str]:
 
 
 def short_path(path: Path, workspace: Workspace) -> str:
-    """The path as shown to the model: relative to the working directory when it lies under it."""
+    """Return the path as shown to the model: relative to the working directory when it lies under it."""
     return str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
 
 

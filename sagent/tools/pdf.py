@@ -52,7 +52,7 @@ class Pdfium(Protocol):
 
 
 def show_pdf(data: bytes, name: str, pages: str) -> ToolOutput:
-    """The text of the first pages; of the pages named ("1-5,8") text and pictures. Raises ToolError."""
+    """Return the text of the first pages; of the pages named ("1-5,8") text and pictures. Raises ToolError."""
     pdfium = cast("Pdfium", import_module("pypdfium2"))
     try:
         return _show(pdfium.PdfDocument(data), name, pages)
@@ -102,14 +102,14 @@ def _show(document: Document, name: str, pages: str) -> ToolOutput:
 
 
 def _picture(page: Page) -> bytes:
-    """A page as PNG."""
+    """Return a page as PNG."""
     width, height = page.get_size()
     bitmap = page.render(scale=_SIDE_PIXELS / max(width, height, 1), rev_byteorder=True)
     return encode_png(bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride, bitmap.n_channels)
 
 
 def encode_png(pixels: bytes, width: int, height: int, stride: int, channels: int) -> bytes:
-    """A PNG of rows of 8-bit samples: 1 channel is grey, 3 RGB, 4 RGBA; `stride` is bytes from row to row."""
+    """Return a PNG of rows of 8-bit samples: 1 channel is grey, 3 RGB, 4 RGBA; `stride` is bytes from row to row."""
     color = {1: 0, 3: 2, 4: 6}[channels]
     rows = b"".join(b"\0" + pixels[top : top + width * channels] for top in range(0, height * stride, stride))
     header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)

@@ -27,7 +27,7 @@ class Replacement:
 
 
 def read_replacements(arguments: JsonObject) -> list[Replacement]:
-    """The edits that a call asks for. Raises ToolError when it asks for none, or in two ways."""
+    """Return the edits that a call asks for. Raises ToolError when it asks for none, or in two ways."""
     several = "edits" in arguments
     single = any(arguments.get(name) or (name in arguments and not several) for name in ("old_string", "new_string"))
     if single == several:
@@ -42,8 +42,8 @@ def read_replacements(arguments: JsonObject) -> list[Replacement]:
 
 
 def proposed(call: ToolCall, before: str | None) -> tuple[str, str]:
-    """A file's text before and after a call of Edit or Write; of one that is not known, what one edit quotes and gives.
-    Raises ToolError where an edit cannot be made."""
+    """Return a file's text before and after a call of Edit or Write; of one that is not known, what one edit quotes and
+    gives. Raises ToolError where an edit cannot be made."""
     if call.name == "Write":
         return before or "", _lf(call.arguments.get("content"))
     edits = read_replacements(call.arguments)
@@ -54,7 +54,7 @@ def proposed(call: ToolCall, before: str | None) -> tuple[str, str]:
 
 
 def replace_all(text: str, replacements: Sequence[Replacement], name: str) -> tuple[str, int]:
-    """The text of a file with replacements made in order, and how many places these are. Raises ToolError."""
+    """Return the text of a file with replacements made in order, and how many places these are. Raises ToolError."""
     count = 0
     for number, replacement in enumerate(replacements, 1):
         try:
@@ -67,7 +67,7 @@ def replace_all(text: str, replacements: Sequence[Replacement], name: str) -> tu
 
 
 def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, int]:
-    """The text of a file with a replacement made, and how often. LF in `old` matches the text's own line ends, which
+    """Return text of a file with a replacement made, and how often. LF in `old` matches the text's own line ends, which
     `new` takes. An `old` that is nearly there is taken for what it must mean, where that is one thing at one place.
 
     Raises ToolError when `old` is not there, or is there several times and not all are meant.

@@ -340,7 +340,7 @@ class _Finder:
         return hit
 
     def _blocks(self, path: str) -> Iterator[tuple[str, bool]]:
-        """The file's text in pieces that end with a line, and whether a piece is the last. CRLF is read as LF."""
+        """Yield the file's text in pieces that end with a line, and whether a piece is the last. CRLF is read as LF."""
         if self._is_late(path):
             return
         with open_regular(self._query.root if self._query.single else f"{self._query.root}/{path}") as file:

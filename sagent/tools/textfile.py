@@ -27,7 +27,7 @@ def encode(text: str, encoding: Encoding) -> bytes:
 
 
 def read_whole(path: Path, most: int) -> str | None:
-    """The text of a file, with line feeds; None for what is no text, or has more than so many characters. Raises
+    """Return the text of a file, with line feeds; None for what is no text, or has more than so many characters. Raises
     OSError and ValueError."""
     with open_regular(os.path.realpath(path)) as file:
         data = file.read(4 * most + 1)
@@ -36,7 +36,7 @@ def read_whole(path: Path, most: int) -> str | None:
 
 
 def line_end(text: str) -> str:
-    """The line end a text uses most: "\\n", "\\r\\n", or "\\r" where there is no other."""
+    """Return the line end a text uses most: "\\n", "\\r\\n", or "\\r" where there is no other."""
     crlf = text.count("\r\n")
     if not crlf:
         return "\r" if "\r" in text and "\n" not in text else "\n"

@@ -25,7 +25,7 @@ _SCAN_SECONDS = 20  # to go through a file for the lines that were asked for
 
 
 async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
-    """A file that really lies at `real`, or the part of it that is asked for. Raises ToolError and OSError."""
+    """Return a file that really lies at `real`, or the part of it that is asked for. Raises ToolError and OSError."""
     offset = max(1, as_int(arguments.get("offset"), 1))
     limit = min(_MAX_LINES, as_int(arguments.get("limit"), _MAX_LINES))
     stat = os.fstat(file.fileno())
@@ -70,7 +70,7 @@ def _show_text(data: bytes, name: str, offset: int, limit: int) -> ToolOutput:
 
 
 def _show_part(file: BufferedReader, name: str, offset: int, limit: int, stop: Event) -> ToolOutput:
-    """A very large text: only the lines asked for are kept."""
+    """Return a very large text: only the lines asked for are kept."""
     head = file.read(8192)
     # a multi-byte character may be cut at the end of the head
     decoded = decode(head.rpartition(b"\n")[0] or head[:-3])
@@ -87,7 +87,7 @@ def _show_part(file: BufferedReader, name: str, offset: int, limit: int, stop: E
 
 
 def _starts(file: BufferedReader, stop: Event) -> Iterator[bytes]:
-    """The starts of a file's lines, however long the lines are. Raises ToolError where that takes too long."""
+    """Yield the starts of a file's lines, however long the lines are. Raises ToolError where that takes too long."""
     end = monotonic() + _SCAN_SECONDS
     while start := file.readline(_MAX_LINE_BYTES):
         piece = start
@@ -106,8 +106,8 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _number_lines(lines: Sequence[str], first: int, total: int | None) -> tuple[str, int]:
-    """The lines, numbered from `first`, as many as fit, and how many these are. `total` is None when the file's lines
-    were not counted."""
+    """Return the lines, numbered from `first`, as many as fit, and how many these are. `total` is None when the file's
+    lines were not counted."""
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, first):

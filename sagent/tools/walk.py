@@ -60,8 +60,8 @@ class _Rule(NamedTuple):
 
 
 def _rules_in(directory: str, above: tuple[_Rule, ...], names: Collection[str]) -> tuple[_Rule, ...]:
-    """The rules that hold in a directory right below one in which those `above` hold; the last that fits decides.
-    `names` are what is there."""
+    """Return the rules that hold in a directory right below one in which those `above` hold; the last that fits
+    decides. `names` are what is there."""
     prefix = directory.rstrip("/") + "/"
     git = prefix + ".git"
     if ".git" in names and os.path.lexists(git):  # a repository of its own: nothing from above counts
@@ -86,7 +86,7 @@ def _load(path: str, prefix: str) -> tuple[_Rule, ...]:
 
 
 def _common_directory(git: str) -> str:
-    """The directory that holds `info`: `.git` itself, or where the `.git` file of a worktree or submodule leads."""
+    """Return directory that holds `info`: `.git` itself, or where the `.git` file of a worktree or submodule leads."""
     try:
         leads_to = os.fsdecode(read_regular(git)).removeprefix("gitdir:").strip()
         directory = Path(git).parent / leads_to

@@ -27,8 +27,8 @@ _TYPES: Mapping[type[Event], str] = {SessionOpened: "session", Advised: "advice"
 
 
 def encode_event(event: Event) -> dict[str, Any]:
-    """An event as one line of stream-json: `type` (snake_case), `agent`, and its members; those of a call, a result, an
-    advice or a denial are its own. USD are numbers."""
+    """Return an event as one line of stream-json: `type` (snake_case), `agent`, and its members; those of a call, a
+    result, an advice or a denial are its own. USD are numbers."""
     if type(event) is TextDelta:  # thirty thousand of these in a run are not unusual
         return {"type": "text_delta", "agent": event.agent, "text": event.text}
     out: dict[str, Any] = {"type": _type_of(type(event))}
@@ -108,7 +108,7 @@ def _show_tally(tally: AdvisorTally) -> dict[str, Any]:
 
 
 def _show_message(message: Message) -> dict[str, Any]:
-    """A message without what only its provider can read."""
+    """Return a message without what only its provider can read."""
     out: dict[str, Any] = {"role": message.role, "parts": [_show_part(part) for part in message.parts]}
     if message.sender:
         out["sender"] = message.sender

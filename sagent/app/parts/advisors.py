@@ -92,8 +92,8 @@ def _spotters(settings: Settings, warn: Callable[[str], object]) -> Iterator["Sp
 def remember_advisors(
     settings: Settings, past: Sequence[str], notices: list[str]
 ) -> tuple[Settings, Sequence[str], str]:
-    """The settings with the advisors that the session had, by the changes in its log, unless a flag or a variable names
-    others; the names of those that are off; and what is to be logged of who advises, "" where nothing is new."""
+    """Return settings with the advisors that the session had, by the changes in its log, unless a flag or a variable
+    names others; the names of those that are off; and what is to be logged of who advises, "" where nothing is new."""
     before: Mapping[Advisor, str] = {}
     off: Sequence[str] = ()
     if past:
@@ -126,7 +126,7 @@ def _address(settings: Settings, advisor: "Advisor") -> str:
 
 
 def _model(settings: Settings, choice: Choice, advisor: "Advisor") -> Model:
-    """The model of an advisor, at the address that the settings give for it."""
+    """Return the model of an advisor, at the address that the settings give for it."""
     address = settings.advisor_addresses.get(advisor.name)
     if address is None:
         return choice.resolve(advisor.model)

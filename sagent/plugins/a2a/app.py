@@ -29,7 +29,7 @@ _CACHED = "public, max-age=300"
 
 
 def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGIApp":
-    """The application; `callers` by their tokens, `host` is the name by which it is reached."""
+    """Return the application; `callers` by their tokens, `host` is the name by which it is reached."""
     handler, builder = Handler(), CallerBuilder()
     routes = [
         *create_agent_card_routes(card, cache_control=_CACHED),
@@ -47,8 +47,8 @@ def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGI
 def make_caller(
     opening: Opening, state: Path, cwd: Path, push_to: Sequence[str], answer: Answer = answer_alone
 ) -> Caller:
-    """A caller whose sessions are kept in `state` and work in `cwd`. `push_to` are addresses that are notified although
-    they are not public; `answer` has a prompt answered. Raises OSError."""
+    """Return a caller whose sessions are kept in `state` and work in `cwd`. `push_to` are addresses that are notified
+    although they are not public; `answer` has a prompt answered. Raises OSError."""
     files = ReceiverFiles(state / DIRECTORY)
     files.sweep(sessions(state))
     receivers = Receivers(files, push_to)

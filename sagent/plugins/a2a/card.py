@@ -35,7 +35,7 @@ class Described:
 
 
 def make_card(described: Described, url: str) -> AgentCard:
-    """The card of an agent that is reached at `url`, which has no slash at its end."""
+    """Return the card of an agent that is reached at `url`, which has no slash at its end."""
     return AgentCard(
         name=described.name,
         description=described.description,

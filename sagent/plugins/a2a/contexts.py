@@ -141,7 +141,7 @@ class Contexts:
         return found
 
     def tasks(self) -> Mapping[str, Collection[str]]:
-        """The tasks of each session."""
+        """Return the tasks of each session."""
         return {each.path.name: each.records.tasks.keys() for each in self._contexts.values()}
 
     def session(self, name: str) -> str:
@@ -149,7 +149,7 @@ class Contexts:
         return self._place(name).path.name
 
     def running(self, name: str) -> RunningTask | None:
-        """The task, if it has not ended. Raises TaskNotFoundError."""
+        """Return the task, if it has not ended. Raises TaskNotFoundError."""
         return self._place(name).running.get(name)
 
     async def cancel(self, name: str) -> Task:
@@ -236,7 +236,8 @@ class Contexts:
         return name
 
     async def _opened(self, name: str) -> Context:
-        """A context that is open: a new one for "", and for an id that the client has chosen. Raises A2AError."""
+        """Return a context that is open: a new one for "", and for an id that the client has chosen. Raises
+        A2AError."""
         if len(name) > _MAX_ID_CHARS or not name.isprintable():
             raise InvalidParamsError(f"The contextId is longer than {_MAX_ID_CHARS} characters, or not printable.")
         try:

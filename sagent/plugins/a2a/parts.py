@@ -27,12 +27,12 @@ def read_message(message: Message) -> messages.Message:
 
 
 def read_text(message: Message) -> str:
-    """The texts of a message alone."""
+    """Return the texts of a message alone."""
     return "\n".join(part.text for part in message.parts if part.HasField("text")).strip()
 
 
 def read_data(message: Message) -> Mapping[str, object]:
-    """The first object among its parts, an empty one where there is none."""
+    """Return the first object among its parts, an empty one where there is none."""
     found = [as_object(MessageToDict(part)["data"]) for part in message.parts if part.HasField("data")]
     return found[0] if found else {}
 
@@ -103,7 +103,7 @@ def answer_artifact(text: str) -> Artifact:
 
 
 def diff_artifact(diff: str, number: int) -> Artifact:
-    """The `number`th change of files, as a unified diff."""
+    """Return the `number`th change of files, as a unified diff."""
     part = Part(text=valid_text(diff), media_type="text/x-diff")
     return Artifact(artifact_id=f"change-{number}", name=f"Change {number}", parts=[part])
 

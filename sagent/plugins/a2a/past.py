@@ -31,7 +31,7 @@ class _Work:
 
 
 def show_past(session: Path, records: Mapping[str, TaskRecord], wanted: Iterable[str]) -> Mapping[str, Task]:
-    """The tasks with some ids of a session's directory. May block."""
+    """Return the tasks with some ids of a session's directory. May block."""
     names = set(wanted)
     try:
         works = _works(session, records)
@@ -118,7 +118,7 @@ def _show(record: TaskRecord, work: _Work | None, lost: str, *, busy: bool) -> T
 
 
 def said_by_agent(record: TaskRecord, texts: Sequence[str]) -> list[Message]:
-    """The agent's messages between a prompt and the answer."""
+    """Return the agent's messages between a prompt and the answer."""
     return [
         agent_message(text, f"{record.id}-{number}", record.id, record.context) for number, text in enumerate(texts, 1)
     ]

@@ -39,7 +39,7 @@ class TaskRecord:
     usage: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def status(self) -> TaskStatus:
-        """The state, and since when."""
+        """Return the state, and since when."""
         status = TaskStatus(state=self.state)
         status.timestamp.FromDatetime(self.at)
         return status
@@ -68,7 +68,7 @@ class RecordFile:
         return found
 
     def accept(self, task: str, message: Message, digest: str) -> TaskRecord:
-        """A new task, or a further message of one. Raises OSError."""
+        """Return a new task, or a further message of one. Raises OSError."""
         self._write(task, context=self.context, message=MessageToDict(message), digest=digest)
         return self.tasks[task]
 

@@ -72,7 +72,7 @@ async def find_agents(named: Sequence[str], notices: list[str]) -> "AsyncGenerat
 
 
 async def _client(url: str, http: httpx.AsyncClient) -> tuple[AgentCard, Client]:
-    """The agent's card and a client of it. Raises ValueError for a card that leads to another host."""
+    """Return the agent's card and a client of it. Raises ValueError for a card that leads to another host."""
     card = await A2ACardResolver(http, url).get_agent_card()
     own = [each for each in card.supported_interfaces if _origin(each.url) == _origin(url)]
     if not own:
@@ -163,7 +163,8 @@ class RemoteAgent:
         return None
 
     async def _settled(self, task: str) -> Task:
-        """The task once it has ended or asks something: what is streamed is not repeated to whoever has lost it."""
+        """Return the task once it has ended or asks something: what is streamed is not repeated to whoever has lost
+        it."""
         failures = 0
         while True:
             try:
@@ -218,7 +219,7 @@ def _note(conversation: str) -> str:
 
 
 def _texts(parts: Iterable[Part]) -> str:
-    """The texts; what is no text is only named."""
+    """Return the texts; what is no text is only named."""
     return "".join(part.text or f"[{part.filename or part.media_type or 'data'}]" for part in parts)
 
 

@@ -69,7 +69,7 @@ def _media(data: str, name: str, where: str) -> Part:
 
 
 def _shown(uri: str) -> str:
-    """A path of this machine for a file's URI, so that tools can use it; any other URI as it is."""
+    """Return a path of this machine for a file's URI, so that tools can use it; any other URI as it is."""
     uri = valid_text(uri)
     if not uri.startswith("file://"):
         return uri

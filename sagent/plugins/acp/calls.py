@@ -43,14 +43,14 @@ def kind_of(call: ToolCall) -> str:
 
 
 def title_of(call: ToolCall, agent: str) -> str:
-    """The call on one line; of another agent than the first, with its name before it."""
+    """Return the call on one line; of another agent than the first, with its name before it."""
     who = f"{agent.partition('/')[2]}: " if "/" in agent else ""
     what = as_str(call.arguments.get("command")) or f"{call.name} {main_argument(call.arguments)}"
     return printable(one_line(f"{who}{what}", _TITLE))
 
 
 def place_of(call: ToolCall, workspace: Workspace) -> Path | None:
-    """The file that it reads or writes, absolute."""
+    """Return the file that it reads or writes, absolute."""
     if text := as_str(call.arguments.get("file_path")):
         with suppress(ToolError, RuntimeError, OSError):
             return workspace.resolve(text)
@@ -58,7 +58,7 @@ def place_of(call: ToolCall, workspace: Workspace) -> Path | None:
 
 
 def line_of(call: ToolCall, diff: str) -> int | None:
-    """The line, from 1, at which it reads or has changed something."""
+    """Return the line, from 1, at which it reads or has changed something."""
     found = _PLACE.search(diff)
     if found is None:
         return as_int(call.arguments.get("offset")) or None
@@ -103,7 +103,7 @@ class CallIds:
         self._jobs: set[str] = set()
 
     def begin(self, agent: str, call_id: str) -> tuple[str, bool]:
-        """The name of a call that is asked about or starts, and whether it is a new one."""
+        """Return the name of a call that is asked about or starts, and whether it is a new one."""
         key = (agent, call_id)
         if (name := self._by_call.get(key, "")) in self._open or (name and name in self._jobs):
             return name, False
@@ -116,7 +116,7 @@ class CallIds:
         return name, True
 
     def find(self, agent: str, call_id: str) -> str | None:
-        """The name of a call that was begun."""
+        """Return the name of a call that was begun."""
         return self._by_call.get((agent, call_id))
 
     def is_job(self, name: str) -> bool:

@@ -55,7 +55,7 @@ class Client:
             self._connection.notify("session/update", {"sessionId": session, "update": each})
 
     async def permit(self, session: str, call: Mapping[str, object], options: Sequence[Mapping[str, str]]) -> str:
-        """The option that the person chose; "" for none, as when the client cannot ask."""
+        """Return the option that the person chose; "" for none, as when the client cannot ask."""
         params: Mapping[str, object] = {"sessionId": session, "toolCall": call, "options": options}
         if self.version > 1:
             params = version2.permission(params)
@@ -72,7 +72,7 @@ class Client:
         return as_str(outcome.get("optionId")) if outcome.get("outcome") == "selected" else ""
 
     async def read_file(self, session: str, path: Path) -> str:
-        """A file with what is not saved yet. Raises RpcError."""
+        """Return a file with what is not saved yet. Raises RpcError."""
         answer = await self._connection.request("fs/read_text_file", {"sessionId": session, "path": str(path)})
         return as_str(answer.get("content"))
 

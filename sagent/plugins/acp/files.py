@@ -25,8 +25,8 @@ EDITOR_TIMEOUT_SECONDS = 10.0  # for an editor to say what is not saved yet
 
 
 def adapted(tools: Sequence[Tool], client: Client, session: Callable[[], str]) -> Sequence[Tool]:
-    """The tools as a client takes them: files are changed by way of it where it writes files, and its person is asked
-    questions where it has forms."""
+    """Return the tools as a client takes them: files are changed by way of it where it writes files, and its person is
+    asked questions where it has forms."""
     kept = [tool for tool in tools if client.has_forms or not isinstance(tool, AskUser)]
     if not client.writes_files:
         return kept

@@ -36,7 +36,7 @@ class Options:
         self._chosen.clear()
 
     def modes(self) -> Mapping[str, object]:
-        """The permission modes, for clients that know no other options."""
+        """Return the permission modes, for clients that know no other options."""
         known = [{"id": mode, "name": MODE_WORDS[mode][0], "description": MODE_WORDS[mode][1]} for mode in MODES]
         return {"currentModeId": self._policy.mode, "availableModes": known}
 
@@ -94,12 +94,12 @@ class Options:
             self._chosen[option] = value
 
     def _named(self, current: str) -> list[tuple[str, str, str]]:
-        """The models, and the one in use where it is not among them."""
+        """Return the models, and the one in use where it is not among them."""
         own = [] if current == OFF or any(name == current for name, _ in self._models) else [(current, "")]
         return [(name, name.partition("/")[2] or name, about) for name, about in (*own, *self._models)]
 
     def _advisor(self) -> str:
-        """The model of the first advisor that is asked, or "off"."""
+        """Return the model of the first advisor that is asked, or "off"."""
         from sagent.advisor.extension import AdvisorExtension
 
         advisory = self._agent.advisory
@@ -118,6 +118,6 @@ def _select(
 
 
 def models_of(catalog: str) -> list[tuple[str, str]]:
-    """The models of a catalog, one a line: "provider/id: a few words"."""
+    """Return the models of a catalog, one a line: "provider/id: a few words"."""
     lines = (line.partition(": ") for line in catalog.splitlines())
     return [(name, about) for name, colon, about in lines if colon and "/" in name]

@@ -92,7 +92,8 @@ class Person:
 
 
 def _shown(call: ToolCall, ask: Ask, name: str, updates: Updates) -> Mapping[str, object]:
-    """The call as the person is to judge it: all of it, why it is asked about, and what it asks for in addition."""
+    """Return the call as the person is to judge it: all of it, why it is asked about, and what it asks for in
+    addition."""
     words = fenced(call_text(call)) if call.arguments.get("command") else ""
     said = "\n\n".join(filter(None, (words, wants_text(ask.wants), spelled(ask.reason))))
     shown = {
@@ -119,7 +120,7 @@ def _options(rules: Sequence[str]) -> list[Mapping[str, str]]:
 
 
 def _form(question: Question) -> Mapping[str, object]:
-    """The form of a question: one of its options, several of them, or words."""
+    """Return the form of a question: one of its options, several of them, or words."""
     words = {"type": "string", "title": "Something else" if question.options else "Answer"}
     if not question.options:
         properties: Mapping[str, object] = {"answer": words}

@@ -300,7 +300,7 @@ class Server:
         return {"stopReason": await session.prompt(read_prompt(list_in(params, "prompt", required=True)))}
 
     async def _accept(self, params: Params) -> Mapping[str, object]:
-        """A prompt of version 2: it is accepted, and its turn says by itself how it goes."""
+        """Return a prompt of version 2: it is accepted, and its turn says by itself how it goes."""
         from sagent.plugins.acp.blocks import read_prompt
         from sagent.plugins.acp.version1 import new_id
 

@@ -34,7 +34,7 @@ def _server(given: Mapping[str, object], where: str) -> BroughtServer:
 
 
 def _pairs(given: Mapping[str, object], name: str, where: str) -> Mapping[str, str]:
-    """A list of names and values."""
+    """Return a list of names and values."""
     pairs = [(each.get("name"), each.get("value")) for each in map(as_object, list_in(given, name, f"{where}."))]
     if not all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs):
         raise RpcError(INVALID_PARAMS, f'{where}.{name} is a list of {{"name": ..., "value": ...}}.')

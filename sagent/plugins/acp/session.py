@@ -270,7 +270,7 @@ class Session:
         await self._live.aclose()
 
     async def _take(self, turn: object, message: Message | Callable[[], Message], agent: "Agent") -> str:
-        """A turn, from a prompt to the last word: what ended it."""
+        """Return a turn, from a prompt to the last word: what ended it."""
         self._current, before = turn, self.policy.mode
         self._send_early()
         try:
@@ -311,7 +311,7 @@ class Session:
         raise RpcError(INTERNAL, result.error.message, {"kind": result.error.kind})
 
     async def _carried_out(self, message: Message) -> Message | None:
-        """The prompt without the slash command that it begins with; None where nothing is left of it."""
+        """Return the prompt without the slash command that it begins with; None where nothing is left of it."""
         first = message.parts[0]
         if not isinstance(first, Text) or not first.text.startswith("/"):
             return message
@@ -353,7 +353,7 @@ class Session:
 
 
 def failure(error: BaseException) -> RpcError:
-    """An error of ours as the client's person reads it; one that a key would cure asks for a login."""
+    """Return an error of ours as the client's person reads it; one that a key would cure asks for a login."""
     text = failure_of(error)
     keyless = isinstance(error, UsageError) and text.startswith(("No model was named", "No key"))
     refused = isinstance(error, ModelError) and error.kind == "auth"

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 
 def claim_stdout() -> int:
-    """A descriptor of standard output that is ours alone: whatever else is printed in this process goes to stderr."""
+    """Return a descriptor of standard output that is ours alone: whatever else is printed in this process goes to
+    stderr."""
     sys.stdout.flush()
     own = os.dup(1)
     os.dup2(2, 1)

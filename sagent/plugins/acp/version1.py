@@ -50,12 +50,12 @@ def text_block(text: str) -> Update:
 
 
 def chunk(kind: str, message: str, block: Update) -> Update:
-    """A piece of a message; `kind` is "user_message", "agent_message" or "agent_thought"."""
+    """Return a piece of a message; `kind` is "user_message", "agent_message" or "agent_thought"."""
     return {"sessionUpdate": f"{kind}_chunk", "messageId": message, "content": block}
 
 
 def content(block: Update) -> Update:
-    """A block as a part of what a tool call shows."""
+    """Return a block as a part of what a tool call shows."""
     return {"type": "content", "content": block}
 
 
@@ -64,7 +64,7 @@ def diff(change: Proposal) -> Update:
 
 
 def new_id() -> str:
-    """A message's name, unlike those of other processes that go on with the same session."""
+    """Return a message's name, unlike those of other processes that go on with the same session."""
     return os.urandom(8).hex()
 
 
@@ -82,7 +82,7 @@ def usage(status: Status, cost: Cost) -> Update:
 
 
 def plan(call: ToolCall, result: ToolResult) -> Iterator[Update]:
-    """The list that a call has written, if it has."""
+    """Yield the list that a call has written, if it has."""
     if (tasks := written(call, failed=result.is_error)) is not None:
         entries = [{"content": task.text, "priority": "medium", "status": task.state} for task in tasks]
         yield {"sessionUpdate": "plan", "entries": entries}
@@ -94,7 +94,7 @@ def with_agent(event: Notice) -> str:
 
 
 def notice(level: str, text: str, *, known: bool) -> Update:
-    """A word of sagent's own; a thought of the agent for a client to which notices are not `known`."""
+    """Return a word of sagent's own; a thought of the agent for a client to which notices are not `known`."""
     text = printable(text)
     if not known:
         return chunk("agent_thought", new_id(), text_block(f"{level.capitalize()}: {text}"))
@@ -158,13 +158,13 @@ class Updates:
                 assert_never(event)
 
     def said(self, text: str) -> Update:
-        """A message of sagent's own, such as what a slash command has to say; of several lines as they are."""
+        """Return a message of sagent's own, such as what a slash command has to say; of several lines as they are."""
         return chunk("agent_message", new_id(), text_block(fenced(text) if "\n" in text else text))
 
     # -- tool calls
 
     def announce(self, agent: str, call: ToolCall) -> tuple[str, list[Update]]:
-        """A call's id, and the update that makes it known, where that was not sent yet."""
+        """Return a call's id, and the update that makes it known, where that was not sent yet."""
         name, new = self._ids.begin(agent, call.id)
         if not new:
             return name, []
@@ -198,14 +198,14 @@ class Updates:
         return {**shown, **{key: value for key, value in more.items() if value}}
 
     def synthetic(self, title: str, kind: str, blocks: Sequence[Update]) -> tuple[str, Update]:
-        """A call that no model has made: its id and its announcement."""
+        """Return a call that no model has made: its id and its announcement."""
         self._asides += 1
         name, _ = self._ids.begin(ROOT, f"sagent-{self._asides}-{new_id()}")
         shown = {"toolCallId": name, "title": title, "kind": kind, "status": "in_progress"}
         return name, {"sessionUpdate": "tool_call", **shown, "content": [content(block) for block in blocks]}
 
     def ended(self, name: str, *, failed: bool = False, **more: object) -> Update:
-        """The end of a call."""
+        """Return the end of a call."""
         self._ids.end(name, job=False)
         self._changes.pop(name, None)
         return _update(name, status="failed" if failed else "completed", **more)
@@ -286,7 +286,7 @@ class Updates:
     # -- what was said before
 
     def replay(self, said: Iterable[Message | Past]) -> Iterator[Update]:
-        """A conversation as it was; what others than the person have put into it is left out, as it was then."""
+        """Yield a conversation as it was; what others than the person have put into it is left out, as it was then."""
         asked: dict[str, tuple[str, ToolCall]] = {}
         for each in said:
             if isinstance(each, Past):
@@ -320,7 +320,7 @@ class Updates:
 
 
 def _said(part: Part, sayer: str, message: str) -> Iterator[Update]:
-    """A part of a message that is shown again."""
+    """Yield a part of a message that is shown again."""
     match part:
         case Text(text) if text:
             yield chunk(f"{sayer}_message", message, text_block(text))
@@ -341,7 +341,7 @@ def _update(name: str, **members: object) -> Update:
 
 
 def _outcome(call: ToolCall, result: ToolResult, change: Proposal | None) -> dict[str, object]:
-    """A result: the change of a file that was changed, else what it says, and images."""
+    """Return a result: the change of a file that was changed, else what it says, and images."""
     failed = result.is_error
     if change is not None and not failed:
         return {"status": "completed", "content": [diff(calls.current_proposal(change))]}

@@ -16,7 +16,7 @@ _PLAN = "todo"
 
 
 def updates(update: Update) -> Iterator[Update]:
-    """An update of version 1 as those of version 2."""
+    """Yield an update of version 1 as those of version 2."""
     match update.get("sessionUpdate"):
         case "tool_call" | "tool_call_update":
             yield from _call(update)
@@ -35,7 +35,7 @@ def updates(update: Update) -> Iterator[Update]:
 
 
 def options(every: Iterable[object]) -> list[Update]:
-    """A session's options."""
+    """Return a session's options."""
     return [
         {"configId": each["id"], **{name: value for name, value in each.items() if name != "id"}}
         for each in map(as_object, every)
@@ -43,7 +43,7 @@ def options(every: Iterable[object]) -> list[Update]:
 
 
 def permission(params: Mapping[str, object]) -> Mapping[str, object]:
-    """A question to the person; its words stand apart from the call."""
+    """Return a question to the person; its words stand apart from the call."""
     call = as_object(params["toolCall"])
     words = [text for each in as_array(call.get("content")) if (text := _text(as_object(each)))]
     subject = {"type": "tool_call", "toolCall": {**call, "content": [*_contents(call)]}}
@@ -52,7 +52,7 @@ def permission(params: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def user_message(message: str, blocks: Sequence[object]) -> Update:
-    """A prompt that was accepted."""
+    """Return a prompt that was accepted."""
     return {"sessionUpdate": "user_message", "messageId": message, "content": blocks}
 
 
@@ -62,7 +62,7 @@ def state(name: str, **more: object) -> Update:
 
 
 def _call(update: Update) -> Iterator[Update]:
-    """A call; the output of its terminal goes by updates of its own."""
+    """Yield a call; the output of its terminal goes by updates of its own."""
     meta = as_object(update.get("_meta"))
     if info := as_object(meta.get("terminal_info")):
         yield {"sessionUpdate": "terminal_update", "terminalId": info["terminal_id"], "cwd": info["cwd"]}

@@ -44,13 +44,14 @@ class Manifest:
 
 
 def manifest_bytes(members: Mapping[str, object]) -> bytes:
-    """The manifest's file: canonical JSON with the sha256 of it put in front as `id`, as an entry's line has it."""
+    """Return the manifest's file: canonical JSON with the sha256 of it put in front as `id`, as an entry's line has
+    it."""
     content = canonical_bytes(members)
     return b'{"id":"%b",%b\n' % (sha256_hex(content).encode(), content[1:])
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """The manifest of a file. Raises ValueError for one that is not what was written, or of a later version."""
+    """Return the manifest of a file. Raises ValueError for one that is not what was written, or of a later version."""
     head, rest = data[:73], data[73:]
     if head != b'{"id":"%b",' % sha256_hex(b"{" + rest[:-1]).encode() or not rest.endswith(b"\n"):
         raise ValueError("its content does not match its id")
@@ -99,7 +100,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def open_bundle(path: Path) -> tuple[Mapping[str, Place], list[str]]:
-    """The files of a bundle by their names, and what is wrong with the archive.
+    """Return the files of a bundle by their names, and what is wrong with the archive.
 
     Raises OSError, and UsageError for a file that is no archive.
     """

@@ -8,7 +8,7 @@ from sagent.lib.json import canonical_bytes
 
 
 def parse(text: bytes) -> object:
-    """The value of canonical JSON. Raises ValueError for any other form.
+    """Return the value of canonical JSON. Raises ValueError for any other form.
 
     pydantic's parser and writer take half the time of the standard library's. They agree with it on everything but how
     some numbers are written, which is looked at; where they do not accept, the standard library has the last word.

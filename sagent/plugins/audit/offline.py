@@ -30,8 +30,8 @@ class _NoModel:
 
 @asynccontextmanager
 async def open_offline(settings: Settings, listener: Callable[[Event], None]) -> AsyncGenerator[Agent]:
-    """The root's agent of the session that is named, without tools; what went on in it when it was left stays as it is.
-    Raises SessionBusy, SessionCorrupt, SessionNotFound and OSError."""
+    """Yield the root's agent of the session that is named, without tools; what went on in it when it was left stays as
+    it is. Raises SessionBusy, SessionCorrupt, SessionNotFound and OSError."""
     with Session.open(settings.session or Path()) as session:
         log = session.log()
         agent = Agent(_NoModel(), resources=Resources(log=log, workspace=Workspace(settings.cwd)))

@@ -155,7 +155,7 @@ def _reason(copy: "_Copy", reader: "_Reader") -> str:
 
 
 def _head(file: Path, agent: str) -> str:
-    """The last entry of a child's log; "" where the child did nothing, or it is no child's."""
+    """Return the last entry of a child's log; "" where the child did nothing, or it is no child's."""
     first = last = None
     for last in read_log(file):
         first = first or last
@@ -196,7 +196,7 @@ class _Reader:
         self.mended = self.junk = 0
 
     def read(self) -> Iterator[Entry | _Gap]:
-        """Each entry once, and where something is lost. A last line without its end is left out."""
+        """Yield each entry once, and where something is lost. A last line without its end is left out."""
         self.mended = self.junk = 0
         previous, seen = "", set[str]()
         damaged: list[bytes] = []  # the first of those that follow one another
@@ -248,7 +248,7 @@ class _Reader:
             yield item if found is None else found
 
     def _restore(self, line: bytes) -> Entry | None:
-        """The entry of a line of which one bit was flipped, as its id proves."""
+        """Return the entry of a line of which one bit was flipped, as its id proves."""
         if len(line) > MAX_LINE_BYTES:
             return None
         if line in self._tried:
@@ -279,8 +279,8 @@ class _Reader:
 
 
 def _split(line: bytes) -> Iterator[Entry | bytes]:
-    """The entry of a line, whatever it ends with, or of one that holds several, for the end of a line is lost; what is
-    none as it is."""
+    """Yield the entry of a line, whatever it ends with, or of one that holds several, for the end of a line is lost;
+    what is none as it is."""
     if (whole := _entry(line) or _entry(line.removesuffix(b"\r\n") + b"\n")) is not None:
         yield whole
         return
@@ -304,13 +304,13 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def _before(entry: Entry) -> str:
-    """The id of the line before."""
+    """Return the id of the line before."""
     content = entry.content if entry.kind == "forked" else None
     return content.left if isinstance(content, Forked) else entry.parent
 
 
 def _kinds(damaged: Sequence[bytes], previous: str, following: Entry | None) -> tuple[str, ...]:
-    """The kinds of lost lines, as far as they can be read and nothing is missing between them."""
+    """Return the kinds of lost lines, as far as they can be read and nothing is missing between them."""
     kinds: list[str] = []
     for line in damaged[:MAX_NAMED_KINDS]:
         shape = _SHAPE.fullmatch(line)
@@ -414,7 +414,7 @@ class _Copy:
         return {**body, **changed} if changed else None
 
     def _elsewhere(self, agent: str, name: str, kind: str) -> str:
-        """The id by now of an entry of another log; of one that is lost, that of what stands in its place."""
+        """Return the id by now of an entry of another log; of one that is lost, that of what stands in its place."""
         other = self._others.get(agent)
         if other is None:
             return name

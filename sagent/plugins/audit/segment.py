@@ -67,7 +67,7 @@ class LogSegment:
     problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def named_blobs(self, names: Collection[str]) -> Iterator[tuple[str, str]]:
-        """The blobs of a session, which has had these names, that entries name, and the entries."""
+        """Yield the blobs of a session, which has had these names, that entries name, and the entries."""
         yield from self.blobs
         yield from ((name, entry) for of, name, entry in self.spilled if of in names)
 
@@ -84,7 +84,7 @@ class _Line(NamedTuple):
 
 
 def split(place: Place, size: int = SIZE) -> Iterator[Place]:
-    """The segments of a log, each up to the end of a line. Raises OSError."""
+    """Yield the segments of a log, each up to the end of a line. Raises OSError."""
     start, end = place.start, place.start + place.size
     with place.path.open("rb") as file:
         while start < end:
@@ -141,7 +141,7 @@ _NOTED = frozenset({"opened", "spawned", "returned", "repaired"})
 
 
 def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object]) -> _Line:
-    """A line by its bytes. Raises ValueError for one that is not what a log has."""
+    """Return a line by its bytes. Raises ValueError for one that is not what a log has."""
     rest = b"{" + line[REST:-1]
     name = hashlib.sha256(rest).hexdigest()
     own = line.startswith(b'{"id":"%b",' % name.encode())

@@ -223,7 +223,7 @@ def _rewind(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _there(settings: Settings, given: argparse.Namespace) -> Settings:
-    """The settings for a session, where it took place."""
+    """Return the settings for a session, where it took place."""
     path = session_path(settings, given.session)
     cwd = given.cwd or glance(path).cwd
     return load_settings({"session": str(path), **({"cwd": cwd} if cwd and Path(cwd).is_dir() else {})})

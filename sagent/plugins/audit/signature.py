@@ -20,8 +20,8 @@ _BEGIN, _END = b"-----BEGIN SSH SIGNATURE-----", b"-----END SSH SIGNATURE-----"
 
 
 def sign(data: bytes | Path, key: Path) -> bytes:
-    """A signature of bytes, or of a file, by an SSH key: a private key's file, or a public one's whose private key an
-    agent holds. ssh-keygen asks for a passphrase on the terminal.
+    """Return a signature of bytes, or of a file, by an SSH key: a private key's file, or a public one's whose private
+    key an agent holds. ssh-keygen asks for a passphrase on the terminal.
 
     Raises UsageError for a key that cannot be used.
     """
@@ -81,7 +81,7 @@ def _run(arguments: list[str], data: bytes | Path) -> subprocess.CompletedProces
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line that it wrote about an error, or the one that says more."""
+    """Return the last line that it wrote about an error, or the one that says more."""
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
     found = [*lines[-1:], *(line for line in lines if line.endswith("too open."))]
     return found[-1].strip().rstrip(".") if found else f"ssh-keygen exit {done.returncode}"

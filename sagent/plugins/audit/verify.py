@@ -208,7 +208,7 @@ class _Record:
         )
 
     def path(self, name: str) -> str:
-        """A file as reports name it."""
+        """Return a file as reports name it."""
         return f"{self.where}/{name}"
 
     def _log(self, agent: str) -> _Log:
@@ -488,7 +488,7 @@ def _check_separate(path: Path, signature: Path, record: _Record) -> None:
 
 
 def _places(directory: Path) -> tuple[dict[str, Place], list[str]]:
-    """The files below a directory by their names in it, and problems: what is neither file nor directory."""
+    """Return the files below a directory by their names in it, and problems: what is neither file nor directory."""
     found: dict[str, Place] = {}
     problems: list[str] = []
     for above, directories, names in os.walk(directory):

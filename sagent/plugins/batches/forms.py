@@ -28,7 +28,7 @@ class Outcome:
 
 
 def failure(status: int, kind: str, words: str, *, final: bool = False) -> Outcome:
-    """An error in a shape that all families read."""
+    """Return an error in a shape that all families read."""
     return Outcome(status, wire_bytes({"type": "error", "error": {"type": kind, "message": words}}), final)
 
 
@@ -45,7 +45,7 @@ class Form(ABC):
     """Members of a body that a batch does not take."""
 
     def body(self, alone: Mapping[str, object]) -> dict[str, object]:
-        """A request's body as it goes into a batch."""
+        """Return a request's body as it goes into a batch."""
         return {name: value for name, value in alone.items() if name not in self.dropped}
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Form(ABC):
 
     @abstractmethod
     async def fetch(self, ask: Ask, url: str, batch: str) -> "Outcomes | None":
-        """The outcomes of a batch, by those names; None while it has not ended."""
+        """Return the outcomes of a batch, by those names; None while it has not ended."""
 
 
 class Outcomes(dict[str, Outcome]):
@@ -209,7 +209,7 @@ def _refused(words: str) -> Outcomes:
 
 
 def form_of(url: str) -> Form | None:
-    """The batch API for a request to this URL; None where it is no request to a model that may be batched."""
+    """Return the batch API for a request to this URL; None where it is no request to a model that may be batched."""
     path = urlsplit(url).path
     return next((form for ends, form in _FORMS if path.endswith(ends)), None)
 
@@ -233,7 +233,7 @@ def _object(data: bytes) -> Mapping[str, object]:
 
 
 def _lines(data: bytes) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The lines of a file, by the names of their requests."""
+    """Yield the lines of a file, by the names of their requests."""
     for line in filter(bytes.strip, data.split(b"\n")):
         fields = _object(line)
         yield as_str(fields.get("custom_id")), fields
@@ -245,7 +245,7 @@ def _first_error(found: Mapping[str, object]) -> str:
 
 
 def _multipart(fields: Mapping[str, str], name: str, data: bytes) -> tuple[bytes, str]:
-    """A form with a file (RFC 7578), and its content type."""
+    """Return a form with a file (RFC 7578), and its content type."""
     from secrets import token_hex
 
     mark = token_hex(16)

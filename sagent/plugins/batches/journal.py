@@ -29,7 +29,7 @@ class Journal:
         self.unsure = 0  # batches that were being sent when a process ended: nobody knows whether they exist
 
     def read(self) -> Iterator[Sent]:
-        """The batches of earlier processes."""
+        """Yield the batches of earlier processes."""
         lines = self._file.read_bytes().splitlines(keepends=True) if self._file and self._file.exists() else []
         for line in lines:
             try:

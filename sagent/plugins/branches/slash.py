@@ -37,7 +37,7 @@ def _points(context: CommandContext) -> tuple[Point, ...]:
 
 
 def _chosen(found: tuple[Point, ...], name: str) -> Point:
-    """A request by its number in `/tree`, or the beginning of its entry's id."""
+    """Return a request by its number in `/tree`, or the beginning of its entry's id."""
     fitting = [point for point in found if len(name) > 3 and point.entry.startswith(name)]
     if not fitting and name.isdecimal() and 0 < int(name) <= len(found):
         fitting = [found[int(name) - 1]]
@@ -166,7 +166,7 @@ async def diff(context: CommandContext, file: str = "", what: Literal["", "undo"
 
 
 def _named(file: str, paths: Sequence[str], cwd: Path) -> str:
-    """The file of a session that a name means: from where it works, or by its end."""
+    """Return the file of a session that a name means: from where it works, or by its end."""
     whole = [path for path in paths if path in (file, str(cwd / file))]
     found = whole or [path for path in paths if path.endswith(f"/{file.removeprefix('./')}")]
     if len(found) == 1:
@@ -196,7 +196,7 @@ async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> boo
 
 
 def _patch(seen: "FileDiff", cwd: Path) -> Iterator[str]:
-    """A file's diff as `patch -p1` takes it, and what it cannot say as a line before."""
+    """Yield a file's diff as `patch -p1` takes it, and what it cannot say as a line before."""
     name = _short(seen.path, cwd)
     if seen.note:
         yield f"# {name}: {seen.note}"
@@ -224,7 +224,7 @@ def _changed(changes: "FileChanges", cwd: Path) -> list[Line]:
 
 
 def _unchanged(changes: "FileChanges", cwd: Path) -> list[Line]:
-    """The files that stay as they are, and what is never covered."""
+    """Return the files that stay as they are, and what is never covered."""
     rows: list[Line] = []
     left = [("left alone", one) for one in changes.left]
     omitted = [("not covered", one) for one in changes.omitted if one not in changes.left]
@@ -265,8 +265,8 @@ async def show_tree(context: CommandContext) -> None:
 
 
 def _branches(found: Sequence[Point]) -> Iterator[tuple[int, Point, str]]:
-    """The requests by their numbers, each branch as a whole, and what is drawn before them: where a conversation was
-    gone on with in several ways, a line from each to the next."""
+    """Yield the requests by their numbers, each branch as a whole, and what is drawn before them: where a conversation
+    was gone on with in several ways, a line from each to the next."""
     below: dict[str, list[int]] = {}
     for at, point in enumerate(found):
         below.setdefault(point.after, []).append(at)

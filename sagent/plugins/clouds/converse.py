@@ -96,7 +96,7 @@ class ConverseDialect(Dialect):
         return data[:-2] + b',{"cachePoint":{"type":"default"}}]}' if self.marks else None
 
     def _result(self, answer: CallResult) -> object:
-        """A result. Its `status` is for Claude and Nova alone, so that the words say that it is an error."""
+        """Return a result. Its `status` is for Claude and Nova alone, so that the words say that it is an error."""
         content = [self._block(part, f"{answer.call_id}{number}") for number, part in enumerate(answer.content)]
         if answer.is_error and isinstance(first := answer.content[0], Text):
             content[0] = {"text": error_text(first.text)}
@@ -124,7 +124,7 @@ def _spec(tool: ToolSpec) -> object:
 
 
 def _document_name(name: str, seed: str) -> str:
-    """A name as the service takes one, which no other document of the conversation has."""
+    """Return a name as the service takes one, which no other document of the conversation has."""
     stem = re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", name.rpartition(".")[0] or name)[:150].strip() or "document"
     return f"{stem} {hashlib.sha256(seed.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
@@ -152,7 +152,7 @@ _LEVELS: tuple[Effort, ...] = ("low", "medium", "high")
 
 
 def plain_id(model_id: str) -> str:
-    """A model's own id, without the area of an inference profile and what an ARN has before it."""
+    """Return a model's own id, without the area of an inference profile and what an ARN has before it."""
     name = model_id.lower().rpartition("/")[2]
     area, _, rest = name.partition(".")
     return rest if area in _AREAS else name
@@ -198,7 +198,8 @@ class ConverseModel(WireModel["Converse"]):
             self._limits = replace(self._limits, window=PriceBook().window(provider.row_name, self._known))
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """The service refuses calls in the history of a request that offers no tools: those that were called are."""
+        """Return the service refuses calls in the history of a request that offers no tools: those that were called
+        are."""
         request, notes = super()._fit(request)
         if not request.tools and not request.options.get("tools"):
             calls = (call for message in request.messages for call in message.calls)

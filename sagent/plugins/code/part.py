@@ -92,7 +92,7 @@ class SandboxLauncher:
 
 
 def _looking(profile: "Profile") -> "Profile":
-    """A profile in which nothing is written but the caches that it lets be written, and no host is reached."""
+    """Return a profile in which nothing is written but the caches that it lets be written, and no host is reached."""
     from dataclasses import replace
 
     from sagent.sandbox.places import known_places, really_below

@@ -58,7 +58,7 @@ def candidates(line: str) -> Candidates:
 
 
 def _split(line: str) -> tuple[list[str], str]:
-    """The words after the program, and the one that is being typed."""
+    """Return the words after the program, and the one that is being typed."""
     for end in ("", "'", '"'):
         with suppress(ValueError):
             words = shlex.split(line + end)
@@ -77,12 +77,12 @@ def _beginning(typed: str, words: Iterable[Word], places: Place) -> Candidates:
 
 
 def _names(action: Action) -> Sequence[str]:
-    """A flag by its long names, and by its short one where it has no other."""
+    """Return a flag by its long names, and by its short one where it has no other."""
     return [name for name in action.option_strings if name.startswith("--")] or action.option_strings
 
 
 def _parser_of(command: Callable[[Sequence[str]], int], words: list[str]) -> tuple[Parser, list[str]]:
-    """The parser of a command, or of its operation, and the words for it: the command is asked for its help."""
+    """Return the parser of a command, or of its operation, and the words for it: the command is asked for its help."""
     whole = _asked(command, [])
     if words and whole.positionals and words[0] in _choices(whole.positionals[0]):
         inner = _asked(command, words[:1])
@@ -100,7 +100,7 @@ def _asked(command: Callable[[Sequence[str]], int], words: list[str]) -> Parser:
 
 
 def _awaited(parser: Parser, words: Sequence[str]) -> tuple[Action | None, int]:
-    """The flag whose value comes next, None where none does; how many words came that belong to no flag."""
+    """Return the flag whose value comes next, None where none does; how many words came that belong to no flag."""
     named = {name: action for action in parser.flags for name in action.option_strings}
     awaited, taken = None, 0
     for word in words:
@@ -138,7 +138,7 @@ def _choices(action: Action) -> Sequence[str]:
 
 
 def _fixed(action: Action) -> Iterator[Word]:
-    """The words that it takes, where it takes no other."""
+    """Yield the words that it takes, where it takes no other."""
     # where argparse keeps the help of operations
     rows = cast("Iterable[Action]", getattr(action, "_choices_actions", ()))
     about = {row.dest: row.help or "" for row in rows}
@@ -151,7 +151,7 @@ def _fixed(action: Action) -> Iterator[Word]:
 
 
 def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) -> Candidates:
-    """The first of several lists that has something which begins so."""
+    """Return the first of several lists that has something which begins so."""
     from sagent.cli.settings import load_settings
 
     with suppress(SagentError, OSError):

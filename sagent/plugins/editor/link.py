@@ -96,7 +96,7 @@ class EditorLink:
         return f"{who}:\n{found.text[:MAX_SELECTION_CHARS]}{cut}"
 
     async def problems(self, path: Path) -> set[Problem] | None:
-        """The errors that the editor sees in a file; None where it does not say."""
+        """Return the errors that the editor sees in a file; None where it does not say."""
         said = await self._call("getDiagnostics", {"uri": path.as_uri()}, ANSWER_TIMEOUT_SECONDS)
         if said is None:
             return None
@@ -138,7 +138,7 @@ class EditorLink:
                 return None
 
     async def _call(self, tool: str, arguments: Mapping[str, object], patience: float | None) -> Sequence[str] | None:
-        """The texts that a tool of the editor answers with; None where it fails."""
+        """Return the texts that a tool of the editor answers with; None where it fails."""
         try:
             async with asyncio.timeout(patience):
                 answer = await self._connection.request("tools/call", {"name": tool, "arguments": arguments})
@@ -150,7 +150,7 @@ class EditorLink:
 
 @asynccontextmanager
 async def open_link(lock: LockFile) -> AsyncGenerator[EditorLink | None]:
-    """The link to an editor while it is there; None where it does not answer."""
+    """Yield the link to an editor while it is there; None where it does not answer."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
     from websockets.typing import Subprotocol

@@ -25,7 +25,8 @@ class LockFile:
 
 
 def find_lock_file(cwd: Path, environ: Mapping[str, str]) -> LockFile | None:
-    """The editor in which a directory is open: the one whose terminal this is, else the one with the nearest folder."""
+    """Return the editor in which a directory is open: the one whose terminal this is, else the one with the nearest
+    folder."""
     own = environ.get("CLAUDE_CODE_SSE_PORT", "")
     found = [lock for place in _places(environ) for lock in _locks(place, cwd.resolve())]
     return max(found, key=lambda lock: (str(lock.port) == own, len(lock.folder.parts)), default=None)

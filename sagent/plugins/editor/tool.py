@@ -43,7 +43,7 @@ class LinkedTool(WrappedTool):
 
 
 def with_editor(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:
-    """The tools, those wrapped that change files."""
+    """Return the tools, those wrapped that change files."""
     return [LinkedTool(tool, link) if tool.name in EDITS else tool for tool in tools]
 
 

@@ -60,7 +60,7 @@ class Cards:
                 yield from self._card(place, each)
 
     def _child(self, path: str, depth: int) -> Iterator[str]:
-        """A child, folded under what it came to."""
+        """Yield a child, folded under what it came to."""
         member = self._timeline.agents.get(path)
         facts = [", ".join(member.models), count(member.turns, "turn"), count(member.calls, "call")] if member else []
         if member and (took := seconds_between(member.log.first, member.log.last)) is not None:
@@ -133,7 +133,7 @@ class Cards:
                 assert_never(shown)
 
     def call(self, call: Call) -> Iterator[str]:
-        """A tool call and what came of it, folded."""
+        """Yield a tool call and what came of it, folded."""
         prose = self._prose
         arguments = as_object(self._redaction.value(dict(call.arguments)))
         gist = next((name for name in MAIN_ARGUMENTS if str(arguments.get(name, "")).strip()), "")
@@ -170,7 +170,7 @@ class Cards:
         return f'<dl class="facts">{"".join(rows)}</dl>' if rows else ""
 
     def _image(self, media: StoredMedia) -> str:
-        """An image, while there is room for it."""
+        """Return an image, while there is room for it."""
         kind, name = media
         data = self._fetch(name) if kind in _IMAGES else None
         if data is None or self._media + len(data) > MAX_MEDIA_BYTES:
@@ -196,7 +196,7 @@ def agent_of(shown: Shown) -> str:
 
 
 def when(at: str) -> str:
-    """A time of the log for a person."""
+    """Return a time of the log for a person."""
     return html.escape(at[:19].replace("T", " ") + " UTC" if at else "")
 
 
@@ -205,7 +205,7 @@ def _name(path: str) -> str:
 
 
 def _first(text: str) -> str:
-    """The first line of it, cut."""
+    """Return the first line of it, cut."""
     return cut(text.split("\n", 1)[0], _LINE)
 
 

@@ -38,7 +38,8 @@ _CLASS = re.compile(r"class:([\w.-]+)")
 
 
 def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
-    """The lines of the recording: its header, then pieces of output, each with its time in seconds. Pauses are cut."""
+    """Yield the lines of the recording: its header, then pieces of output, each with its time in seconds. Pauses are
+    cut."""
     found = redaction.count
     title = timeline.heading(redaction)
     header: dict[str, object] = {"version": 2, "width": WIDTH, "height": HEIGHT, "idle_time_limit": MAX_IDLE_SECONDS}
@@ -145,7 +146,7 @@ def _at(shown: Shown) -> float | None:
 
 
 def _seconds(at: str) -> float | None:
-    """A time of the log in seconds since 1970; None where it has none."""
+    """Return a time of the log in seconds since 1970; None where it has none."""
     try:
         return datetime.fromisoformat(at).timestamp()
     except ValueError:
@@ -153,7 +154,7 @@ def _seconds(at: str) -> float | None:
 
 
 def _sgr() -> Mapping[str, str]:
-    """The parameters of the escape sequences by style, in the dark theme's colours (ECMA-48, SGR)."""
+    """Return the parameters of the escape sequences by style, in the dark theme's colours (ECMA-48, SGR)."""
     rules = rules_of("dark").items()
     return {name: ";".join(_CODES[word] for word in look.split() if word in _CODES) for name, look in rules}
 

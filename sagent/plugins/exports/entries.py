@@ -75,7 +75,7 @@ class SessionReader:
         self._files = {file: LogReader(agent_of(session, file)) for file in files}
 
     def steps(self) -> Iterator[Step]:
-        """The steps. A line that cannot be read is a step of its own. Raises OSError."""
+        """Yield the steps. A line that cannot be read is a step of its own. Raises OSError."""
         streams = [_lines(file) for file in self._files]
         for _, file, number, found, damage in heapq.merge(*streams, key=lambda each: each[0]):
             log, error = self._files[file], found
@@ -98,8 +98,8 @@ class SessionReader:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, Path, int, Entry | ValueError | SessionCorrupt, str]]:
-    """The lines with their times, numbers, and what damage their ends show: a damaged one has the time of the line
-    before, and a clock that went back does not change the order."""
+    """Yield the lines with their times, numbers, and what damage their ends show: a damaged one has the time of the
+    line before, and a clock that went back does not change the order."""
     at, before = "", ""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -124,7 +124,7 @@ class LogReader:
         self.reserved: dict[str, Charge] = {}  # for calls of which no more is known
 
     def read(self, entry: Entry) -> Iterable[Step]:
-        """The steps of an entry. Raises SessionCorrupt for one that cannot be read."""
+        """Return the steps of an entry. Raises SessionCorrupt for one that cannot be read."""
         agent, at, content = self.agent, entry.at, entry.content
         self._follow(entry.id, content)
         match content:

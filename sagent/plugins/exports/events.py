@@ -31,8 +31,8 @@ _SKIPPED = {"text_delta", "thinking_delta", "tool_progress", "tool_started", "ad
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[Step]:
-    """The steps of a run from lines of JSON, in UTF-8 or, as PowerShell writes them, in UTF-16. A line that cannot be
-    read is a step of its own."""
+    """Yield the steps of a run from lines of JSON, in UTF-8 or, as PowerShell writes them, in UTF-16. A line that
+    cannot be read is a step of its own."""
     first = b""
     for number, line in enumerate(lines, 1):
         first = first or line[:1]  # by which UTF-16 and UTF-32 have the NULs of a line's end before it or behind it

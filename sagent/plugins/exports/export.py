@@ -31,7 +31,8 @@ from sagent.usage import Sum
 
 
 def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction) -> tuple[bytes, Exported]:
-    """A session as a page or as Markdown. What is damaged is left out and reported. Raises SagentError and OSError."""
+    """Return a session as a page or as Markdown. What is damaged is left out and reported. Raises SagentError and
+    OSError."""
     proof = verify(session)
     timeline = read_timeline(session, named_logs(session))
     checked = _checked(proof)
@@ -43,8 +44,8 @@ def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction
 
 
 def export_lines(session: Path, redaction: Redaction) -> Iterator[bytes]:
-    """Every entry of every agent, in the order written, each a line of JSON with its `agent`; one that secrets were
-    taken out of says so by `"redacted":true`, and no longer matches its id. Raises SessionCorrupt and OSError."""
+    """Yield every entry of every agent, in the order written, each a line of JSON with its `agent`; one that secrets
+    were taken out of says so by `"redacted":true`, and no longer matches its id. Raises SessionCorrupt and OSError."""
     streams = [_entries(session, file) for file in named_logs(session)]
     for _, agent, entry in heapq.merge(*streams, key=lambda item: item[0]):
         line = redaction.entry(entry)

@@ -98,7 +98,7 @@ class _Document:
         return valid_text(self._redaction.text(text))
 
     def _word(self, text: str) -> str:
-        """A text within a line, as it is."""
+        """Return a text within a line, as it is."""
         line = " ".join(self._clean(text).split())
         return re.sub(r"([\\`*_{}\[\]()#!|<>&~])", r"\\\1", line)
 

@@ -23,12 +23,13 @@ UNSAFE = {
 
 
 def escape(text: str) -> str:
-    """A text of theirs as text of a page."""
+    """Return a text of theirs as text of a page."""
     return html.escape(valid_text(text).translate(UNSAFE))
 
 
 def page(title: str, header: str, main: str, footer: str, skip_to: str, *, style: str = "", script: str = "") -> str:
-    """The whole of it; a link at its top skips to the section `skip_to`. `style` is added to that of all pages."""
+    """Return the whole of it; a link at its top skips to the section `skip_to`. `style` is added to that of all
+    pages."""
     style = Path(__file__).with_name("page.css").read_text("utf-8") + style
     scripts, code, images = f"script-src '{_source(script)}'; ", f"<script>{script}</script>\n", "img-src data:; "
     policy = (
@@ -57,13 +58,13 @@ _POLICY = re.compile('<meta http-equiv="Content-Security-Policy" content="([^"]*
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """A part of the page with its heading; "" where there is nothing in it."""
+    """Return a part of the page with its heading; "" where there is nothing in it."""
     head = f'<section aria-labelledby="{name}">\n<h2 id="{name}" tabindex="-1">{title}</h2>\n'
     return "".join((head, *parts, "</section>\n")) if any(parts) else ""
 
 
 def contents(main: str) -> str:
-    """The way to the sections of a page."""
+    """Return the way to the sections of a page."""
     links = "".join(f'<a href="#{name}">{title}</a>\n' for name, title in _HEADING.findall(main))
     return f'<nav aria-label="Sections">{links}</nav>\n'
 
@@ -72,7 +73,8 @@ _HEADING = re.compile(r'<h2 id="(\w+)" tabindex="-1">([^<]*)</h2>')
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], label: str, caption: str = "", kind: str = "") -> str:
-    """A table of cells that are HTML; it scrolls by itself where it is wide. The first cell of a row is its title."""
+    """Return a table of cells that are HTML; it scrolls by itself where it is wide. The first cell of a row is its
+    title."""
     columns = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join(f"<tr>{''.join(_cells(heads, row))}</tr>\n" for row in rows)
     named = f"<caption>{caption}</caption>" if caption else ""
@@ -84,7 +86,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], label: str, capti
 
 
 def _cells(heads: Sequence[str], row: Sequence[str]) -> Iterator[str]:
-    """Each with the name of its column, which stands before it where the screen is narrow."""
+    """Yield each with the name of its column, which stands before it where the screen is narrow."""
     yield f'<th scope="row">{row[0]}</th>'
     for name, cell in zip(heads[1:], row[1:], strict=True):
         yield f'<td data-name="{name}">{cell}</td>'

@@ -152,8 +152,8 @@ def _parser(highlight: Callable[[str, str, str], str]) -> "MarkdownIt":
 
 
 def _safe(tokens: "Sequence[Token]", top: int) -> "Iterator[Token]":
-    """The tokens, with headings that follow each other in order, whatever levels were skipped, and nothing that is
-    styled, empty or loaded."""
+    """Yield the tokens, with headings that follow each other in order, whatever levels were skipped, and nothing that
+    is styled, empty or loaded."""
     from markdown_it.token import Token
 
     above: list[int] = []

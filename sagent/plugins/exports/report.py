@@ -55,7 +55,8 @@ class Report:
     _ended: Ended | None = None
 
     def show(self, steps: Iterable[Step]) -> Iterator[str]:
-        """Every line, the summary last. They may hold whatever a model or a file says: make them safe to print."""
+        """Yield every line, the summary last. They may hold whatever a model or a file says: make them safe to
+        print."""
         for step in steps:
             self.steps += not isinstance(step, Damaged)
             yield from self._step(step)
@@ -178,7 +179,7 @@ class Report:
             yield f"      {_usd(unbilled)} more count towards a budget ({UNBILLED})"
 
     def _line(self, text: str) -> str:
-        """A text in one line that fits a screen."""
+        """Return a text in one line that fits a screen."""
         return self.redaction.line(text, 2 * WIDTH)
 
     def _arguments(self, call: StoredCall) -> str:

@@ -41,7 +41,7 @@ class VerificationSummary:
 
 
 def write_page(timeline: Timeline, redaction: Redaction, checked: VerificationSummary, fetch: Fetch) -> bytes:
-    """The page, in UTF-8. `fetch` brings a blob, None where it is lost."""
+    """Return the page, in UTF-8. `fetch` brings a blob, None where it is lost."""
     found = redaction.count
     page = b""
     for cap in _caps(timeline):
@@ -74,7 +74,8 @@ class _Page:
         return page(title, header, main, _KEYS, "conversation", script=script)
 
     def answer(self) -> str:
-        """The root's last words, or why there are none; nothing where the whole conversation is no longer than that."""
+        """Return the root's last words, or why there are none; nothing where the whole conversation is no longer than
+        that."""
         shown = [(place, each) for place, each in enumerate(self._timeline.shown) if agent_of(each) == "root"]
         asked = [place for place, each in shown if isinstance(each, Said) and not each.sender]
         said = [(place, each) for place, each in shown if isinstance(each, TurnShown) and each.turn.text.strip()]
@@ -162,7 +163,7 @@ class _Page:
         return table(heads, rows, f"Cost by {what}", f"By {what}", "stack")
 
     def _who(self, what: str, name: str) -> str:
-        """A name; that of an agent shows what is its own."""
+        """Return a name; that of an agent shows what is its own."""
         shown = self._prose.text(name)
         return f'<a href="#conversation" data-agent="{shown}">{shown}</a>' if what == "agent" else shown
 
@@ -203,7 +204,7 @@ class _Page:
         return section("audit", "Audit", f"<p>Verified: {self._prose.text(checked.summary)}</p>\n", listed, compacted)
 
     def tools(self) -> str:
-        """The head of the conversation: search, and whose turns to show."""
+        """Return the head of the conversation: search, and whose turns to show."""
         paths = [self._prose.text(path) for path in self._timeline.agents]
         options = "".join(f'<option value="{path}">{path}</option>' for path in paths)
         return (
@@ -249,6 +250,6 @@ def _usd(sums: Sum) -> str:
 
 
 def _bar(share: float) -> str:
-    """A share of the most, as a bar; the figure next to it says the same."""
+    """Return a share of the most, as a bar; the figure next to it says the same."""
     drawn = f'<rect width="{max(100 * share, 1):.0f}" height="6"></rect>'
     return f'<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'

@@ -109,7 +109,7 @@ class Timeline:
 
 
 def calls_of(timeline: Timeline) -> Iterator[tuple[int, Turn, Call]]:
-    """The calls, each with its turn and where that is in the timeline."""
+    """Yield the calls, each with its turn and where that is in the timeline."""
     for place, each in enumerate(timeline.shown):
         if isinstance(each, TurnShown):
             yield from ((place, each.turn, call) for call in each.calls)
@@ -164,7 +164,7 @@ def _grouped(value: str) -> str:
 
 
 def texts_of(shown: Shown) -> tuple[str, ...]:
-    """The texts of it, but for those of calls."""
+    """Return the texts of it, but for those of calls."""
     match shown:
         case Said(_, text):
             return (text,)
@@ -179,7 +179,7 @@ def texts_of(shown: Shown) -> tuple[str, ...]:
 
 
 def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
-    """The logs of a session. Raises OSError."""
+    """Return the logs of a session. Raises OSError."""
     reader, builder = SessionReader(session, files), _Builder()
     for step in reader.steps():
         builder.add(step)
@@ -300,13 +300,14 @@ def _bounded(text: str) -> str:
 
 
 def without_names(diff: str) -> str:
-    """A unified diff without its first two lines: the call says which file it is."""
+    """Return a unified diff without its first two lines: the call says which file it is."""
     lines = diff.rstrip("\n").split("\n")
     return "\n".join(lines[2:] if lines[0].startswith("--- ") and len(lines) > 2 else lines)
 
 
 def _diff(arguments: Mapping[str, object]) -> str:
-    """The change that the arguments of a call ask for, where they do: of a file's text, not of the lines' numbers."""
+    """Return the change that the arguments of a call ask for, where they do: of a file's text, not of the lines'
+    numbers."""
     edits = [as_object(edit) for edit in as_array(arguments.get("edits"))] or [arguments]
     pairs = [(edit.get("old_string"), edit.get("new_string")) for edit in edits]
     if isinstance(arguments.get("content"), str) and "file_path" in arguments:

@@ -105,7 +105,7 @@ def _time_of(body: _Body) -> str:
 
 
 def _without_secrets(bodies: Sequence[_Body]) -> Sequence[_Body]:
-    """The pieces of one text."""
+    """Return the pieces of one text."""
     whole = "".join(as_str(body["text"]) for body in bodies)
     if (clean := Redaction().text(whole)) == whole:
         return bodies
@@ -113,7 +113,8 @@ def _without_secrets(bodies: Sequence[_Body]) -> Sequence[_Body]:
 
 
 def _split(bodies: list[_Body], keep: int) -> tuple[Sequence[_Body], list[_Body]]:
-    """The pieces to be written now, and the end that may wait: parted where no word is, for most secrets are one."""
+    """Return the pieces to be written now, and the end that may wait: parted where no word is, for most secrets are
+    one."""
     whole = "".join(as_str(body["text"]) for body in bodies)
     cut = max(whole.rfind(blank, 0, max(len(whole) - keep, 0)) for blank in (" ", "\n")) + 1 if keep else 0
     if not cut:

@@ -118,7 +118,7 @@ class Gateway:
         raise ToolError(f"{request.address} redirects again and again: {MAX_REDIRECTS} redirects were followed.")
 
     async def check(self, endpoint: Endpoint, entries: Entries) -> Sequence[Address]:
-        """The addresses at which an endpoint may be connected to: all that it has, each of them judged.
+        """Return the addresses at which an endpoint may be connected to: all that it has, each of them judged.
 
         Raises ToolError where one of them is not public, unless an entry covers it.
         """
@@ -166,7 +166,8 @@ class Gateway:
         return WebResponse(address, event.status_code, headers, body, cut, public=public)
 
     async def _connect(self, place: WebAddress, addresses: Sequence[Address]) -> tuple[Streams, bool]:
-        """A connection to the first address that takes one, and whether that is a public one. Raises ToolError."""
+        """Return a connection to the first address that takes one, and whether that is a public one. Raises
+        ToolError."""
         tls, said = None, ""
         if place.scheme == "https":
             tls = self._tls = self._tls or await asyncio.to_thread(self._make_tls)
@@ -183,7 +184,7 @@ class Gateway:
         raise ToolError(f"{place.host} could not be connected to: {said}.")
 
     async def _body(self, http: h11.Connection, reader: asyncio.StreamReader, encoding: str) -> tuple[bytes, bool]:
-        """The body as it is meant, and whether there would be more of it."""
+        """Return the body as it is meant, and whether there would be more of it."""
         encoding = encoding.strip().lower()
         if encoding not in ("", "identity", *encodings()):
             raise ToolError(f"The page is encoded as {encoding!r}, which was not requested.")
@@ -224,7 +225,7 @@ def _stays(here: Endpoint, there: Endpoint) -> bool:
 
 
 def _encode(http: h11.Connection, request: WebRequest) -> bytes:
-    """The bytes of a request. Raises h11.LocalProtocolError."""
+    """Return the bytes of a request. Raises h11.LocalProtocolError."""
     fields = {
         "host": request.address.host,
         "user-agent": USER_AGENT,

@@ -72,10 +72,10 @@ class Hook:
 
 
 def _plain(text: str) -> str:
-    """A text; as JSON where a letter of it may look like another, or like none."""
+    """Return a text; as JSON where a letter of it may look like another, or like none."""
     return text if text.isascii() and text.isprintable() else json.dumps(text)
 
 
 def names_of(tool: str) -> tuple[str, ...]:
-    """A tool's name, and others that it goes by."""
+    """Return a tool's name, and others that it goes by."""
     return (tool, *_ALIASES.get(tool, ()))

@@ -52,11 +52,11 @@ class SessionHooks:
         return [hook for hook in self.hooks if hook.event == event]
 
     def state(self, path: str) -> AgentState | None:
-        """An agent that has run."""
+        """Return an agent that has run."""
         return self._states.get(path)
 
     def agent_in(self, workspace: Workspace) -> str:
-        """The agent that works in a workspace, which is its own."""
+        """Return the agent that works in a workspace, which is its own."""
         return next((path for path, state in self._states.items() if state.workspace is workspace), "root")
 
     async def ask(

@@ -37,7 +37,7 @@ class HookedTool(WrappedTool):
 
 
 def with_hooks(tools: Sequence[Tool], hooks: SessionHooks) -> list[Tool]:
-    """The tools, those wrapped that a hook is about."""
+    """Return the tools, those wrapped that a hook is about."""
     after = hooks.of("PostToolUse")
     return [
         HookedTool(tool, hooks) if any(hook.is_about(names_of(tool.name)) for hook in after) else tool for tool in tools

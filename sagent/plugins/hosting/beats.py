@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def with_beats(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T | None]:
-    """The items, and None where there was none for some seconds. Closes them at its end."""
+    """Yield the items, and None where there was none for some seconds. Closes them at its end."""
 
     async def take() -> T:
         return await anext(items)

@@ -32,7 +32,7 @@ def text_in(params: Params, name: str, where: str = "") -> str:
 
 
 def list_in(params: Params, name: str, where: str = "", *, required: bool = False) -> Sequence[object]:
-    """A list, empty where there may be none. Raises RpcError."""
+    """Return a list, empty where there may be none. Raises RpcError."""
     found = params.get(name)
     if (found is not None or required) and not isinstance(found, list):
         raise RpcError(INVALID_PARAMS, f"{where}{name} is missing or not a list.")

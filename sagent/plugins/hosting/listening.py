@@ -66,7 +66,7 @@ def require(what: str, extra: str, packages: str, *modules: str) -> None:
 
 
 def read_tokens(variable: str, users: Sequence[str]) -> Mapping[str, str]:
-    """The token of each user, or one for "": from the environment, else new. Raises UsageError."""
+    """Return the token of each user, or one for "": from the environment, else new. Raises UsageError."""
     for name in users:
         if not name.isidentifier() or len(name) > 40 or users.count(name) > 1:
             raise UsageError(f"--user {name}: give each user a different name of up to 40 letters, digits and _.")
@@ -87,7 +87,7 @@ def _read_token(variable: str) -> str:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises UsageError."""
+    """Return a socket that listens. Raises UsageError."""
     try:
         bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:

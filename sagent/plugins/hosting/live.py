@@ -84,7 +84,7 @@ class LiveSession:
         self._run: asyncio.Task[object] | None = None
 
     async def opened(self) -> OpenSession:
-        """The session, once it is open. Raises what opening it has raised: then it is closed."""
+        """Return the session, once it is open. Raises what opening it has raised: then it is closed."""
         try:
             return await asyncio.shield(self._ready)
         except asyncio.CancelledError:
@@ -234,7 +234,7 @@ def _change(call: ToolCall, workspace: Workspace) -> tuple[str, str] | None:
 
 
 def show_question(question: Question) -> dict[str, object]:
-    """A question as JSON; the whole of what it is about."""
+    """Return a question as JSON; the whole of what it is about."""
     shown: dict[str, object] = {"id": question.id, "agent": question.agent}
     match question.about:
         case Inquiry(_, text, options, multiple, plan):

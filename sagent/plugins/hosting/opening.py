@@ -66,7 +66,7 @@ def _sealed(*places: "Path") -> Sequence[str]:
 
 
 def settings_for(flags: Mapping[str, object], wanted: "ClientOptions") -> "Settings":
-    """The settings of a session that a client wants, never above the budget of the flags. Raises UsageError."""
+    """Return the settings of a session that a client wants, never above the budget of the flags. Raises UsageError."""
     given = dict(flags)
     if wanted.session is not None:
         given |= {"resume": wanted.session}
@@ -83,8 +83,8 @@ def settings_for(flags: Mapping[str, object], wanted: "ClientOptions") -> "Setti
 
 
 def session_settings(settings: "Settings") -> "Settings":
-    """The settings of a session that a server opens. Who advises, by the server's flags, is for sessions that begin:
-    one that goes on has the advisors that it had, and those stay off that were switched off in it."""
+    """Return the settings of a session that a server opens. Who advises, by the server's flags, is for sessions that
+    begin: one that goes on has the advisors that it had, and those stay off that were switched off in it."""
     from sagent.session.store import is_session
 
     origin = settings.origins.get("advisors", "")

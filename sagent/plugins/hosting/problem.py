@@ -39,14 +39,14 @@ _STATUS: tuple[tuple[type[SagentError], int], ...] = (
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, kind: str = "") -> Response:
-    """An answer that says what went wrong; `kind` is the error's stable machine name."""
+    """Return an answer that says what went wrong; `kind` is the error's stable machine name."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     data = wire_bytes({**body, "kind": kind} if kind else body)
     return Response(data, status, headers, "application/problem+json")
 
 
 def problem_of(error: SagentError | OSError) -> Response:
-    """The answer for an error."""
+    """Return the answer for an error."""
     if isinstance(error, OSError):
         return problem(500, failure_of(error))
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)

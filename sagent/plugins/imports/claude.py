@@ -103,7 +103,7 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
 
 
 def translate_rule(text: str) -> tuple[str, str]:
-    """A rule as we write it, or why it cannot be."""
+    """Return a rule as we write it, or why it cannot be."""
     match = re.fullmatch(r"([\w*?.-]+)(?:\((.*)\))?", text.strip(), re.DOTALL)
     if match is None:
         return "", "it is not a rule"

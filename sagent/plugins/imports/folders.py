@@ -51,8 +51,8 @@ class FolderPlugin:
 
 @contextmanager
 def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
-    """A copy of a plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken as it
-    is. What is added is what was shown, whatever becomes of the folder meanwhile. Raises UsageError."""
+    """Yield a copy of a plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken
+    as it is. What is added is what was shown, whatever becomes of the folder meanwhile. Raises UsageError."""
     folder = path_of(source)
     with temporary() as place:
         if folder.is_dir() and not ref and not _REMOTE.fullmatch(source):
@@ -175,7 +175,7 @@ def remove(name: str, config_dir: Path) -> Path:
 
 
 def digest(folder: Path) -> str:
-    """A hash of all files of a folder, their names and whether they run."""
+    """Return a hash of all files of a folder, their names and whether they run."""
     total = hashlib.sha256()
     for file, data in _files(folder):
         runs = os.access(folder / file, os.X_OK)
@@ -195,7 +195,8 @@ def _copy(folder: Path, target: Path, without: str = "") -> None:
 
 
 def _files(folder: Path) -> Generator[tuple[Path, bytes]]:
-    """The regular files of a folder, by relative path. Raises UsageError for links and devices, and for too many."""
+    """Yield the regular files of a folder, by relative path. Raises UsageError for links and devices, and for too
+    many."""
     size = count = 0
     for at, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if each != ".git")

@@ -127,7 +127,7 @@ class Plan:
         return readable(data).removeprefix("\ufeff")
 
     def json(self, file: Path) -> Mapping[str, object] | None:
-        """A file's object, its comments left out."""
+        """Return a file's object, its comments left out."""
         if (text := self.text(file)) is None:
             return None
         try:
@@ -141,7 +141,7 @@ class Plan:
         return table
 
     def toml(self, file: Path) -> Mapping[str, object] | None:
-        """A file's tables."""
+        """Return a file's tables."""
         import tomllib
 
         if (text := self.text(file)) is None:
@@ -153,7 +153,7 @@ class Plan:
             return None
 
     def listed(self, directory: Path, pattern: str) -> list[Path]:
-        """The files of a directory."""
+        """Return the files of a directory."""
         try:
             found = sorted(directory.glob(pattern))
         except OSError as error:
@@ -202,7 +202,7 @@ def without_comments(text: str) -> str:
 
 
 def add_front_matter(fields: Mapping[str, str], body: str) -> str:
-    """A Markdown file with a head."""
+    """Return a Markdown file with a head."""
     head = "".join(f"{name}: {' '.join(value.split())}\n" for name, value in fields.items() if value)
     return f"---\n{head}---\n\n{body.strip()}\n"
 

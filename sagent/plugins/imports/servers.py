@@ -80,7 +80,7 @@ def _check_shape(table: Mapping[str, object]) -> None:
 
 
 def _started_in(directory: str, command: list[str], project: Path) -> list[str]:
-    """The command as it is started in a directory; "" is that of the session."""
+    """Return the command as it is started in a directory; "" is that of the session."""
     if not directory or not command:
         return command
     place = directory if directory.startswith("${") else str(project / path_of(directory))

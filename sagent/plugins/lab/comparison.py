@@ -126,7 +126,7 @@ def _sum(usd: Sequence[Decimal | None]) -> Decimal | None:
 
 
 def show(found: Comparison) -> Iterator[str | Table]:
-    """The tables. They hold names and reasons from outside: make them safe to print."""
+    """Yield the tables. They hold names and reasons from outside: make them safe to print."""
     yield _by_task(found)
     yield ""
     shares = found.differences["solved"]
@@ -177,7 +177,7 @@ def _rate(side: Side) -> str:
 
 
 def _difference(found: Difference, digits: int, unit: str = "", none: str = "") -> str:
-    """A difference with its interval; where there is none, `none` says why, or how many pairs there are."""
+    """Return a difference with its interval; where there is none, `none` says why, or how many pairs there are."""
     pairs = count(found.pairs, "pair")
     if found.interval is None:
         return f"{UNCLEAR}: {none or pairs}"

@@ -30,7 +30,7 @@ Part = tuple[str, str]
 
 
 def write_diff(diff: SessionDiff, redaction: Redaction) -> bytes:
-    """The page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
+    """Return the page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
     return _Page(diff, Prose(redaction, MAX_TEXT_CHARS)).whole().encode()
 
 
@@ -81,7 +81,7 @@ class _Page:
                     yield self._same(row) if alike else self._differing(row)
 
     def _same(self, row: Row) -> str:
-        """A turn that is the same in both, folded."""
+        """Return a turn that is the same in both, folded."""
         assert row.left is not None
         other = ", after another request" if row.same_request is False else ""
         inside = "".join(

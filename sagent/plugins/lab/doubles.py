@@ -124,7 +124,7 @@ class Player:
         self._begun = self.played
 
     def switches(self, turn: Turn) -> list[Action]:
-        """The changes that somebody asked for before a turn."""
+        """Return the changes that somebody asked for before a turn."""
         found: list[Action] = []
         for step in turn.before:
             if isinstance(step, SwitchedEntry) and step.model and not step.reason:
@@ -167,7 +167,7 @@ class Player:
         return (*self.switches(turn), *(Inject(came.message, "next") for came in turn.came))
 
     def answer(self, call_id: str) -> ToolResult | None:
-        """The recorded result of a call of the turn that was played last."""
+        """Return the recorded result of a call of the turn that was played last."""
         answers = self.last.answers if self.last is not None else ()
         return next((each for each in answers if each.call_id == call_id), None)
 
@@ -331,7 +331,7 @@ class RecordedModel:
         return self.adapter.max_input_tokens(self.player.rebuilder.sent_as(request))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """The recorded reply; of one that was cut off, what it had said. Raises Ended and Divergence."""
+        """Yield the recorded reply; of one that was cut off, what it had said. Raises Ended and Divergence."""
         try:
             turn = self.player.on_request(self.name, self.adapter, request)
         except RecordingEnded as ended:
@@ -383,7 +383,7 @@ class RecordedTool(Harmless):
         return not self.player.refused(self.name)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """The recorded result. A call that was interrupted is so again."""
+        """Return the recorded result. A call that was interrupted is so again."""
         del arguments
         result = self.player.answer(run.call_id)
         was_stopped = self.player.last is not None and self.player.last.was_interrupted
@@ -436,7 +436,7 @@ def _both(recorded: object, came: object) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _shown(message: Message) -> str:
-    """A message as canonical JSON, a member a line; media by their sha256."""
+    """Return a message as canonical JSON, a member a line; media by their sha256."""
     return _pretty(encode_message(message, sha256_hex))
 
 

@@ -88,7 +88,7 @@ class Notebook(Notes):
         self.lost = lost_runs(self._directory, self.trials, arms)
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
-        """A directory that is not there yet, named for the run."""
+        """Return a directory that is not there yet, named for the run."""
         slug, way = _slug(task)[:40] or "task", _slug(arm)[:80]
         name, tries = f"{slug}-{number}-{way}", 1
         while name in self._begun:
@@ -196,7 +196,7 @@ def _slug(name: str) -> str:
 
 
 def _differing(known: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, object, object] | None:
-    """The first member that differs: the way to it, what it was and what it is; None where all are alike."""
+    """Return the first member that differs: the way to it, what it was and what it is; None where all are alike."""
     for name in {**known, **now}:
         one, other = known.get(name), now.get(name)
         if one != other:

@@ -46,7 +46,7 @@ class Cell:
     team: TeamFile | None = None
 
     def apply(self, settings: Settings) -> Settings:
-        """The settings, loaded with `given`, as the cell has them."""
+        """Return the settings, loaded with `given`, as the cell has them."""
         if not self.rules:
             return settings
         from sagent.advisor.rules import Rules
@@ -71,7 +71,7 @@ class Spec:
 
 
 def read_spec(path: Path) -> Spec:
-    """The sweep that a TOML (or YAML) file describes; paths in it start where it lies.
+    """Return the sweep that a TOML (or YAML) file describes; paths in it start where it lies.
 
     Raises ConfigError naming file, line and key, and UsageError for its tasks.
     """
@@ -251,7 +251,7 @@ class _Reader:
         return name.strip() or (plain if plain and short else f"include-{number + 1}"), {**fixed, **own}
 
     def _handing_on(self, point: Point) -> dict[str, object]:
-        """A point without a limit of hand-offs where nothing is handed on from one to the next."""
+        """Return a point without a limit of hand-offs where nothing is handed on from one to the next."""
         team = _read_team(point.get(_TEAM, NO_TEAM), self._place)
         handing = team is not None and team.mode == "sequential"
         return {key: value for key, value in point.items() if key != _HANDOFFS or handing}
@@ -305,7 +305,7 @@ class _Reader:
 
 
 def _read_team(value: object, place: PathBase) -> TeamFile | None:
-    """A preset by its name, or a team's file; "none" is a single agent."""
+    """Return a preset by its name, or a team's file; "none" is a single agent."""
     if not isinstance(value, str) or not value.strip():
         raise RefusedError('give a preset, a FILE.toml, or "none"')
     if value == NO_TEAM:
@@ -333,7 +333,7 @@ def _is_short(value: object) -> bool:
 
 
 def _text(value: object) -> str:
-    """A value as the file could have it, without quotes."""
+    """Return a value as the file could have it, without quotes."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(_text, cast("list[object]", value))) if isinstance(value, list) else str(value)

@@ -147,11 +147,12 @@ class Rebuilder:
         self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in prompt.ordered)
 
     def schema(self, name: str) -> JsonObject:
-        """A tool's parameters, as they are most likely to have gone out by what is known so far."""
+        """Return a tool's parameters, as they are most likely to have gone out by what is known so far."""
         return next((spec.parameters for spec in self.orders[self.guess.order] if spec.name == name), JsonObject())
 
     def effort_of(self, model: Preparing, request: Request, sent: contents.RequestSent) -> Effort | None:
-        """The effort by which a request has the recorded parameters; None where that is no effort, or none fits."""
+        """Return the effort by which a request has the recorded parameters; None where that is no effort, or none
+        fits."""
         model = self._spoken(model, sent)
         self.compare(model, request, sent)
         request = _capped(request, sent)
@@ -163,7 +164,7 @@ class Rebuilder:
         return None
 
     def sent_as(self, request: Request) -> Request:
-        """The request as it goes to the adapter, by what is known so far."""
+        """Return the request as it goes to the adapter, by what is known so far."""
         return self._made(request, self.guess, request.max_output)
 
     def compare(self, model: Preparing, request: Request, sent: contents.RequestSent) -> RebuiltRequest:
@@ -227,12 +228,12 @@ class Rebuilder:
 
 
 def _capped(request: Request, sent: contents.RequestSent) -> Request:
-    """The request under a budget, where the one that was sent shows that: it names the standard tier."""
+    """Return the request under a budget, where the one that was sent shows that: it names the standard tier."""
     return replace(request, capped=sent.parameters.get("service_tier") == "default")
 
 
 def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
-    """The options that a request had, by the names that most providers give them."""
+    """Return the options that a request had, by the names that most providers give them."""
     found = {name: json_freeze(parameters[name]) for name in (CACHES, MAX_CALLS) if name in parameters}
     for left in as_object(parameters.get(LEFT_OUT)).values():
         found[LEFT_OUT] = json_freeze(left)
@@ -247,7 +248,7 @@ def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
 
 
 def _joined(asked: JsonObject, advised: JsonObject) -> JsonObject:
-    """A person's options, and those by which the provider asks the advisor: its tool comes after theirs."""
+    """Return a person's options, and those by which the provider asks the advisor: its tool comes after theirs."""
     tools = (*as_array(asked.get("tools")), *as_array(advised.get("tools")))
     return json_freeze_object({**asked, **advised, **({"tools": tools} if tools else {})})
 
@@ -256,8 +257,8 @@ def _joined(asked: JsonObject, advised: JsonObject) -> JsonObject:
 
 
 def _orders(prompt: Prompt) -> Iterator[tuple[ToolSpec, ...]]:
-    """The tools with their schemas' keys as they may have gone out: those known as they are known, others as pydantic
-    writes them, as people do, as the log has them."""
+    """Yield the tools with their schemas' keys as they may have gone out: those known as they are known, others as
+    pydantic writes them, as people do, as the log has them."""
     for first in ((), _ORDER, None):
         yield tuple(tool if tool.name in prompt.ordered else _as_sent(tool, first) for tool in prompt.tools)
 
@@ -271,7 +272,7 @@ def _as_sent(tool: ToolSpec, first: Sequence[str] | None) -> ToolSpec:
 
 @cache
 def _schemas() -> Mapping[str, JsonObject]:
-    """The schemas of our own tools, with what a tool for jobs adds to them."""
+    """Return the schemas of our own tools, with what a tool for jobs adds to them."""
     from sagent.advisor.tool import AdvisorTool
     from sagent.tools.ask import AskUser
     from sagent.tools.plan import ExitPlan

@@ -137,7 +137,7 @@ class Recording:
 
 
 def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Recording:
-    """The turns of a log. Raises SessionCorrupt for a message that cannot be read."""
+    """Return the turns of a log. Raises SessionCorrupt for a message that cannot be read."""
     reader = _Reader(entries, fetch)
     for place, entry in enumerate(entries):
         try:
@@ -230,8 +230,8 @@ class _Reader:
 
 
 def _last_inherited(entries: Iterable[Entry]) -> int:
-    """The place of the last message that was taken over from another agent: replies and results that are there before
-    anything was ever sent. -1 where there is none."""
+    """Return the place of the last message that was taken over from another agent: replies and results that are there
+    before anything was ever sent. -1 where there is none."""
     last = -1
     for place, entry in enumerate(entries):
         if entry.kind in ("prompt", "request"):
@@ -243,12 +243,12 @@ def _last_inherited(entries: Iterable[Entry]) -> int:
 
 
 def read_logs(session: Path) -> dict[str, tuple[Entry, ...]]:
-    """The logs of a session, by their agents' paths."""
+    """Return the logs of a session, by their agents' paths."""
     return {agent_of(session, file): tuple(read_log(file)) for file in named_logs(session)}
 
 
 def read_prompt(prompt: contents.PromptEntry) -> Prompt:
-    """The prompt of an entry. Raises ValueError for a schema that cannot be read."""
+    """Return the prompt of an entry. Raises ValueError for a schema that cannot be read."""
     ordered = frozenset(tool.name for tool in prompt.tools if tool.ordered)
     return Prompt(prompt.system or "", tuple(tool.load() for tool in prompt.tools), ordered)
 
@@ -259,7 +259,7 @@ def name_of(session: Path, opened: contents.Opened) -> str:
 
 
 def models_of(recording: Recording) -> Iterator[str]:
-    """Every model that answered, as "provider/id", in order, each once."""
+    """Yield every model that answered, as "provider/id", in order, each once."""
     yield from dict.fromkeys(turn.reply.model for turn in recording.turns if turn.reply and turn.reply.model)
 
 
@@ -283,8 +283,8 @@ def locate(settings: Settings, name: str | None) -> Path:
 
 @contextmanager
 def session_at(path: Path) -> Generator[Path]:
-    """The directory of a session, which a bundle holds; of a packed one a copy, gone in the end. Raises UsageError, for
-    a bundle that secrets were taken out of, too."""
+    """Yield the directory of a session, which a bundle holds; of a packed one a copy, gone in the end. Raises
+    UsageError, for a bundle that secrets were taken out of, too."""
     if path.is_dir():
         if unpacked(path):
             _check_redacted(path, (path / NAME).read_bytes())

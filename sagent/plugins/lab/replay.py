@@ -151,8 +151,8 @@ _TAKEN: Mapping[type, str] = {
 
 
 def _segments(recording: Recording) -> Iterator[tuple[Turn, ...]]:
-    """The turns, cut where the conversation went on otherwise than by what the loop itself does: from another entry,
-    with less of it, with another prompt, in another process, with another model in the middle of a call."""
+    """Yield the turns, cut where the conversation went on otherwise than by what the loop itself does: from another
+    entry, with less of it, with another prompt, in another process, with another model in the middle of a call."""
     found: list[Turn] = []
     for turn in recording.turns:
         if found and _breaks(found[-1], turn):

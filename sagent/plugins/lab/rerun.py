@@ -156,7 +156,7 @@ def read_asked(session: Path, settings: Settings) -> RerunSource:
 
 
 def _prompt_of(logs: Sequence[Recording]) -> Prompt | None:
-    """The first system prompt of some agents, and the tools of all of them."""
+    """Return the first system prompt of some agents, and the tools of all of them."""
     prompts = [turn.prompt for log in logs for turn in log.turns if turn.prompt is not None]
     if not prompts:
         return None
@@ -166,7 +166,8 @@ def _prompt_of(logs: Sequence[Recording]) -> Prompt | None:
 
 
 def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | None:
-    """The effort of the first request, which no entry names: the one whose request has the recorded parameters."""
+    """Return the effort of the first request, which no entry names: the one whose request has the recorded
+    parameters."""
     turn = next((turn for turn in recording.turns if turn.sent is not None and turn.reply is not None), None)
     if turn is None or turn.prompt is None or turn.sent is None or turn.reply is None or turn.number != 1:
         return None
@@ -242,7 +243,7 @@ def _roles_of(team: AskedTeam, result: TeamResult) -> str:
 
 
 def _begin(asked: RerunSource, settings: Settings, scratch: Scratch | None) -> Path:
-    """A new session that has the recorded prompt, and says of which session it is a replay."""
+    """Return a new session that has the recorded prompt, and says of which session it is a replay."""
     tools = "answered from the recording" if scratch is None else scratch.how
     cwd = settings.cwd if scratch is None else scratch.directory
     with Session.create(settings.state_dir, settings.cwd) as made:
@@ -252,7 +253,7 @@ def _begin(asked: RerunSource, settings: Settings, scratch: Scratch | None) -> P
 
 
 def _moved(text: str, asked: RerunSource, scratch: Scratch | None) -> str:
-    """A text in which the person's own directory is the copy, where there is one."""
+    """Return a text in which the person's own directory is the copy, where there is one."""
     return text if scratch is None else text.replace(str(asked.cwd), str(scratch.directory))
 
 
@@ -265,7 +266,7 @@ class _Fenced(PermissionPolicy):
         self._origin = origin.resolve()
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """A denial for what names that directory, else the policy's word."""
+        """Return a denial for what names that directory, else the policy's word."""
         if str(self._origin) in effect.command or any(
             path.resolve().is_relative_to(self._origin) for path in effect.paths
         ):
@@ -299,7 +300,7 @@ class Answers:
         )
 
     def take(self, name: str, arguments: JsonObject, agent: str = "root") -> ToolResult | None:
-        """The first result that is left, of this agent before others; None where there is none."""
+        """Return the first result that is left, of this agent before others; None where there is none."""
         left = self._left.get((name, canonical_bytes(arguments)))
         if not left:
             self.missing += 1
@@ -320,7 +321,7 @@ class AnsweredTool(Harmless):
     deferrable: bool = False
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """The recorded result, or an error that says there is none."""
+        """Return the recorded result, or an error that says there is none."""
         found = self.answers.take(self.name, arguments, run.agent)
         if found is None:
             return ToolOutput((Text(MISSING),), is_error=True, summary="not in the recording")

@@ -40,7 +40,7 @@ class AskedTeam:
 def read_team(
     entries: Sequence[Entry], logs: Mapping[str, Recording], effort_of: Callable[[Recording], Effort | None]
 ) -> AskedTeam | None:
-    """The team whose lead has this log; None where its last request was none of a team."""
+    """Return the team whose lead has this log; None where its last request was none of a team."""
     found = last_round(entries)
     teams = list(contents(entries, Handoff))
     if found is None:
@@ -70,7 +70,7 @@ def read_team(
 def _role(
     begun: HandOff, log: Recording | None, task: str, effort_of: Callable[[Recording], Effort | None]
 ) -> Role | None:
-    """A role as it began. Its model is whoever is asked now, its limit of turns is not in the log."""
+    """Return a role as it began. Its model is whoever is asked now, its limit of turns is not in the log."""
     given, first = begun.given, log.turns[0] if log is not None and log.turns else None
     if given is None or log is None or first is None or first.prompt is None or not first.came:
         return None

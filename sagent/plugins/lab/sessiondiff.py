@@ -123,7 +123,7 @@ def diff_sessions(left: Path, right: Path) -> SessionDiff:
 
 
 def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
-    """A session, and the logs of its agents."""
+    """Return a session, and the logs of its agents."""
     logs: dict[str, Recording] = {}
     git = list[Environment]()
     spent, final = Totals(), ""
@@ -196,7 +196,7 @@ def _rows(agent: str, left: Recording | None, right: Recording | None) -> Iterat
 
 
 def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
-    """The turns by the prompt that they answer. In an agent that was spawned the one above it prompts."""
+    """Return the turns by the prompt that they answer. In an agent that was spawned the one above it prompts."""
     runs: list[tuple[str, list[Turn]]] = []
     for turn in recording.turns if recording is not None else ():
         said = [came.message.content for came in turn.came if came.is_prompt or (not runs and came.message.sender)]
@@ -209,7 +209,7 @@ def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
 def _paired(
     agent: str, prompt: str, turns: tuple[Sequence[Turn], Sequence[Turn]], where: tuple[str, str]
 ) -> Iterator[Row]:
-    """The turns of both sides after one prompt, each of which has its directory."""
+    """Yield the turns of both sides after one prompt, each of which has its directory."""
     for one, other in zip_longest(*turns):
         mine, theirs = _move(one), _move(other)
         request = actions = calls = reply = None

@@ -38,8 +38,8 @@ class Difference(NamedTuple):
 
 
 def wilson(hits: int, runs: int) -> Interval:
-    """The interval of a share, by Wilson's score (1927): it holds for few runs, and for none or all that hit. All of
-    0 to 1 where there was no run."""
+    """Return the interval of a share, by Wilson's score (1927): it holds for few runs, and for none or all that hit.
+    All of 0 to 1 where there was no run."""
     if not runs:
         return Interval(0.0, 1.0)
     share, z2 = hits / runs, _Z * _Z
@@ -49,8 +49,8 @@ def wilson(hits: int, runs: int) -> Interval:
 
 
 def paired_mean(differences: Sequence[float]) -> Difference:
-    """The mean of paired differences with the interval of Student's t. It is clear from `PAIRS` pairs on, where the
-    interval leaves out 0; and with few pairs only where Fisher's exact test of flipped signs agrees, for t takes
+    """Return the mean of paired differences with the interval of Student's t. It is clear from `PAIRS` pairs on, where
+    the interval leaves out 0; and with few pairs only where Fisher's exact test of flipped signs agrees, for t takes
     differences to be normal, which counts of turns are not."""
     pairs = len(differences)
     mean = fmean(differences) if pairs else 0.0
@@ -64,7 +64,8 @@ def paired_mean(differences: Sequence[float]) -> Difference:
 
 
 def paired_shares(both: int, gained: int, lost: int, neither: int) -> Difference:
-    """The difference between two shares of the same pairs: `gained` hit the second time only, `lost` the first only.
+    """Return the difference between two shares of the same pairs: `gained` hit the second time only, `lost` the first
+    only.
 
     The interval is Newcombe's (1998, method 10), the test McNemar's, exact: whether the pairs that differ could be
     tosses of a coin. It is clear where both say so.
@@ -99,7 +100,7 @@ def sign_test(heads: int, tails: int) -> float:
 
 
 def t_quantile(freedom: int) -> float:
-    """The t that Student's distribution with whole degrees of freedom is within, at `LEVEL`, to both sides."""
+    """Return the t that Student's distribution with whole degrees of freedom is within, at `LEVEL`, to both sides."""
     low, high = 0.0, 1.0
     while _within(high, freedom) < LEVEL:
         high *= 2

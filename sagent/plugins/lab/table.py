@@ -64,9 +64,9 @@ def tabulate(
     lost: Sequence[Sequence[Arm]] = (),
     budgets: Mapping[Arm, Decimal | None] | None = None,
 ) -> tuple[Row, ...]:
-    """The rows of all cells: by pass rate, then by cost, cells without runs last. `planned` runs are to be made in
-    each; of tries of the same run the last counts, and all of them cost. Runs that are `lost`, each by the cells that
-    it may be of, may have cost what is budgeted for one."""
+    """Return the rows of all cells: by pass rate, then by cost, cells without runs last. `planned` runs are to be made
+    in each; of tries of the same run the last counts, and all of them cost. Runs that are `lost`, each by the cells
+    that it may be of, may have cost what is budgeted for one."""
     usd = budgets or {}
     rows = [
         _row(
@@ -156,7 +156,8 @@ _TITLES = ("", "passed", "rate (interval)", "USD", "USD total", "turns", "tokens
 
 
 def show(rows: Sequence[Row]) -> Iterator[str | Table]:
-    """The table, and why runs came to nothing. They hold names and reasons from outside: make them safe to print."""
+    """Yield the table, and why runs came to nothing. They hold names and reasons from outside: make them safe to
+    print."""
     yield Table(tuple(map(_cells, rows)), _TITLES, right=(1, 3, 4, 5, 7))
     for row in rows:
         if row.apart or row.budget:
@@ -169,7 +170,7 @@ def show(rows: Sequence[Row]) -> Iterator[str | Table]:
 
 
 def as_markdown(rows: Sequence[Row]) -> Iterator[str]:
-    """The table in Markdown, by lines."""
+    """Yield the table in Markdown, by lines."""
     for cells in (_TITLES, ("---", *["---:"] * 7, "---"), *map(_cells, rows)):
         escaped = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*") for cell in cells)
         yield f"| {' | '.join(escaped)} |"
@@ -178,7 +179,7 @@ def as_markdown(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """The table as CSV (RFC 4180), plain figures; what is not known is empty."""
+    """Return the table as CSV (RFC 4180), plain figures; what is not known is empty."""
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\r\n")
     writer.writeheader()
@@ -210,7 +211,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def encode_row(row: Row) -> dict[str, object]:
-    """The row as an object of result.json; what is not known is null."""
+    """Return the row as an object of result.json; what is not known is null."""
     usd, turns, seconds, read, written = (row.means.get(name) for name in MEANS)
     return {
         "name": row.cell,
@@ -237,7 +238,8 @@ def encode_row(row: Row) -> dict[str, object]:
 
 
 def decode_row(value: object) -> Row:
-    """The row of an object, figures that a reader of it cannot do without. Raises ValueError for what is none."""
+    """Return the row of an object, figures that a reader of it cannot do without. Raises ValueError for what is
+    none."""
     body = as_object(value)
     name, runs, passed = as_str(body.get("name")), as_int(body.get("runs"), -1), as_int(body.get("passed"), -1)
     total = as_usd(body.get("usd_total"))

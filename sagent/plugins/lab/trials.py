@@ -103,7 +103,7 @@ class Trial:
 
 
 def encode_trial(trial: Trial) -> bytes:
-    """A line."""
+    """Return a line."""
     members = {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(trial).items()}
     return wire_bytes(members) + b"\n"
 
@@ -119,7 +119,7 @@ _READERS: Mapping[object, Callable[[object], object]] = {
 
 
 def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
-    """The trial of a line. Raises ValueError for what is not a trial of one of the arms."""
+    """Return the trial of a line. Raises ValueError for what is not a trial of one of the arms."""
     body = as_object(json.loads(line))
     outcome: Outcome | None = next((each for each in get_args(Outcome) if each == body.get("outcome")), None)
     number = as_int(body.get("number"))
@@ -131,7 +131,7 @@ def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
 
 
 def latest_trials(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Trial]:
-    """The last trial of each kind: an earlier one that came to nothing gives way."""
+    """Return the last trial of each kind: an earlier one that came to nothing gives way."""
     return {trial.key: trial for trial in trials}
 
 
@@ -139,7 +139,8 @@ def latest_trials(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Tria
 
 
 def read_tasks(file: Path) -> tuple[Task, ...]:
-    """The tasks of a TOML file (`[[tasks]]`), or of one with a JSON object a line. Raises UsageError naming the place.
+    """Return the tasks of a TOML file (`[[tasks]]`), or of one with a JSON object a line. Raises UsageError naming the
+    place.
 
     Directories start where the file is.
     """
@@ -154,7 +155,7 @@ def read_tasks(file: Path) -> tuple[Task, ...]:
 
 
 def place_tasks(file: Path, rows: Iterable[tuple[str, object]]) -> tuple[Task, ...]:
-    """The tasks of rows, each with the words that say where it stands. Raises UsageError with these."""
+    """Return the tasks of rows, each with the words that say where it stands. Raises UsageError with these."""
     tasks: dict[str, Task] = {}
     for where, row in rows:
         task = _task(file, where, row)

@@ -29,8 +29,8 @@ class Scratch:
 
 @asynccontextmanager
 async def scratch_of(origin: Path, commit: str = "", keep: Path | None = None) -> AsyncGenerator[Scratch]:
-    """A copy of a directory: a clone at `commit`, where that is there, else the tree as it is now. It is gone in the
-    end, unless `keep` names a directory that is not there yet for it.
+    """Yield a copy of a directory: a clone at `commit`, where that is there, else the tree as it is now. It is gone in
+    the end, unless `keep` names a directory that is not there yet for it.
 
     Raises UsageError for a directory that is not there, or that is too large to be copied, and OSError.
     """
@@ -60,7 +60,8 @@ async def _fill(target: Path, origin: Path, commit: str) -> Scratch:
 
 
 async def _clone(root: Path, target: Path, commit: str) -> bool:
-    """A clone of its own, from which nothing can be pushed back. False where the commit, or git, is not there."""
+    """Return a clone of its own, from which nothing can be pushed back. False where the commit, or git, is not
+    there."""
     if not all(letter in "0123456789abcdef" for letter in commit):
         return False
     steps = (

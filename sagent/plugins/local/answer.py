@@ -167,7 +167,7 @@ class LoadedModel:
     # Keys and values
 
     def _resume(self, ids: Sequence[int]) -> tuple[Cache | None, int]:
-        """A cache that holds the beginning of these tokens, and how many; at least one is left to read."""
+        """Return a cache that holds the beginning of these tokens, and how many; at least one is left to read."""
         kept, self._kept = self._kept, []
         for cache, known in kept:
             same = _common(known, ids[:-1])
@@ -311,7 +311,7 @@ class _Generated:
         self._show(self.reader.finish())
 
     def usage(self) -> Usage:
-        """The tokens so far."""
+        """Return the tokens so far."""
         return replace(self._begun.usage, output=len(self.ids), reasoning=self._reasoning)
 
     def _show(self, deltas: Sequence[Delta]) -> None:
@@ -319,7 +319,7 @@ class _Generated:
             self._emit(delta)
 
     def _text(self, one: int) -> str:
-        """The text that a token completes; a character is shown whole or not at all."""
+        """Return the text that a token completes; a character is shown whole or not at all."""
         self._waiting.append(one)
         text = self._new()
         if text and not text.endswith("\ufffd"):
@@ -348,7 +348,7 @@ def _thinking(effort: Effort | None) -> Mapping[str, object]:
 
 
 def _ends(*tokens: int | list[int] | None) -> frozenset[int]:
-    """The tokens that end an answer."""
+    """Return the tokens that end an answer."""
     return frozenset(one for each in tokens if each is not None for one in (each if isinstance(each, list) else [each]))
 
 
@@ -372,7 +372,8 @@ def _cut(cache: Cache, tokens: int) -> bool:
 
 
 def _save(cache: Cache, ids: list[int]) -> tuple[Cache, list[int]]:
-    """A copy of a cache that cannot be cut at will (sliding windows, recurrent states), as it is near the prompt's end.
+    """Return a copy of a cache that cannot be cut at will (sliding windows, recurrent states), as it is near the
+    prompt's end.
 
     The next prompt often differs from this one and its answer only in the last few tokens: a template writes an answer
     again without its thinking. Nothing is copied of other caches.

@@ -75,9 +75,9 @@ class LlamaCpp(ChatProvider):
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """The server at LLAMA_CPP_BASE_URL, with LLAMA_CPP_API_KEY if it needs a key. Otherwise a child with the .gguf
-        file LLAMA_CPP_MODEL, the program LLAMA_CPP_SERVER (llama-server), a context of LLAMA_CPP_CONTEXT tokens and the
-        arguments LLAMA_CPP_ARGS, quoted as for a shell. Otherwise the server at its usual port.
+        """Return the server at LLAMA_CPP_BASE_URL, with LLAMA_CPP_API_KEY if it needs a key. Otherwise a child with the
+        .gguf file LLAMA_CPP_MODEL, the program LLAMA_CPP_SERVER (llama-server), a context of LLAMA_CPP_CONTEXT tokens
+        and the arguments LLAMA_CPP_ARGS, quoted as for a shell. Otherwise the server at its usual port.
 
         `environ` is added to the environment that a child inherits. Raises UsageError that names the wrong variable, or
         the missing file or program. `auth` is not used.
@@ -99,11 +99,12 @@ class LlamaCpp(ChatProvider):
         return cls(row, access, launch=launch, transport=transport, timeouts=timeouts)
 
     def model(self, model_id: str) -> "LlamaCppModel":
-        """The server's model, under any id: a server has only one."""
+        """Return the server's model, under any id: a server has only one."""
         return LlamaCppModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The server's own list; starts a child if needed, again if it dies while it loads. Raises ModelError."""
+        """Return the server's own list; starts a child if needed, again if it dies while it loads. Raises
+        ModelError."""
         while self.launch is not None:
             try:
                 await self.ready("")
@@ -158,7 +159,7 @@ class LlamaCpp(ChatProvider):
         return server
 
     async def explain(self, error: ModelError, server: "LlamaServer | None", origin: Origin) -> ModelError:
-        """The error to raise: the child's death, if that is the cause."""
+        """Return the error to raise: the child's death, if that is the cause."""
         if error.kind not in ("network", "cut", "protocol"):
             return error
         if server is not None and await server.ended(_DEATH_TIMEOUT_SECONDS):
@@ -176,7 +177,7 @@ class LlamaCpp(ChatProvider):
         self._deaths = 0
 
     async def _child(self, launch: "Launch", origin: Origin) -> "LlamaServer":
-        """The child, once it is healthy."""
+        """Return the child, once it is healthy."""
         server = self._server
         if server is None or not server.alive:
             if server is not None and server.fate is None:
@@ -263,7 +264,7 @@ class LlamaCpp(ChatProvider):
             self.row = replace(self.row, quirks=replace(self.row.quirks, images=vision))
 
     async def _died(self, server: "LlamaServer", origin: Origin, kind: ModelErrorKind = "server") -> ModelError:
-        """The error for everybody whom this server's death hit. Each death counts once."""
+        """Return the error for everybody whom this server's death hit. Each death counts once."""
         self._forget(server)
         if server.fate is None:
             said = await server.obituary()

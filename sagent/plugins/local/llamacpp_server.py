@@ -76,7 +76,8 @@ class Launch:
         return ModelInfo(self.name, ModelLimits(self.context))
 
     def command(self, port: int) -> list[str]:
-        """The server's command line (tools/server/README.md of llama.cpp). Secrets are not in it: others can see it."""
+        """Return the server's command line (tools/server/README.md of llama.cpp). Secrets are not in it: others can see
+        it."""
         named = [] if {"-a", "--alias"} & set(self.arguments) else ["--alias", self.name]
         context = [] if self.context is None else ["-c", str(self.context)]
         batch = [] if {"-b", "--batch-size"} & set(self.arguments) else ["-b", str(_BATCH)]
@@ -167,7 +168,7 @@ class LlamaServer:
         return None
 
     def said(self) -> str:
-        """The last lines of its output, in a sentence."""
+        """Return the last lines of its output, in a sentence."""
         lines = self._output.lines()
         return "\n".join(("Its last output:", *lines)) if lines else "It printed nothing."
 
@@ -197,7 +198,7 @@ class _Output:
         self._thread.start()
 
     def lines(self) -> Sequence[str]:
-        """The last lines, without colours."""
+        """Return the last lines, without colours."""
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", bytes(self._end).decode("utf-8", "replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return [line if len(line) <= 300 else f"{line[:300]}…" for line in lines[-_SHOWN:]]
@@ -281,7 +282,7 @@ def _arguments(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _free_port() -> int:
-    """A port of 127.0.0.1 nobody listens at. Should somebody be quicker than the server, it ends and says so."""
+    """Return a port of 127.0.0.1 nobody listens at. Should somebody be quicker than the server, it ends and says so."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         address: tuple[str, int] = probe.getsockname()

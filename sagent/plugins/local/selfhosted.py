@@ -71,7 +71,7 @@ def read_weights(model_id: str) -> Weights:
 
 
 def _option(option: str) -> tuple[str, str] | None:
-    """An option's category and value."""
+    """Return an option's category and value."""
     word = option.strip().lower()
     kind, colon, number = word.partition(":")
     if word in ("cpu", "cuda", "mps") or (kind == "cuda" and colon and number.isdecimal()):
@@ -167,7 +167,7 @@ class SelfHostedModel:
         return self._provider.runner(self.id, self._weights).limits
 
     def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input's tokens: its bytes, and what a template adds."""
+        """Return an upper bound of the input's tokens: its bytes, and what a template adds."""
         conversation = self._provider.encodings.conversation(request)
         schemas = sum(len(wire_bytes(tool.parameters)) for tool in request.tools)
         return _OVERHEAD + conversation.max_input_tokens() + 2 * schemas
@@ -263,8 +263,8 @@ class SelfHosted:
         return cls(token=key.strip())
 
     def model(self, model_id: str) -> SelfHostedModel:
-        """A model by id: a repository or a path, and "+" options. Raises UsageError for unknown options, and if torch
-        or transformers are missing."""
+        """Return a model by id: a repository or a path, and "+" options. Raises UsageError for unknown options, and if
+        torch or transformers are missing."""
         model = SelfHostedModel(self, model_id.strip())
         if not (find_spec("torch") and find_spec("transformers")):
             from sagent.lib.installed import install_command
@@ -279,7 +279,7 @@ class SelfHosted:
         return None
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models on this machine that can chat or complete text."""
+        """Return the models on this machine that can chat or complete text."""
         return await asyncio.to_thread(_local_models, self._folder)
 
     async def aclose(self) -> None:
@@ -288,7 +288,7 @@ class SelfHosted:
         await asyncio.gather(*(asyncio.to_thread(runner.close, _CLOSE_TIMEOUT_SECONDS) for runner in runners))
 
     def runner(self, model_id: str, weights: Weights) -> Runner:
-        """The runner of these weights, shared by all models that use them with the same options."""
+        """Return the runner of these weights, shared by all models that use them with the same options."""
         if weights not in self._runners:
             source = Source(Origin(self.name, model_id, self._token), self._folder, self._token)
             config = _local_config(self._folder, weights.name)
@@ -324,7 +324,7 @@ def _local_models(folder: Path) -> tuple[ModelInfo, ...]:
 
 
 def _local_config(folder: Path, name: str) -> Mapping[str, object]:
-    """A model's config.json where it is on this machine, else nothing.
+    """Return a model's config.json where it is on this machine, else nothing.
 
     The cache has refs/main with a commit, and the files under snapshots/COMMIT (huggingface_hub, caching).
     """

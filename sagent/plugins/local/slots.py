@@ -56,11 +56,11 @@ class Slots:
         self._rewind(same)
 
     def kept(self, ids: Sequence[int]) -> list[int]:
-        """The tokens of a whole conversation that are in slots now."""
+        """Return the tokens of a whole conversation that are in slots now."""
         return list(ids[: self._length])
 
     def writer(self, streamer: Streamer, check: Callable[[], None]) -> Callable[..., Tensor]:
-        """A decoding loop for `generate(custom_generate=...)`: greedy or sampling, as transformers' own.
+        """Return a decoding loop for `generate(custom_generate=...)`: greedy or sampling, as transformers' own.
 
         `check` is called before each step, and may raise.
         """
@@ -114,7 +114,7 @@ class Slots:
         return self._run(chunk, places, more)
 
     def _next(self, token: Tensor) -> Tensor:
-        """The numbers after one more token; those of the step before are overwritten."""
+        """Return the numbers after one more token; those of the step before are overwritten."""
         logits = self._guarded(lambda: self._step_at(token), token, {})
         self._length += 1
         return logits
@@ -158,7 +158,7 @@ class Slots:
     # Capture
 
     def _recorded(self, record: Recorder) -> Step:
-        """A step that was captured and gives the same numbers as the step itself, wherever it stands."""
+        """Return a step that was captured and gives the same numbers as the step itself, wherever it stands."""
         expected = self._tried(self._step)
         replay = record(self._torch, self._network.device, self._step)
         self._rewind(self._length)
@@ -168,7 +168,7 @@ class Slots:
         return replay
 
     def _tried(self, step: Step) -> list[Tensor]:
-        """The numbers after a few tokens, which are forgotten again."""
+        """Return the numbers after a few tokens, which are forgotten again."""
         found: list[Tensor] = []
         for at, token in enumerate(self._ids[-_TRIAL:]):
             self._token.fill_(token)
@@ -215,7 +215,7 @@ class Slots:
 
 
 def capture(torch: Torch, device: object, step: Step) -> Step:
-    """A step captured in a CUDA graph. Raises whatever torch cannot capture."""
+    """Return a step captured in a CUDA graph. Raises whatever torch cannot capture."""
     cuda = torch.cuda
     with cuda.device(device):
         stream = cuda.Stream()

@@ -96,7 +96,7 @@ def _is_read(written: str, *, bare: bool) -> bool:
 
 
 def _probes(calls: int) -> list[Chat]:
-    """A message with calls, and their results."""
+    """Return a message with calls, and their results."""
     values = [_WORDS[0], "second"][:calls]
     made = [
         {"id": f"call0000{at}", "type": "function", "function": {"name": "probe", "arguments": {"x": value}}}
@@ -111,7 +111,7 @@ def _probes(calls: int) -> list[Chat]:
 def adapt_conversation(
     chat: Sequence[Chat], tools: Sequence[object], habits: Habits
 ) -> tuple[list[Chat], Sequence[object]]:
-    """A conversation, and tools, as a template with these habits takes them."""
+    """Return a conversation, and tools, as a template with these habits takes them."""
     system = [as_str(message.get("content")) for message in chat if message.get("role") == "system"]
     dressed: list[Chat] = []
     if tools and not habits.tools:

@@ -56,7 +56,7 @@ class StoppedError(Exception):
 
 
 def limits_in(config: Mapping[str, object]) -> ModelLimits:
-    """A model's sizes, from its config.json. The window is for input and output together."""
+    """Return a model's sizes, from its config.json. The window is for input and output together."""
     inner = as_object(config.get("text_config")) or config
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
     window = next((size for name in names if (size := as_int(inner.get(name))) > 0), None)

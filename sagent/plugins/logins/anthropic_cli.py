@@ -50,7 +50,8 @@ class AnthropicCLIModel:
         return limits_of("anthropic", self._provider.resolve(self.id)[0])
 
     def max_input_tokens(self, request: Request) -> int:
-        """An upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as 5,000."""
+        """Return an upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as
+        5,000."""
         mended, _ = self._refusals.mend(request)
         return _OVERHEAD + self._provider.encodings.conversation(mended).max_input_tokens()
 
@@ -123,7 +124,7 @@ class AnthropicCLIModel:
                 await self._provider.drop(talk)
 
     async def _going_on(self, setup: Setup, request: Request) -> ProgramRun | None:
-        """The program that knows the conversation, given what is new in it; None where there is none."""
+        """Return the program that knows the conversation, given what is new in it; None where there is none."""
         talk = self._provider.take(request.conversation)
         if talk is None:
             return None
@@ -136,7 +137,7 @@ class AnthropicCLIModel:
         return talk if gone_on else None
 
     async def _begun(self, request: Request) -> tuple[ProgramRun, tuple[str, ...]]:
-        """A new program, given the whole conversation; and notes on what could not be given."""
+        """Return a new program, given the whole conversation; and notes on what could not be given."""
         setup, _ = self._setup(request)
         talk = await self._provider.open(setup)
         try:
@@ -167,7 +168,8 @@ class AnthropicCLIModel:
         return Setup(self.id, request.system, tools, wanted, effort, body), (*notes, *cut, *clamped)
 
     def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:
-        """The effort that the model takes. The program would clamp it by itself, upwards too, and say nothing."""
+        """Return the effort that the model takes. The program would clamp it by itself, upwards too, and say
+        nothing."""
         name, never_off = self._provider.resolve(self.id)
         family, version = generation(name)
         if wanted not in (None, "none") and family and version < (4, 6):
@@ -231,11 +233,11 @@ class AnthropicCLI:
         )
 
     def model(self, model_id: str) -> AnthropicCLIModel:
-        """A model by id, or by one of the program's short names ("sonnet", "opus", "haiku")."""
+        """Return a model by id, or by one of the program's short names ("sonnet", "opus", "haiku")."""
         return AnthropicCLIModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models that the program offers. Raises ModelError."""
+        """Return the models that the program offers. Raises ModelError."""
         talk = await self.open(Setup("", "", ()))
         try:
             rows = {as_str(row.get("resolvedModel")) or as_str(row.get("value")): row for row in reversed(talk.models)}
@@ -256,20 +258,20 @@ class AnthropicCLI:
         self._running.clear()
 
     async def open(self, setup: Setup) -> ProgramRun:
-        """A running program. Raises ModelError."""
+        """Return a running program. Raises ModelError."""
         talk = await ProgramRun.open(self.program, setup, Origin(NAME, setup.model), self.timeouts)
         self._running.add(talk)
         self._offered = {as_str(row.get(key)): row for key in ("resolvedModel", "value") for row in talk.models}
         return talk
 
     def resolve(self, model_id: str) -> tuple[str, bool]:
-        """The full id that a name stands for, as far as a program has said, and whether it always thinks."""
+        """Return the full id that a name stands for, as far as a program has said, and whether it always thinks."""
         row = self._offered.get(model_id, EMPTY)
         full = as_str(row.get("resolvedModel")) or model_id
         return full.partition("[")[0], row.get("supportsThinkingOff") is False  # "[1m]" asks for a longer window
 
     def take(self, conversation: str) -> ProgramRun | None:
-        """The program that was kept for a conversation."""
+        """Return the program that was kept for a conversation."""
         talk, timer = self._kept.pop(conversation, (None, None))
         if timer is not None:
             timer.cancel()

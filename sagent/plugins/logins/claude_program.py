@@ -129,7 +129,7 @@ class ClaudeProcess:
         return None
 
     async def complaint(self) -> str:
-        """The end of what it wrote to standard error, once it has ended."""
+        """Return the end of what it wrote to standard error, once it has ended."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._program.listening), 1.0)
         return self._program.words

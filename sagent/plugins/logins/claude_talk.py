@@ -56,12 +56,12 @@ class Setup:
         return {**limit, **({"CLAUDE_CODE_EXTRA_BODY": wire_bytes(self.body).decode()} if self.body else {})}
 
     def prompt(self) -> str:
-        """The system prompt; with the descriptions of tools that are too long for the program."""
+        """Return the system prompt; with the descriptions of tools that are too long for the program."""
         long = (f"# Tool {tool.name}\n\n{tool.description}" for tool in self.tools if _is_long(tool))
         return "\n\n".join(filter(None, (self.system, *long)))
 
     def listing(self) -> Sequence[Mapping[str, object]]:
-        """The tools, as MCP has them."""
+        """Return the tools, as MCP has them."""
         return [
             {
                 "name": tool.name,
@@ -172,7 +172,7 @@ class ProgramRun:
                 return False
 
     def _line(self, turn: Turn, *, query: bool) -> bytes:
-        """A turn as the program reads it."""
+        """Return a turn as the program reads it."""
         if isinstance(turn, ModelTurn):
             # Messages with one id would be joined; the program counts the tokens itself.
             end = {"id": f"msg_{uuid4().hex}", "type": "message", "model": "claude", "stop_reason": "end_turn"}
@@ -194,7 +194,7 @@ class ProgramRun:
     # Listening
 
     async def listen(self, digest: RequestDigest, max_input: int) -> AsyncGenerator[Delta | Reply]:
-        """The deltas of the reply, then the reply, of a request of at most so many tokens.
+        """Yield the deltas of the reply, then the reply, of a request of at most so many tokens.
 
         Raises ModelError, and Lost where another program may be asked.
         """
@@ -244,7 +244,7 @@ class ProgramRun:
         return False
 
     def _named(self, message: Message) -> Message:
-        """The message with our names of tools."""
+        """Return the message with our names of tools."""
         parts = tuple(
             replace(part, name=part.name.removeprefix(_PREFIX)) if isinstance(part, ToolCall) else part
             for part in message.parts
@@ -321,7 +321,7 @@ class ProgramRun:
     # What went wrong
 
     def _fault(self, result: Line, reading: "_Reading") -> ModelError:
-        """The error that a failed turn stands for: the program's words, the API's status, its plan's limit."""
+        """Return the error that a failed turn stands for: the program's words, the API's status, its plan's limit."""
         words = as_str(result.get("result")) or "; ".join(map(str, as_array(result.get("errors"))))
         words = words.removeprefix("API Error: ") or "no explanation was given"
         code, status = as_str(reading.fault.get("error")), as_int(result.get("api_error_status")) or None
@@ -341,7 +341,7 @@ class ProgramRun:
         return from_event(self._origin, data)
 
     async def _gone(self) -> ModelError:
-        """The error for a program that has ended."""
+        """Return the error for a program that has ended."""
         words = await self._process.complaint()
         if "unknown option" in words:
             return self._too_old(words.splitlines()[-1])

@@ -64,7 +64,7 @@ class LoginFile:
         return file
 
     def read(self) -> Login:
-        """The login as it is now. Raises UsageError where there is none of ChatGPT's."""
+        """Return the login as it is now. Raises UsageError where there is none of ChatGPT's."""
         fields = self._fields()
         tokens = as_object(fields.get("tokens"))
         access, refresh = as_str(tokens.get("access_token")), as_str(tokens.get("refresh_token"))
@@ -84,7 +84,7 @@ class LoginFile:
         return Login(access, refresh, account, expires)
 
     async def renew(self, stale: Login, transport: Transport, origin: Origin) -> Login:
-        """A login with another access token than the stale one, written back. Raises ModelError.
+        """Return a login with another access token than the stale one, written back. Raises ModelError.
 
         A refresh token can be spent once: one process at a time does it, and one that comes later finds its result.
         """
@@ -144,7 +144,7 @@ class LoginFile:
         raise origin.error("server", f"the login could not be renewed: {words}", status=answer.status)
 
     def _renewed(self, tokens: Mapping[str, object]) -> bytes:
-        """The file with new tokens; what else it holds stays."""
+        """Return the file with new tokens; what else it holds stays."""
         fields = self._fields()
         fresh = {
             name: tokens[name] for name in ("id_token", "access_token", "refresh_token") if as_str(tokens.get(name))

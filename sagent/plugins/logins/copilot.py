@@ -156,8 +156,8 @@ class Copilot:
         return self._base_url or self.renewal.login.api
 
     def model(self, model_id: str) -> CopilotModel:
-        """A model by id, through the API that the plan's list names for it; otherwise through the one that its name
-        suggests."""
+        """Return a model by id, through the API that the plan's list names for it; otherwise through the one that its
+        name suggests."""
         check_text("model_id", model_id)
         rows = self.renewal.login.models
         entry = next((row for row in rows if row.get("id") == model_id), EMPTY)
@@ -176,7 +176,7 @@ class Copilot:
         return model
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The plan's models that can be used. Raises ModelError."""
+        """Return the plan's models that can be used. Raises ModelError."""
         login = await self.renewal.fresh("")
         rows = await list_models(replace(login, api=self.address), self._transport, self._origin(""))
         return tuple([_info(row) for row in rows if _is_offered(row)])
@@ -206,7 +206,8 @@ class _Tokens(Keys):
 
 
 def _family(model_id: str, entry: Mapping[str, object]) -> str:
-    """The family by which a model is best spoken to: that of its maker's own protocol, where the list allows it."""
+    """Return the family by which a model is best spoken to: that of its maker's own protocol, where the list allows
+    it."""
     served = [as_str(each) for each in as_array(entry.get("supported_endpoints"))]
     if "claude" in model_id:
         likes = ("anthropic", "chat", "responses")
@@ -231,7 +232,7 @@ def _abilities(row: Mapping[str, object]) -> Abilities:
 
 
 def _limits(row: Mapping[str, object], model_id: str) -> ModelLimits:
-    """A model's sizes. The list bounds the prompt too: the window is as much as leaves it so large."""
+    """Return a model's sizes. The list bounds the prompt too: the window is as much as leaves it so large."""
     sizes = as_object(as_object(row.get("capabilities")).get("limits"))
     known = limits_like(model_id)
     output = as_int(sizes.get("max_output_tokens")) or known.max_output
@@ -249,7 +250,8 @@ def _is_offered(row: Mapping[str, object]) -> bool:
 
 
 def _info(row: JsonObject) -> ModelInfo:
-    """A row of the list. Prices are in credits; older plans have requests instead, of which a model takes several."""
+    """Return a row of the list. Prices are in credits; older plans have requests instead, of which a model takes
+    several."""
     billing, model_id = as_object(row.get("billing")), as_str(row.get("id"))
     name, times = as_str(row.get("name")) or model_id, billing.get("multiplier")
     if isinstance(times, int | float) and "token_prices" not in billing:

@@ -81,7 +81,8 @@ class Account:
         return cls(_read(path), path)
 
     async def renew(self, stale: CopilotLogin, transport: Transport, origin: Origin) -> CopilotLogin:
-        """A login with another access token than the stale one, kept for other processes too. Raises ModelError."""
+        """Return a login with another access token than the stale one, kept for other processes too. Raises
+        ModelError."""
         if self.path is None or not os.access(self.path.parent, os.W_OK):  # it cannot be kept, and is no less good
             return await exchange(stale, transport, origin)
         async with one_at_a_time(self.path, origin):
@@ -98,7 +99,7 @@ class Account:
 
 
 async def exchange(login: CopilotLogin, transport: Transport, origin: Origin) -> CopilotLogin:
-    """A new access token for an account's, with the models that it opens. Raises ModelError."""
+    """Return a new access token for an account's, with the models that it opens. Raises ModelError."""
     own = replace(origin, secret=login.github)
     try:
         answer = await _ask(login, "/copilot_internal/v2/token", transport, own)
@@ -120,7 +121,7 @@ async def exchange(login: CopilotLogin, transport: Transport, origin: Origin) ->
 
 
 async def list_models(login: CopilotLogin, transport: Transport, origin: Origin) -> tuple[JsonObject, ...]:
-    """The plan's models, as they are listed now. Raises ModelError."""
+    """Return the plan's models, as they are listed now. Raises ModelError."""
     headers = {**HEADERS, "authorization": f"Bearer {login.access}", "accept": "application/json"}
     data = as_object(await fetch(transport, f"{login.api}/models", headers, origin, Timeouts()))
     rows = [as_object(row) for row in as_array(data.get("data"))]
@@ -196,7 +197,7 @@ async def _ask(login: CopilotLogin, path: str, transport: Transport, origin: Ori
 
 
 def _usable(api: str, host: str) -> str:
-    """The address that a token names, where it may be sent there."""
+    """Return the address that a token names, where it may be sent there."""
     usual = _USUAL_API if host == GITHUB else f"https://copilot-api.{urlsplit(host).netloc}"
     try:
         api = check_url(NAME, api)

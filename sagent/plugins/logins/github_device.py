@@ -103,7 +103,7 @@ async def finish(
 
 
 async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Mapping[str, object]:
-    """The object that comes back, whatever its status: refusals come under 200. Raises ExchangeFailed."""
+    """Return the object that comes back, whatever its status: refusals come under 200. Raises ExchangeFailed."""
     try:
         body = (urlencode(asked).encode(),)
         _, found = await read_answer(transport, url, _HEADERS, body, within=_TIMEOUT_SECONDS, most=ERROR_BODY)

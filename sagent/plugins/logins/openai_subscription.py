@@ -107,7 +107,7 @@ class OpenAISubscription(ResponsesProvider):
         return OpenAISubscriptionModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models that the plan offers. Raises ModelError."""
+        """Return the models that the plan offers. Raises ModelError."""
         await self.renewal.fresh("")
         data = as_object(await self.fetch(f"{self.url}/models?client_version={_VERSION}"))
         rows = [as_object(row) for row in as_array(data.get("models"))]

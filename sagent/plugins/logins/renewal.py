@@ -42,7 +42,7 @@ class Renewal(Generic[L]):
         self._task: asyncio.Task[L] | None = None
 
     async def fresh(self, model_id: str) -> L:
-        """A login that is good for a call now. Raises ModelError."""
+        """Return a login that is good for a call now. Raises ModelError."""
         return self.login if self.login.is_fresh else await self.renewed(self.login, model_id)
 
     async def renewed(self, stale: L, model_id: str) -> L:
@@ -98,7 +98,7 @@ class Renewal(Generic[L]):
 
 @asynccontextmanager
 async def one_at_a_time(path: Path, origin: Origin) -> AsyncGenerator[None]:
-    """The right to renew the login in a file, among the processes of this machine. The lock file stays. Raises
+    """Yield the right to renew the login in a file, among the processes of this machine. The lock file stays. Raises
     ModelError."""
     async with AsyncExitStack() as stack:
         try:

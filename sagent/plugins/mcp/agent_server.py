@@ -132,7 +132,7 @@ class Sessions:
         return run
 
     def find(self, question: str | None) -> Run | None:
-        """The run that asked a question."""
+        """Return the run that asked a question."""
         return self._runs.get((question or "").partition(".")[0])
 
     def status(self, session: str | None) -> list[dict[str, object]]:
@@ -165,7 +165,7 @@ class Sessions:
 
 
 def make_server(sessions: Sessions) -> "MCPServer":
-    """The server with its three tools."""
+    """Return the server with its three tools."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver import Context
     from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations

@@ -55,7 +55,7 @@ class Prompt:
         return " ".join(f"<{name}>" if required else f"[{name}]" for name, required in self.arguments)
 
     def read(self, typed: str) -> Mapping[str, str]:
-        """The arguments in what was typed, by their places; the last one takes the rest. Raises UsageError."""
+        """Return the arguments in what was typed, by their places; the last one takes the rest. Raises UsageError."""
         try:
             words = shlex.split(typed)
         except ValueError:
@@ -72,7 +72,7 @@ class Prompt:
 
 
 async def every_page(read: Callable[[str | None], Awaitable[Page]]) -> list[Page]:
-    """The pages of a list, of which a server that never ends has a bounded number."""
+    """Return the pages of a list, of which a server that never ends has a bounded number."""
     pages = [await read(None)]
     while (cursor := pages[-1].next_cursor) is not None and len(pages) < MAX_PAGES:
         pages.append(await read(cursor))
@@ -80,7 +80,7 @@ async def every_page(read: Callable[[str | None], Awaitable[Page]]) -> list[Page
 
 
 async def list_prompts(link: Link) -> Sequence[Prompt]:
-    """The prompts of a server. Raises what the connection raises."""
+    """Return the prompts of a server. Raises what the connection raises."""
     client = await link.client()
     if client.server_capabilities.prompts is None:
         return ()
@@ -94,7 +94,7 @@ def _prompt(server: str, given: "McpPrompt") -> Prompt:
 
 
 async def fill_prompt(link: Link, prompt: Prompt, typed: str) -> str:
-    """The text of a prompt with its arguments filled in by its server. Raises UsageError."""
+    """Return the text of a prompt with its arguments filled in by its server. Raises UsageError."""
     given = {**prompt.read(typed)}
     try:
         got = await (await link.client()).get_prompt(prompt.own, given)
@@ -110,7 +110,7 @@ async def fill_prompt(link: Link, prompt: Prompt, typed: str) -> str:
 
 
 async def list_resources(link: Link) -> Sequence[str]:
-    """The addresses of a server's resources that can be typed. Raises what the connection raises."""
+    """Return the addresses of a server's resources that can be typed. Raises what the connection raises."""
     client = await link.client()
     if client.server_capabilities.resources is None:
         return ()

@@ -248,7 +248,7 @@ def _server(settings: "Settings", name: str) -> "McpServer":
 
 
 def _own_file(given: Mapping[str, object]) -> Path:
-    """The person's settings file, where it can be changed. Raises UsageError."""
+    """Return the person's settings file, where it can be changed. Raises UsageError."""
     named = given["config"]
     path = path_of(str(named)) if named is not None else find_file(load_settings({}).config_dir)[0]
     if path.suffix != ".toml":

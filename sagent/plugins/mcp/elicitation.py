@@ -143,7 +143,7 @@ def _asked(fields: tuple[Field, ...]) -> str:
 
 
 async def _ask_field(text: str, field: Field, extra: tuple[str, ...], ask: _Asking) -> tuple[Action, object]:
-    """The word "accept" with the value, None for a field that is left out; or the action that ends the form."""
+    """Return the word "accept" with the value, None for a field that is left out; or the action that ends the form."""
     wrong = ""
     for _ in range(_TRIES):
         said = await ask(f"{wrong}{text}", (*field.options(), *extra), multiple=field.multiple)
@@ -163,7 +163,7 @@ def _content(values: Mapping[str, object]) -> "dict[str, str | int | float | boo
 
 
 def _host_of(url: str) -> str | None:
-    """The host of a page that may be shown; None for an address that is no page, or that hides whose it is."""
+    """Return the host of a page that may be shown; None for an address that is no page, or that hides whose it is."""
     try:
         parts = urlsplit(url)
         port = parts.port

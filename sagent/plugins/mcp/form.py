@@ -48,13 +48,14 @@ class Field:
         return (*first, *self.choices, *(() if self.required else (LEAVE_OUT,)))
 
     def shown(self, value: object) -> str:
-        """A value in the words that stand for it."""
+        """Return a value in the words that stand for it."""
         values = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] -- JSON
         words = {_key(each): word for word, each in self.choices.items()}
         return one_line(printable(", ".join(words.get(_key(each), str(each)) for each in values)), 200)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] -- JSON
 
     def read(self, said: str) -> tuple[object, str]:
-        """The value that an answer means, None where the field is left out; and what is wrong with it, in words."""
+        """Return the value that an answer means, None where the field is left out; and what is wrong with it, in
+        words."""
         if LEAVE_OUT in said.split("\n") and not self.required:
             return None, ""
         if self.default is not None and said == self.shown(self.default) and not self.multiple:
@@ -68,7 +69,7 @@ class Field:
         return alike[0] if alike else word
 
     def judge(self, value: Json) -> tuple[object, str]:
-        """The value as the schema has it; and what is wrong with it, in words."""
+        """Return the value as the schema has it; and what is wrong with it, in words."""
         value = coerce(self.schema, value)
         if wrong := violations(self.schema, value):
             return None, wrong[0]
@@ -79,7 +80,7 @@ class Field:
 
 
 def read_fields(schema: Mapping[str, object]) -> tuple[Field, ...] | None:
-    """The fields of a form in their order; None for what is no flat form, or too long for a person."""
+    """Return the fields of a form in their order; None for what is no flat form, or too long for a person."""
     properties = as_object(schema.get("properties"))
     if len(properties) > MAX_FIELDS:
         return None
@@ -112,7 +113,7 @@ def _field(name: str, said: Mapping[str, object], required: bool) -> Field:  # n
 
 
 def _choices(said: Mapping[str, object]) -> dict[str, Json]:
-    """The values of a choice by their titles, in the three ways that revisions have had for them."""
+    """Return the values of a choice by their titles, in the three ways that revisions have had for them."""
     titled = as_array(said.get("oneOf")) or as_array(said.get("anyOf"))
     if titled:
         pairs = [(as_object(one).get("const"), as_str(as_object(one).get("title"))) for one in titled]

@@ -74,7 +74,7 @@ class Link:
         return "failed" if self._failures else "not connected"
 
     async def client(self) -> "Client":
-        """A connection that is ready. Raises whatever keeps it from that."""
+        """Return a connection that is ready. Raises whatever keeps it from that."""
         if self._task is None or self._task.done() or self._stop.is_set():
             await self._pause()
         if self._task is None or self._task.done() or self._stop.is_set():
@@ -274,7 +274,7 @@ class Link:
                     self.on_changed(cast("Kind", kind))
 
     def _read_login(self) -> "Login | None":
-        """The person's login at the server, where there is one."""
+        """Return the person's login at the server, where there is one."""
         if not self.server.url or self._host.state is None or "issuer" in self.server.oauth:
             return None
         from sagent.plugins.mcp.login import Login, LoginFile

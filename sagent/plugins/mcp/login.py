@@ -74,7 +74,7 @@ class LoginStore:
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
-        """The right to renew the tokens, which nobody else has."""
+        """Yield the right to renew the tokens, which nobody else has."""
         yield
 
 
@@ -107,7 +107,7 @@ class LoginFile(LoginStore):
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
-        """The right to renew the tokens, among the processes of this machine. Raises TimeoutError."""
+        """Yield the right to renew the tokens, among the processes of this machine. Raises TimeoutError."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         async with locked(self.path.with_suffix(".lock"), _RENEWING):
             yield
@@ -306,7 +306,7 @@ class _Arrival:
         self._open.discard(writer)
 
     def _take(self, target: str) -> tuple[str, str]:
-        """The status and the words for a browser that asks for this."""
+        """Return the status and the words for a browser that asks for this."""
         given = _queried(target)
         ours = bool(self._state) and secrets.compare_digest(given.get("state", "").encode(), self._state.encode())
         if urlsplit(target).path != "/callback" or not ours or not ({"code", "error"} & given.keys()):

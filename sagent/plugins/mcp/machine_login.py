@@ -18,7 +18,7 @@ from sagent.plugins.mcp.server import McpServer
 
 
 def machine_login(server: McpServer) -> OAuthClientProvider:
-    """The login for a server with `oauth.issuer`; its tokens stay in memory. Raises OAuthFlowError."""
+    """Return the login for a server with `oauth.issuer`; its tokens stay in memory. Raises OAuthFlowError."""
     given, store = server.oauth, LoginStore(server.url)
     client, issuer, scope = given["client_id"], given["issuer"], given.get("scope")
     if (secret := given.get("client_secret")) is not None:

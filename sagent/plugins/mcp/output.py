@@ -87,7 +87,7 @@ def words_in(content: Sequence[Media]) -> str:
 
 
 def parts_of(block: object) -> Sequence[Media]:
-    """A block of a result as a model is shown it."""
+    """Return a block of a result as a model is shown it."""
     from mcp import types
 
     match block:
@@ -143,7 +143,7 @@ def _bytes_of(text: str) -> bytes:
 
 
 def resource_part(held: "TextResourceContents | BlobResourceContents", most: int) -> Media:
-    """A resource that a person has mentioned, in at most so many characters."""
+    """Return a resource that a person has mentioned, in at most so many characters."""
     from mcp import types
 
     if isinstance(held, types.TextResourceContents):
@@ -153,7 +153,7 @@ def resource_part(held: "TextResourceContents | BlobResourceContents", most: int
 
 
 def _few(content: Sequence[Media], server: str) -> list[Media]:
-    """The parts without those images and documents that are too many."""
+    """Return the parts without those images and documents that are too many."""
     media = [number for number, part in enumerate(content) if not isinstance(part, Text)]
     out = {*media[MAX_MEDIA:]}
     kept = [part for number, part in enumerate(content) if number not in out]
@@ -162,7 +162,7 @@ def _few(content: Sequence[Media], server: str) -> list[Media]:
 
 
 def _bounded(part: Media, server: str) -> Media:
-    """A part that memory and log can take; what is left out of it is said in its place."""
+    """Return a part that memory and log can take; what is left out of it is said in its place."""
     size = len(part.text if isinstance(part, Text) else part.data)
     if size <= MAX_RESULT_SIZE:
         return part

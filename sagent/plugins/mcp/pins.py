@@ -19,7 +19,7 @@ class Pins:
         self._known: dict[str, dict[str, str]] | None = None
 
     def of(self, server: McpServer, tool: str) -> str | None:
-        """The hash of a tool's definition when it was last approved."""
+        """Return the hash of a tool's definition when it was last approved."""
         if self._known is None:
             self._known = self._read()
         return self._known.get(_key(server), {}).get(tool)
@@ -57,5 +57,6 @@ class Pins:
 
 
 def _key(server: McpServer) -> str:
-    """A server by what is run, or its address: under another name it is the same, with another command it is not."""
+    """Return a server by what is run, or its address: under another name it is the same, with another command it is
+    not."""
     return sha256_hex(wire_bytes([server.url or [server.command, *server.args]]))[:32]

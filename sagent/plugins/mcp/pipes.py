@@ -124,8 +124,8 @@ async def _end(program: PipedProcess) -> None:
 
 
 def _message(line: bytes) -> "JSONRPCMessage":
-    """The message of a line. The SDK's reader refuses what is nested more than some 200 deep, and answers of another
-    shape, so that whoever waits for one would wait for as long as a call may take."""
+    """Return the message of a line. The SDK's reader refuses what is nested more than some 200 deep, and answers of
+    another shape, so that whoever waits for one would wait for as long as a call may take."""
     from mcp.types import jsonrpc_message_adapter
 
     try:
@@ -135,7 +135,7 @@ def _message(line: bytes) -> "JSONRPCMessage":
 
 
 def _mended(message: object) -> object:
-    """An answer as JSON-RPC has it: its result and its error are objects, and it has one of them."""
+    """Return an answer as JSON-RPC has it: its result and its error are objects, and it has one of them."""
     fields = as_object(message)
     if "method" in fields or not isinstance(number := fields.get("id"), int | str):
         return message
@@ -152,8 +152,8 @@ def _mended(message: object) -> object:
 
 
 def _as_json(line: bytes) -> bytes:
-    """A line that the reader takes, where it is JSON but for half a surrogate pair, a byte that is no UTF-8, or NaN:
-    else whoever waits for this message would wait for as long as a call may take."""
+    """Return a line that the reader takes, where it is JSON but for half a surrogate pair, a byte that is no UTF-8, or
+    NaN: else whoever waits for this message would wait for as long as a call may take."""
     if not _SUSPECT.search(line):
         try:
             line.decode()

@@ -96,7 +96,7 @@ class Servers:
         self._announce = lambda _: None
 
     def by_name(self) -> Mapping[str, McpTool]:
-        """The tools by the names that the model calls them by."""
+        """Return the tools by the names that the model calls them by."""
         return {tool.name: tool for tool in self.tools}
 
     @property
@@ -118,7 +118,7 @@ class Servers:
         return [surface.Prompt(one.name, one.shown, partial(self.fill, one)) for one in found]
 
     async def prompts(self) -> Sequence[Prompt]:
-        """The prompts of all servers that are there."""
+        """Return the prompts of all servers that are there."""
         return await self._listed(self._prompts, list_prompts)
 
     async def resources(self) -> Sequence[str]:
@@ -142,7 +142,7 @@ class Servers:
         return [one for name in self.links for one in known.get(name, ())]
 
     async def fill(self, prompt: Prompt, typed: str) -> str:
-        """The text of a prompt, given what was typed after it. Raises UsageError."""
+        """Return the text of a prompt, given what was typed after it. Raises UsageError."""
         return await fill_prompt(self.links[prompt.server], prompt, typed)
 
     def has(self, mention: str) -> bool:
@@ -233,7 +233,7 @@ async def open_servers(
     confine: Confine | None = None,
     logins: Path | None = None,
 ) -> AsyncGenerator[tuple[McpTool, ...]]:
-    """The tools of all servers that could be reached; what could not be is said in the notices.
+    """Yield the tools of all servers that could be reached; what could not be is said in the notices.
 
     All servers are started together, and stopped in the end. Without `confine` their programs run in no sandbox.
     `logins` is the directory of the logins at servers.
@@ -298,7 +298,7 @@ def _quiet(*loggers: str) -> Generator[None]:
 
 
 def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Sequence[McpTool]:
-    """The tools that requests can carry."""
+    """Return the tools that requests can carry."""
     kept = _fitting(tools, MAX_SCHEMA_CHARS)
     if out := [plain(tool.own) for tool in tools if tool not in kept]:
         notices.append(

@@ -27,7 +27,8 @@ _NEWEST = "2026-07-28"
 async def filtered_streams(
     transport: "Transport", unread: MutableMapping[str, str]
 ) -> "AsyncGenerator[TransportStreams]":
-    """The streams of a transport. Its lists hold what can be read; `unread` gets the rest by name, with the reason."""
+    """Yield the streams of a transport. Its lists hold what can be read; `unread` gets the rest by name, with the
+    reason."""
     async with transport as (incoming, outgoing):
         calls = set[object]()
         yield _FilteredStream(incoming, unread, calls), _NotedStream(outgoing, calls)
@@ -106,7 +107,7 @@ class _FilteredStream(_Wrapped):
         return item
 
     def _read(self, kind: str, item: object) -> list[object]:
-        """The item as the SDK takes it, or nothing."""
+        """Return the item as the SDK takes it, or nothing."""
         fields, wrong = dict(as_object(item)), dict[str, str]()
         if kind == "tools" and (schema := as_object(fields.get("inputSchema"))) is fields.get("inputSchema"):
             fields["inputSchema"] = {"type": "object", **schema}

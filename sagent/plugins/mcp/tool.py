@@ -133,7 +133,8 @@ class McpTool:
     async def _call(
         self, client: "Client", arguments: "dict[str, Thawed]", run: RunContext, *, again: bool = True
     ) -> "CallToolResult":
-        """The server's answer. A call is made once more only where the server has said that it did not read it."""
+        """Return the server's answer. A call is made once more only where the server has said that it did not read
+        it."""
         from mcp import MCPError
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -189,19 +190,19 @@ def _is_ended_session(error: "MCPError") -> bool:
 
 
 def plain(name: str) -> str:
-    """A name in the characters that names of tools may have."""
+    """Return a name in the characters that names of tools may have."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _schema(given: Mapping[str, object]) -> JsonObject:
-    """A schema as providers take it: of an object, without members that are null, and without strange types."""
+    """Return a schema as providers take it: of an object, without members that are null, and without strange types."""
     members = {key: value for key, value in as_object(_finite(given)).items() if value is not None}
     return json_freeze_object({**as_object(_usual(members)), "type": "object"})
 
 
 def _usual(schema: object) -> object:
-    """The schema without types that JSON Schema does not have, as "float": providers refuse each request with one, and
-    the server judges arguments itself."""
+    """Return the schema without types that JSON Schema does not have, as "float": providers refuse each request with
+    one, and the server judges arguments itself."""
     if not isinstance(schema, dict):
         return [_usual(each) for each in as_array(cast("object", schema))] if isinstance(schema, list) else schema
     found: dict[str, object] = {}
@@ -216,5 +217,5 @@ def _usual(schema: object) -> object:
 
 
 def _finite(value: object) -> object:
-    """The value without numbers that JSON has no word for."""
+    """Return the value without numbers that JSON has no word for."""
     return json.loads(json.dumps(value), parse_constant=lambda _: None)

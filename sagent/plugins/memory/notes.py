@@ -61,14 +61,14 @@ def has_memory(settings: Settings) -> bool:
 
 
 def folders(settings: Settings) -> Mapping[str, Path]:
-    """The folder of the project (its repository, or the working directory) and that of the person."""
+    """Return the folder of the project (its repository, or the working directory) and that of the person."""
     root = repository_root(settings.cwd) or settings.cwd
     home = settings.state_dir / "memory"
     return {"project": home / sessions_of(settings.state_dir, root).name, "person": home / "person"}
 
 
 def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
-    """The folders, made where they are missing; none, with a notice, where that cannot be done."""
+    """Return the folders, made where they are missing; none, with a notice, where that cannot be done."""
     found = tuple(folders(settings).values())
     try:
         for folder in found:
@@ -81,7 +81,7 @@ def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
 
 
 def list_notes(settings: Settings, most: int = _LOOKED_AT) -> list[Note]:
-    """The files that were changed last, at most so many, by folder and name."""
+    """Return the files that were changed last, at most so many, by folder and name."""
     found = [(time, owner, path) for owner, folder in folders(settings).items() for time, path in _files(folder)]
     newest = sorted(found, reverse=True)[:most]
     newest.sort(key=lambda each: (each[1] == "person", each[2].name))
@@ -104,7 +104,7 @@ def describe(settings: Settings) -> str:
 
 
 def find_note(settings: Settings, name: str) -> Note:
-    """The file that a person names, with or without its folder and `.md`. Raises UsageError."""
+    """Return the file that a person names, with or without its folder and `.md`. Raises UsageError."""
     notes = list_notes(settings)
     names = {name, f"{name}.md"}
     found = [one for one in notes if names & {one.name, one.path.name}]
@@ -120,7 +120,7 @@ def find_note(settings: Settings, name: str) -> Note:
 
 
 def read_note(note: Note) -> str:
-    """The text of a file of the memory. Raises UsageError."""
+    """Return the text of a file of the memory. Raises UsageError."""
     try:
         return readable(read_regular(note.path, note.path.parent, most=MAX_FILE_BYTES))
     except OSError as error:
@@ -128,7 +128,7 @@ def read_note(note: Note) -> str:
 
 
 def _files(folder: Path) -> Iterator[tuple[int, Path]]:
-    """The notes in a folder, each with the time of its last change."""
+    """Yield the notes in a folder, each with the time of its last change."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, _LOOKED_AT):
             if is_note_name(entry.name) and entry.is_file(follow_symlinks=False):

@@ -58,7 +58,7 @@ def _overview(context: CommandContext) -> Sequence[Line]:
 
 
 async def _chosen(context: CommandContext, name: str) -> Note | None:
-    """The note that is named, or that the person chooses. Raises UsageError."""
+    """Return the note that is named, or that the person chooses. Raises UsageError."""
     if name:
         return await asyncio.to_thread(find_note, context.settings, name)
     notes = await asyncio.to_thread(list_notes, context.settings)

@@ -83,5 +83,5 @@ class Answer:
         self._ready.append(frame)
 
     def take(self) -> Frame | None:
-        """The next frame, if it is there."""
+        """Return the next frame, if it is there."""
         return self._ready.popleft() if self._ready else None

@@ -183,7 +183,7 @@ class RemoteAgent:
         return self.status().jobs
 
     def catalog(self) -> str:
-        """The models that its node can switch to; "" where that is not known. Blocks: for a thread."""
+        """Return the models that its node can switch to; "" where that is not known. Blocks: for a thread."""
         if not self._catalog and self.running:
             with suppress(MeshError, TimeoutError):
                 asking = asyncio.run_coroutine_threadsafe(self.peer.ask(op="catalog"), self._loop)
@@ -255,7 +255,7 @@ class RemoteAgent:
         raise UsageError(_RESTS)
 
     def peers(self, pattern: str = "*") -> "Sequence[RemoteNode]":
-        """The other living agents whose path, or its end, matches."""
+        """Return the other living agents whose path, or its end, matches."""
         nodes = [node for node in self.tree.living if node.path != "root"]
         return [node for node in nodes if any(fnmatchcase(node.path, f) for f in (pattern, f"*/{pattern}"))]
 

@@ -77,7 +77,7 @@ class Broadcast:
 
 
 def lease_of(headers: Mapping[str, str]) -> int | None:
-    """The lease of who says a message, None where it is not known."""
+    """Return the lease of who says a message, None where it is not known."""
     text = headers.get(_LEASE, "")
     return int(text) if text.isascii() and text.isdigit() else None
 

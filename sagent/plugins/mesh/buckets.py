@@ -35,7 +35,7 @@ class Bucket:
         self._bus, self._stream, self._prefix = bus, f"KV_{name}", f"$KV.{name}."
 
     async def get(self, key: str) -> Entry | None:
-        """A key's value; None where there is none, or where it was deleted or has expired."""
+        """Return a key's value; None where there is none, or where it was deleted or has expired."""
         entry = await self._last(key)
         return None if entry is None or entry.value is None else entry
 
@@ -80,7 +80,7 @@ class Bucket:
         return None if found is None else _entry(found, self._prefix)
 
     async def entries(self, *patterns: str) -> list[Entry]:
-        """The keys that match one of the patterns now, with their values; without patterns all."""
+        """Return the keys that match one of the patterns now, with their values; without patterns all."""
         found: dict[str, Entry] = {}
         async with self.watching(*patterns) as changes:
             async for entry in changes:
@@ -91,8 +91,8 @@ class Bucket:
 
     @asynccontextmanager
     async def watching(self, *patterns: str) -> AsyncGenerator[AsyncGenerator[Entry | None]]:
-        """The keys that match, then None, then every change as it comes: over reconnects, so a key may come twice. No
-        two patterns may overlap."""
+        """Yield the keys that match, then None, then every change as it comes: over reconnects, so a key may come
+        twice. No two patterns may overlap."""
         subjects = [self._prefix + pattern for pattern in patterns or (">",)]
         async with self._bus.following(self._stream, *subjects, latest=True) as messages:
             yield self._changes(messages)
@@ -126,7 +126,7 @@ class Store:
         await self._bus.call(lambda: found.put(name, data), 6 * CALL_TIMEOUT_SECONDS)
 
     async def get(self, name: str) -> bytes | None:
-        """A value; None where there is none. Raises Unavailable, also where it is damaged."""
+        """Return a value; None where there is none. Raises Unavailable, also where it is damaged."""
         for _ in range(2):  # it may be put anew while it is read
             if (info := await self._info(name)) is None:
                 return None

@@ -52,7 +52,7 @@ class Address:
 
 
 def new_id() -> str:
-    """An id that no other message has."""
+    """Return an id that no other message has."""
     return secrets.token_hex(16)
 
 
@@ -79,7 +79,8 @@ class Envelope:
 def message(
     to: Address | str, body: object, *, kind: str = "message", sender: str = "", keep: float | None = None
 ) -> Envelope:
-    """A message with a body of JSON, given up if nobody has taken it within `keep` seconds. Raises UsageError."""
+    """Return a message with a body of JSON, given up if nobody has taken it within `keep` seconds. Raises
+    UsageError."""
     until = None if keep is None else time.time() + keep
     address = Address.of(to) if isinstance(to, str) else to
     return Envelope(address, json_freeze(body), kind, sender=sender, kept_until=until)
@@ -175,7 +176,8 @@ class Bus(Protocol):
         ...
 
     def receiving(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """The messages to an address, as long as the block lasts. What was not acknowledged then is delivered again."""
+        """Return the messages to an address, as long as the block lasts. What was not acknowledged then is delivered
+        again."""
         ...
 
     async def put_card(self, card: Card) -> None:
@@ -189,7 +191,7 @@ class Bus(Protocol):
         ...
 
     def watching_cards(self) -> AbstractAsyncContextManager[AsyncIterator[Change | None]]:
-        """The cards there are, then None, then each change. A card may come again unchanged."""
+        """Return the cards there are, then None, then each change. A card may come again unchanged."""
         ...
 
 
@@ -206,7 +208,7 @@ async def request(bus: Bus, envelope: Envelope, *, timeout: float = 600.0) -> Js
 
 
 def answer_of(frame: Frame, envelope: Envelope) -> Json:
-    """The body of a reply. Raises the error that another last frame stands for."""
+    """Return the body of a reply. Raises the error that another last frame stands for."""
     if frame.kind == "reply":
         return frame.body
     members = as_object(frame.body)
@@ -218,7 +220,7 @@ def answer_of(frame: Frame, envelope: Envelope) -> Json:
 
 
 def failure(message: str, kind: str) -> Json:
-    """The body of a frame that says what failed."""
+    """Return the body of a frame that says what failed."""
     return JsonObject({"kind": kind, "message": message})
 
 
@@ -231,7 +233,7 @@ def encode(envelope: Envelope, parcel: str = "") -> bytes:
 
 
 def encode_body(envelope: Envelope) -> bytes:
-    """The body alone. Raises TooLarge."""
+    """Return the body alone. Raises TooLarge."""
     data = wire_bytes(envelope.body)
     if len(data) > MAX_BODY:
         raise TooLarge(f"A message to {envelope.to} has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
@@ -239,13 +241,14 @@ def encode_body(envelope: Envelope) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Envelope, str]:
-    """An envelope, and the name of the parcel with its body. Raises WrongVersion, and ValueError for what is none."""
+    """Return an envelope, and the name of the parcel with its body. Raises WrongVersion, and ValueError for what is
+    none."""
     members = as_object(json_load(data))
     return envelope_of(members), as_str(members.get("parcel"))
 
 
 def envelope_of(members: object) -> Envelope:
-    """An envelope from its JSON object. Raises WrongVersion, ValueError."""
+    """Return an envelope from its JSON object. Raises WrongVersion, ValueError."""
     found = as_object(members)
     if (version := as_int(found.get("version"))) != names.VERSION:
         raise WrongVersion(f"A message is of version {version}; this sagent knows {names.VERSION}.")
@@ -278,7 +281,7 @@ def _time(members: Mapping[str, object], name: str) -> float | None:
 
 
 def frame_kind(text: str) -> FrameKind | None:
-    """A kind of frame by its name."""
+    """Return a kind of frame by its name."""
     return "restart" if text == "restart" else _KINDS.get(text)
 
 
@@ -290,7 +293,7 @@ def encode_frame(frame: Frame, parcel: str = "") -> bytes:
 
 
 def decode_frame(data: bytes) -> tuple[Frame, str]:
-    """A frame, and the name of the parcel with its body. What cannot be read is a failure that says so."""
+    """Return a frame, and the name of the parcel with its body. What cannot be read is a failure that says so."""
     members = as_object(json_load(data))
     place = as_int(members.get("number"), 1), as_int(members.get("attempt"), 1)
     if as_int(members.get("version")) != names.VERSION:
@@ -302,15 +305,15 @@ def decode_frame(data: bytes) -> tuple[Frame, str]:
 
 
 def no_receiver(envelope: Envelope) -> NobodyThere:
-    """The error of a message that nobody has taken."""
+    """Return the error of a message that nobody has taken."""
     return NobodyThere(f"No agent receives at {envelope.to}, so the message was dropped. To list agents: sagent agents")
 
 
 def answer_timeout(envelope: Envelope) -> DeadlineExceeded:
-    """The error of an answer that has not come in time."""
+    """Return the error of an answer that has not come in time."""
     return DeadlineExceeded(f"{envelope.to} has not answered in time; it has been asked to stop.")
 
 
 def body_object(body: Json) -> JsonObject:
-    """A body as an object: a text is its `text`."""
+    """Return a body as an object: a text is its `text`."""
     return body if isinstance(body, JsonObject) else JsonObject({"text": body})

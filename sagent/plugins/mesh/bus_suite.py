@@ -51,7 +51,7 @@ class BusSuite:
 
     @pytest.fixture
     def to(self) -> Address:
-        """An address that no other test uses."""
+        """Return an address that no other test uses."""
         return Address(f"suite.a{next(_numbers)}-{time.time_ns()}")
 
     # Messages
@@ -421,7 +421,7 @@ async def request_is_answered(bus: Bus, other: Bus, to: Address) -> None:
 
 
 async def _next(deliveries: AsyncIterator[Delivery]) -> Delivery:
-    """The next delivery, acknowledged."""
+    """Return the next delivery, acknowledged."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         delivery = await anext(deliveries)
         await delivery.ack()
@@ -446,7 +446,7 @@ async def _until_none(changes: AsyncIterator[Change | None]) -> AsyncIterator[Ch
 
 
 async def _about(changes: AsyncIterator[Change | None], address: str) -> Change:
-    """The next change of one card."""
+    """Return the next change of one card."""
     async for change in changes:
         if change is not None and change.address == address:
             return change

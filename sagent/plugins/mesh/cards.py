@@ -71,7 +71,7 @@ def matches(query: Query, card: Card) -> bool:
 
 
 def meant(queries: Sequence[Query], cards: Iterable[Card]) -> list[Card]:
-    """The cards that one of the queries means; without queries all."""
+    """Return the cards that one of the queries means; without queries all."""
     return [card for card in cards if not queries or any(matches(query, card) for query in queries)]
 
 
@@ -86,7 +86,7 @@ def patterns(queries: Iterable[Query]) -> list[str]:
 
 
 def _wider(pattern: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """The patterns that have all that a pattern has, and more."""
+    """Return the patterns that have all that a pattern has, and more."""
     levels = {(*pattern[:count], ">") for count in range(len(pattern))} - {pattern}
     return levels if pattern[-1] in (">", "*") else {*levels, (*pattern[:-1], "*")}
 
@@ -98,7 +98,7 @@ def select(queries: Sequence[Query], cards: Iterable[Card]) -> list[list[Card]]:
 
 
 def check_name(name: str) -> str:
-    """The name of an agent or node, as it was. Raises UsageError."""
+    """Return the name of an agent or node, as it was. Raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not an address: use letters, digits, _ and -, in at most ten parts with dots between."

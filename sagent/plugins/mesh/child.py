@@ -77,7 +77,7 @@ class NodeAgent(Harmless):
         )
 
     def _reply(self, run: RunContext) -> str:
-        """The entry of the reply that makes the call: servers give calls of different replies the same id."""
+        """Return the entry of the reply that makes the call: servers give calls of different replies the same id."""
         agent = self._agent().tree.get(run.agent)
         for entry in () if agent is None else agent.state.log.contents().latest("message"):
             if isinstance(entry.content, MessageEntry) and entry.content.message.role == "assistant":
@@ -147,7 +147,8 @@ class Lent:
         return any(isinstance(content, ChargeEntry) and content.reserved == self._entry for content in found)
 
     def _reserved_before(self) -> tuple[str, Decimal]:
-        """The entry by which an earlier process has set the allowance aside, "" for none, and how much it was."""
+        """Return the entry by which an earlier process has set the allowance aside, "" for none, and how much it
+        was."""
         for entry in self._state.log.contents().of("reserved"):
             content = entry.content
             if isinstance(content, Reserved) and content.charge.agent == self._path:

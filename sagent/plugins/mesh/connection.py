@@ -59,7 +59,7 @@ class Request:
 
 
 def options_of(url: str) -> tuple[list[str], dict[str, object]]:
-    """The addresses of its servers, and what a connection needs, from a bus's URL. Raises UsageError."""
+    """Return the addresses of its servers, and what a connection needs, from a bus's URL. Raises UsageError."""
     parts = urlsplit(url)
     known = dict(parse_qsl(parts.query))
     each = [parts._replace(netloc=netloc, query="") for netloc in parts.netloc.split(",")]
@@ -187,7 +187,7 @@ class Connection:
         await self.call(lambda: self._client.publish(subject, data, headers=dict(headers or {})), timeout)
 
     async def request(self, subject: str, data: bytes, *, timeout: float = CALL_TIMEOUT_SECONDS) -> bytes:
-        """The answer of one who listens. Raises NobodyThere where nobody does, Unavailable without an answer."""
+        """Return the answer of one who listens. Raises NobodyThere where nobody does, Unavailable without an answer."""
         from nats.errors import NoRespondersError
 
         try:
@@ -267,8 +267,8 @@ class Connection:
         raise Fenced(f"Somebody else has written to {subject}.")
 
     async def last(self, stream: str, subject: str, *, direct: bool = False) -> Message | None:
-        """The last message on a subject, as the leader of the stream has it; or `direct`, as some replica does, by a
-        request that a user may be allowed for single subjects."""
+        """Return the last message on a subject, as the leader of the stream has it; or `direct`, as some replica does,
+        by a request that a user may be allowed for single subjects."""
         from nats.js.errors import NotFoundError
 
         try:
@@ -281,7 +281,8 @@ class Connection:
         return Message(subject, found.data or b"", headers, found.seq or 0)
 
     async def delivered(self, stream: str, name: str) -> int:
-        """The sequence of the last message that was given to those who take under a name; 0 where nobody does."""
+        """Return the sequence of the last message that was given to those who take under a name; 0 where nobody
+        does."""
         from nats.js.errors import NotFoundError
 
         try:
@@ -293,7 +294,7 @@ class Connection:
     async def pull(
         self, stream: str, subject: str, durable: str | None, config: "ConsumerConfig"
     ) -> "JetStreamContext.PullSubscription":
-        """A consumer, made where it is missing. Raises Unavailable, Refused."""
+        """Return a consumer, made where it is missing. Raises Unavailable, Refused."""
         from nats.js.errors import APIError
 
         try:

@@ -96,7 +96,7 @@ class Asking:
         return None if answer.get("allow") is True else _words(answer, "reason") or "The person said no."
 
     def _texts(self, call: ToolCall) -> Mapping[str, str]:
-        """The file that a call of Edit or Write would change, by the name that it gives it."""
+        """Return the file that a call of Edit or Write would change, by the name that it gives it."""
         path = as_str(call.arguments.get("file_path"))
         if self.cwd is None or call.name not in EDITS or not path:
             return {}
@@ -120,7 +120,7 @@ class Asking:
         return _words(answer, "said") or None
 
     async def _put(self, subject: str, kind: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
-        """The first answer; None where nobody is there."""
+        """Return the first answer; None where nobody is there."""
         head = {"version": names.VERSION, "kind": kind, "id": urandom(8).hex()}
         try:
             return await self._answered(subject, {**head, **question})
@@ -146,7 +146,7 @@ class Asking:
                     return answer
 
     async def _once(self, subject: str, data: bytes) -> bytes:
-        """An answer to a question that is put once. Raises Unavailable where it is to be put again."""
+        """Return an answer to a question that is put once. Raises Unavailable where it is to be put again."""
         asking = asyncio.create_task(self._bus.request(subject, data, timeout=_AGAIN))
         newcomer = asyncio.create_task(self._newcomer.wait())
         try:

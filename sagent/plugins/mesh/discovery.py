@@ -41,7 +41,7 @@ async def find(bus: Bus, *queries: Query) -> list[list[Card]]:
 
 @asynccontextmanager
 async def watching(bus: Bus, query: Query) -> AsyncGenerator[AsyncIterator[Change | None]]:
-    """The cards that a query means, then None, then those that come, change in what they say, or go."""
+    """Yield the cards that a query means, then None, then those that come, change in what they say, or go."""
     async with bus.watching_cards() as all_changes:
         yield _changes(all_changes, query)
 

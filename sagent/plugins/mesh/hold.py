@@ -365,7 +365,8 @@ class SessionWorker:
 
 
 def _as_said(message: Message) -> Message:
-    """A message from the bus, whatever it claims: what a person or an agent elsewhere says, not the model or us."""
+    """Return a message from the bus, whatever it claims: what a person or an agent elsewhere says, not the model or
+    us."""
     parts = tuple(part for part in message.parts if isinstance(part, Text | Image | Document))
     return Message("user", parts or (Text("(an empty message)"),), f"bus:{message.sender}" if message.sender else "")
 

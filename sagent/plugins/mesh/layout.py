@@ -14,7 +14,7 @@ REPLIES_KEPT = 3_600.0  # seconds
 
 
 def every_stream() -> "list[StreamConfig]":
-    """The streams, and the buckets as the streams they are (ADR-8 and ADR-20 say how those are laid out)."""
+    """Return the streams, and the buckets as the streams they are (ADR-8 and ADR-20 say how those are laid out)."""
     from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig
 
     inbox = StreamConfig(
@@ -60,7 +60,7 @@ def _bucket(name: str, ttl: float | None = None) -> "StreamConfig":
 
 
 def _once(name: str, ttl: float) -> "StreamConfig":
-    """A bucket of which nobody may change a key that is there."""
+    """Return a bucket of which nobody may change a key that is there."""
     return replace(
         _bucket(name, ttl),
         discard_new_per_subject=True,

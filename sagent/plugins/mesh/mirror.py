@@ -163,7 +163,7 @@ class Mirror:
                 future.set_result(None)
 
     async def _short(self, line: bytes) -> bytes:
-        """A line, or the name of the blob that it is."""
+        """Return a line, or the name of the blob that it is."""
         if len(line) <= MAX_MESSAGE_BYTES:
             return line
         name = sha256(line).hexdigest()

@@ -91,7 +91,7 @@ def private_inbox(user: str) -> str:
 
 
 def stream_of(subject: str) -> str:
-    """The stream in which what is published on a subject is kept."""
+    """Return the stream in which what is published on a subject is kept."""
     if subject.startswith("$KV."):
         return f"KV_{subject.split('.')[1]}"
     return {"log": LOG, "inbox": INBOX, "work": WORK, "replies": REPLIES}[subject.split(".")[1]]

@@ -65,7 +65,7 @@ class Node:
             await self._lease.release()
 
     async def _named(self) -> Lease:
-        """The node's name, for itself alone. Raises Refused where another node has it."""
+        """Return the node's name, for itself alone. Raises Refused where another node has it."""
         name = self.options.name
         found = await Lease.claim(self._bus, self._key, f"process {os.getpid()} on {os.uname().nodename}")
         if isinstance(found, str):

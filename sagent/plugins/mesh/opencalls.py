@@ -46,7 +46,7 @@ async def answer_open_calls(agent: Agent, node: str, may_have_run: Callable[[str
 
 
 def _taken(state: AgentState, message: Message) -> dict[str, ToolResult]:
-    """The results of a message that the history has at its end, and no longer: they are part of another one."""
+    """Return the results of a message that the history has at its end, and no longer: they are part of another one."""
     state.context.history.pop()
     return {part.call_id: part for part in message.parts if isinstance(part, ToolResult)}
 

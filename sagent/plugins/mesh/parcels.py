@@ -24,7 +24,7 @@ class Parcels:
         return name
 
     async def get(self, name: str) -> bytes:
-        """A body. Raises Failed where it is gone."""
+        """Return a body. Raises Failed where it is gone."""
         if (body := await self._store.get(name)) is None:
             raise Failed("The body of a message is gone: the bus keeps it for a week. Send it again.")
         return body

@@ -128,15 +128,15 @@ class Records:
         await self._bucket.create(names.token(record.id), encode(record))
 
     async def get(self, session: str) -> tuple[SessionRecord, int]:
-        """A session and its revision. Raises SessionNotFound and WrongVersion."""
+        """Return a session and its revision. Raises SessionNotFound and WrongVersion."""
         found = await self._bucket.get(names.token(session))
         if found is None or found.value is None:
             raise SessionNotFound(f"There is no session {session} on this bus.")
         return decode(SessionRecord, found.value), found.revision
 
     async def find(self, name: str) -> SessionRecord:
-        """A session by its id, at once, or by the beginning of one, for which all are read. Raises SessionNotFound and
-        WrongVersion."""
+        """Return a session by its id, at once, or by the beginning of one, for which all are read. Raises
+        SessionNotFound and WrongVersion."""
         with suppress(SessionNotFound):
             return (await self.get(name))[0]
         found = [entry for entry in await self._bucket.entries() if entry.key.startswith(names.token(name))]
@@ -159,14 +159,14 @@ class Records:
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
 
     async def pack(self, said: InboxMessage) -> EncodedMessage:
-        """A message as it is sent. Raises TooLarge."""
+        """Return a message as it is sent. Raises TooLarge."""
         if len(data := encode(said)) > MAX_BODY:
             raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
         parcel = await self._parcels.put(data)
         return EncodedMessage(b"" if parcel else data, parcel)
 
     async def unpack(self, data: bytes, headers: Mapping[str, str]) -> InboxMessage:
-        """A message as it was sent. Raises WrongVersion, and Failed where its body is gone."""
+        """Return a message as it was sent. Raises WrongVersion, and Failed where its body is gone."""
         parcel = headers.get(PARCEL)
         return decode(InboxMessage, await self._parcels.get(parcel) if parcel else data)
 

@@ -272,7 +272,7 @@ class RemotePeer:
         await self.ask(op="apply", action=type(action).__name__, of=asdict(action))
 
     def status(self) -> Status:
-        """The status that events have told so far: its model and turns since this process attached."""
+        """Return the status that events have told so far: its model and turns since this process attached."""
         state: Literal["idle", "working"] = "idle" if self.record.state == "idle" else "working"
         return Status(self.path, state, self._model, self._turns, 0)
 
@@ -413,9 +413,10 @@ class Mesh:
         reply: Reply | None = None,
         answer: Answer | None = None,
     ) -> AsyncGenerator[RemotePeer]:
-        """A new session at work on a prompt, on a node with this label, or on any; `wait()` gives its answer. `flags`
-        are of `records.remote_flags()`, such as model and max_budget_usd; what the node allows is its own affair. The
-        session goes on when the block ends. `reply` judges its calls, `answer` its agents' questions and plans."""
+        """Yield a new session at work on a prompt, on a node with this label, or on any; `wait()` gives its answer.
+        `flags` are of `records.remote_flags()`, such as model and max_budget_usd; what the node allows is its own
+        affair. The session goes on when the block ends. `reply` judges its calls, `answer` its agents' questions and
+        plans."""
         record, said = new_record(prompt, label, files, base, flags)
         records = Records(self.bus)
         letter = await records.pack(said)  # first: what is too large leaves no record
@@ -425,7 +426,7 @@ class Mesh:
 
     @asynccontextmanager
     async def child(self, session: str, prompt: str, label: str, usd: Decimal | None) -> AsyncGenerator[RemotePeer]:
-        """A session with this id, begun where it is not there; `usd` is its budget."""
+        """Yield a session with this id, begun where it is not there; `usd` is its budget."""
         records = Records(self.bus)
         record, said = new_record(prompt, label, "none", "", {"max_budget_usd": usd}, session)
         letter = await records.pack(said)
@@ -472,8 +473,8 @@ class Mesh:
             return peer.path
 
     async def fetch(self, session: str, directory: Path) -> Path:
-        """A session's log as the bus has it, as a directory in another; each line is verified. Raises SessionNotFound,
-        SessionCorrupt and Unavailable."""
+        """Return a session's log as the bus has it, as a directory in another; each line is verified. Raises
+        SessionNotFound, SessionCorrupt and Unavailable."""
         record = await Records(self.bus).find(session)
         stream = SessionStream(self.bus, record.id)
         if (last := await stream.last()) is None:
@@ -489,8 +490,8 @@ class Mesh:
     async def agent(
         self, address: str, reply: Reply | None = None, answer: Answer | None = None
     ) -> AsyncGenerator[RemotePeer]:
-        """A session on the bus, by its id or the beginning of one; `reply` and `answer` are those of `spawn`. Raises
-        SessionNotFound."""
+        """Yield a session on the bus, by its id or the beginning of one; `reply` and `answer` are those of `spawn`.
+        Raises SessionNotFound."""
         record = await Records(self.bus).find(address)
         async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
             yield peer
@@ -499,7 +500,7 @@ class Mesh:
 def new_record(
     prompt: Message | str, label: str, files: FilesKind, base: str, flags: Mapping[str, object], session: str = ""
 ) -> tuple[SessionRecord, InboxMessage]:
-    """A new session and its first message. Raises UsageError."""
+    """Return a new session and its first message. Raises UsageError."""
     message = user(prompt) if isinstance(prompt, str) else prompt
     check_flags(flags)
     if label:

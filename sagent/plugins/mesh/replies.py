@@ -56,7 +56,7 @@ class Replies:
         self._read = []
 
     def restate(self, result: Result, now: Result) -> Result:
-        """A result in place of another one, which says less."""
+        """Return a result in place of another one, which says less."""
         self._found = {number: now if found is result else found for number, found in self._found.items()}
         return now
 

@@ -56,14 +56,14 @@ class Permissions:
 
 
 def new_seed() -> str:
-    """A new user's secret seed: an Ed25519 key as NATS writes it, "SU..."."""
+    """Return a new user's secret seed: an Ed25519 key as NATS writes it, "SU..."."""
     import nkeys  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
     return bytes(nkeys.encode_seed(token_bytes(32), nkeys.PREFIX_BYTE_USER)).decode()  # pyright: ignore[reportUnknownMemberType] -- untyped
 
 
 def public_key(seed: str) -> str:
-    """The public key, "U...", of a seed. Raises ValueError."""
+    """Return the public key, "U...", of a seed. Raises ValueError."""
     import nkeys  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
     try:
@@ -140,7 +140,7 @@ def _receiving(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def configuration(users: Sequence[User]) -> str:
-    """The accounts of a server, with their users and what these may do: a file for `sagent bus --users`."""
+    """Return the accounts of a server, with their users and what these may do: a file for `sagent bus --users`."""
     lines = ["# Made by `sagent nodes permissions`.", "accounts {"]
     for tenant in dict.fromkeys(user.tenant for user in users):
         lines.append(f"  {json.dumps(tenant)} {{ jetstream: enabled, users: [")

@@ -181,7 +181,7 @@ def _binary() -> str:
 
 
 def _configuration(options: ServerOptions, ports: Path) -> str:
-    """The server's configuration (docs.nats.io, "Configuration")."""
+    """Return the server's configuration (docs.nats.io, "Configuration")."""
     store = _quoted(str(options.directory / "store"))
     lines = [
         f"host: {_quoted(options.host)}",
@@ -222,7 +222,7 @@ def _cluster(cluster: Cluster, tls: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as the server reads it. Raises UsageError for a path that it cannot be given."""
+    """Return a text as the server reads it. Raises UsageError for a path that it cannot be given."""
     if not text.isprintable():
         raise UsageError(f"{text!r}: the path of a bus may not have line breaks or control characters.")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -252,7 +252,7 @@ def _secret(path: Path) -> str:
 
 
 def _own_key(folder: Path) -> str:
-    """The public key of the only user, whose seed is made where there is none."""
+    """Return the public key of the only user, whose seed is made where there is none."""
     from sagent.plugins.mesh.security import new_seed, public_key
 
     return public_key(_kept(folder / "bus.nk", new_seed))
@@ -273,7 +273,7 @@ def _reached(host: str) -> str:
 
 
 async def _listening(process: Process, folder: Path) -> int:
-    """The port, when the server is ready: it writes a file that names it then."""
+    """Return the port, when the server is ready: it writes a file that names it then."""
     async for _ in _while_it_starts(process, folder):
         for path in (folder / _PORTS).glob("*.ports"):
             if text := path.read_text():
@@ -305,6 +305,6 @@ async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None
 
 
 def _reason(log: Path) -> str:
-    """The last line that the server wrote, without its time and number."""
+    """Return the last line that the server wrote, without its time and number."""
     lines = log.read_text(errors="replace").splitlines() or ["it wrote nothing"]
     return lines[-1].rpartition("[FTL] ")[2].removeprefix("nats-server: ")

@@ -83,7 +83,7 @@ class Reader(_Consumer):
                 yield _stored(message)
 
     async def until_end(self) -> AsyncGenerator[tuple[Message, int]]:
-        """Each message, and how many follow it by now. Ends where there is none."""
+        """Yield each message, and how many follow it by now. Ends where there is none."""
         left = await self._left()
         while left:
             found = await self._next()
@@ -147,7 +147,7 @@ class Intake(_Consumer):
         self._ack_wait, self._most, self._idle = ack_wait, most, max(idle, ack_wait, 2 * _ROUND)
 
     async def next(self, timeout: float = _ROUND) -> LeasedMessage | None:
-        """The next message; None where none has come in time, or the bus was away. Raises Refused."""
+        """Return the next message; None where none has come in time, or the bus was away. Raises Refused."""
         from nats.errors import Error
         from nats.js.api import ConsumerConfig
 

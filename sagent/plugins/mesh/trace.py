@@ -10,7 +10,8 @@ _HEADERS = ("traceparent", "tracestate")
 
 
 def current_context() -> Mapping[str, str]:
-    """The context of what is being done: OpenTelemetry's current span, where it is in use here, else TRACEPARENT."""
+    """Return the context of what is being done: OpenTelemetry's current span, where it is in use here, else
+    TRACEPARENT."""
     found: dict[str, str] = {}
     if "opentelemetry.context" in sys.modules:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -125,7 +125,7 @@ async def _put(store: Store, directory: Path, name: str, made: Snapshot, chain: 
 
 
 async def _fetch(store: Store, name: str) -> list[Snapshot]:
-    """The bundles that a state of the files is made of, the first one first."""
+    """Return the bundles that a state of the files is made of, the first one first."""
     found: list[Snapshot] = []
     while name:
         if len(found) > _LINKS + _LOOKED_AT or (data := await store.get(name)) is None:
@@ -142,7 +142,7 @@ async def _fetch(store: Store, name: str) -> list[Snapshot]:
 
 
 def _history(directory: Path) -> list[str]:
-    """The last commits, the latest first."""
+    """Return the last commits, the latest first."""
     root = _git(directory, "rev-parse", "--show-toplevel")
     if Path(root).resolve() != directory.resolve():
         raise UsageError(f"{directory} is inside the repository {root}: start in {root}, so that all of it is sent.")
@@ -164,8 +164,8 @@ def _same_tree(directory: Path, one: str, other: str) -> bool:
 
 
 def _snapshot(directory: Path) -> Snapshot | None:
-    """A commit of all files that are not ignored, after what is checked out, and the branch; None where there is no
-    repository any more."""
+    """Return a commit of all files that are not ignored, after what is checked out, and the branch; None where there is
+    no repository any more."""
     if not (directory / ".git").exists():
         return None
     with temporary() as aside:

@@ -22,7 +22,7 @@ CALL_EXIT_SECONDS = 10.0  # that an interrupted call has to end, before its kern
 
 
 def command(python: str) -> Sequence[str]:
-    """The command line of what starts a kernel of a Python."""
+    """Return the command line of what starts a kernel of a Python."""
     return [*isolated.command("sagent.plugins.notebook.driver", "main"), python]
 
 
@@ -107,7 +107,7 @@ class Kernel:
 
 
 def python_of(directory: Path) -> str:
-    """The Python whose kernel is used: that of a project's virtual environment where it has one, else ours."""
+    """Return the Python whose kernel is used: that of a project's virtual environment where it has one, else ours."""
     for name in (".venv", "venv"):
         python = directory / name / "bin" / "python"
         with contextlib.suppress(OSError):

@@ -112,7 +112,7 @@ class Notebook:
         self._processes.close()
 
     async def _kernel(self, run: RunContext, *, anew: bool) -> "tuple[Kernel, list[str]]":
-        """The agent's kernel, started where there is none that runs within what holds now; and notes on that."""
+        """Return the agent's kernel, started where there is none that runs within what holds now; and notes on that."""
         from sagent.lib.secrets import without_keys
         from sagent.plugins.notebook.link import Kernel, command, python_of
 
@@ -147,7 +147,7 @@ class Notebook:
 
 
 def _judged(effect: Effect | None) -> str:
-    """The code that was judged, whatever the notebook holds by now."""
+    """Return the code that was judged, whatever the notebook holds by now."""
     import shlex
 
     return shlex.split(effect.command)[2] if effect is not None and effect.command else ""
@@ -171,7 +171,7 @@ def _code(arguments: JsonObject, workspace: Workspace) -> str:
 
 
 def _cells(path: Path, workspace: Workspace) -> Sequence[object]:
-    """The cells of a notebook that may be read. Raises ToolError."""
+    """Return the cells of a notebook that may be read. Raises ToolError."""
     from sagent.lib.regular import read_regular
     from sagent.tools.paths import as_tool_errors
 

@@ -13,7 +13,7 @@ _TAG = re.compile(r"<[^<>]{1,200}>")
 
 
 def read_arxiv(data: bytes) -> list[Paper]:
-    """An Atom feed. Errors come as a feed, too, with any status. Raises ToolError."""
+    """Return an Atom feed. Errors come as a feed, too, with any status. Raises ToolError."""
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise ToolError("arXiv's answer is not Atom.")
     try:
@@ -46,7 +46,7 @@ def _arxiv_entries(feed: ET.Element) -> Iterator[Paper]:
 
 
 def read_s2(item: object) -> Paper | None:
-    """A paper of Semantic Scholar; None for a paper that it does not know."""
+    """Return a paper of Semantic Scholar; None for a paper that it does not know."""
     found = as_object(item)
     if not found.get("title"):
         return None
@@ -67,7 +67,7 @@ def read_s2(item: object) -> Paper | None:
 
 
 def read_openalex(item: object) -> Paper | None:
-    """A work of OpenAlex."""
+    """Return a work of OpenAlex."""
     found = as_object(item)
     if not (title := as_str(found.get("title")) or as_str(found.get("display_name"))):
         return None
@@ -92,7 +92,7 @@ def read_openalex(item: object) -> Paper | None:
 
 
 def read_crossref(item: object) -> Paper | None:
-    """A work of Crossref."""
+    """Return a work of Crossref."""
     found = as_object(item)
     titles = [as_str(each) for each in as_array(found.get("title"))]
     if not titles:
@@ -115,7 +115,7 @@ def read_crossref(item: object) -> Paper | None:
 
 
 def _rebuilt(index: Mapping[str, object]) -> str:
-    """An abstract from the places of its words."""
+    """Return an abstract from the places of its words."""
     places = {as_int(place, -1): word for word, at in index.items() for place in as_array(at)}
     return " ".join(places[place] for place in sorted(places))
 

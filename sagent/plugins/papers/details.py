@@ -76,7 +76,7 @@ class PaperDetails(WebTool):
 
 
 def _ids(arguments: JsonObject) -> "list[PaperId]":
-    """Each id once. Raises ToolError."""
+    """Return each id once. Raises ToolError."""
     from sagent.plugins.papers.ids import parse_id
 
     return list(dict.fromkeys(parse_id(as_str(text)) for text in as_array(arguments.get("ids"))))

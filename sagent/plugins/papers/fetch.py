@@ -112,7 +112,7 @@ def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]"
 
 
 def _shown(read: "PdfText", pages: str, parts: list[str]) -> str:
-    """The parts that are asked for; of the text what one call may show."""
+    """Return the parts that are asked for; of the text what one call may show."""
     blocks: list[str] = []
     wanted = parts or PARTS
     if "figures" in wanted and read.figures:

@@ -99,7 +99,7 @@ class Library:
         return found, failures
 
     async def neighbours(self, paper: PaperId, which: str, limit: int) -> Sequence[Paper]:
-        """The papers that one cites ("references"), or that cite it ("citations"). Raises ToolError."""
+        """Return the papers that one cites ("references"), or that cite it ("citations"). Raises ToolError."""
         if not paper.at_s2:
             raise ToolError(f"{paper}: {which} can be listed by DOI, arXiv id, PMID or an id of Semantic Scholar.")
         path = f"/graph/v1/paper/{quote(paper.at_s2, safe=':')}/{which}"
@@ -115,7 +115,7 @@ class Library:
         return [as_object(each) for each in as_array(as_object(answer).get("data"))]
 
     async def written_by(self, author: str, limit: int) -> Sequence[Paper]:
-        """The papers of a person, by their id at Semantic Scholar. Raises ToolError."""
+        """Return the papers of a person, by their id at Semantic Scholar. Raises ToolError."""
         path = f"/graph/v1/author/{quote(author, safe='')}/papers"
         answer = await self._json("semanticscholar", path, {"fields": _S2_FIELDS, "limit": limit})
         return _papers(read_s2, as_object(answer).get("data"))
@@ -166,7 +166,7 @@ class Library:
         return read_crossref(as_object(answer).get("message"))
 
     async def attempt(self, asking: Awaitable[T], failures: list[str]) -> T | None:
-        """An answer; None where there is none, and why is added to the failures."""
+        """Return an answer; None where there is none, and why is added to the failures."""
         try:
             return await asking
         except ToolError as error:

@@ -46,7 +46,7 @@ class Paper:
         return replace(self, **missing)
 
     def listed(self, number: int, most_abstract: int) -> str:
-        """A few lines for a model."""
+        """Return a few lines for a model."""
         more = len(self.authors) - _MAX_AUTHORS
         who = ", ".join(self.authors[:_MAX_AUTHORS]) + (f" and {more} more" if more > 0 else "")
         ids = {"arXiv": self.arxiv, "doi": self.doi, "S2": self.s2, "OpenAlex": self.openalex, "PMID": self.pmid}
@@ -58,7 +58,7 @@ class Paper:
         return "\n   ".join([f"{number}. {self.title or '(no title)'}", *filter(None, lines)])
 
     def bibtex(self) -> str:
-        """An entry for BibTeX."""
+        """Return an entry for BibTeX."""
         last = _plain(next(iter("".join(self.authors[:1]).split()[-1:]), "")) or "anon"
         word = next((word for word in _plain(self.title).split() if len(word) > 3), "paper")
         members = {
@@ -79,7 +79,7 @@ class Paper:
 
 
 def listed(papers: Sequence[Paper], most_abstract: int = 0) -> str:
-    """A numbered list for a model, with so many characters of each abstract."""
+    """Return a numbered list for a model, with so many characters of each abstract."""
     lines = (paper.listed(number, most_abstract) for number, paper in enumerate(papers, 1))
     return "\n".join(lines) or "(none are known)"
 

@@ -65,7 +65,7 @@ def answer() -> None:
 
 
 def figures(lines: Sequence[str]) -> Iterator[str]:
-    """The captions, each once."""
+    """Yield the captions, each once."""
     seen: dict[str, str] = {}
     for line in lines:
         if match := _CAPTION.match(line):
@@ -74,8 +74,8 @@ def figures(lines: Sequence[str]) -> Iterator[str]:
 
 
 def references(lines: Sequence[str]) -> Iterator[str]:
-    """The entries below the last heading of that name, to an appendix or the end: by their numbers, else by lines that
-    begin after a full stop."""
+    """Yield the entries below the last heading of that name, to an appendix or the end: by their numbers, else by lines
+    that begin after a full stop."""
     start = max((place for place, line in enumerate(lines) if _HEADING.match(line)), default=len(lines)) + 1
     end = next((place for place in range(start, len(lines)) if _END.match(lines[place])), len(lines))
     block = [line.strip() for line in lines[start:end] if line.strip() and not line.strip().isdecimal()]

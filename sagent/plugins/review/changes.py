@@ -58,8 +58,8 @@ class Changes:
 
 
 def read_changes(cwd: Path, named: str = "") -> Changes:
-    """The changes that a range names, as `git diff` reads `A..B` and `A...B`; of one name those since the work that is
-    checked out left it, and without any those that are not committed. Raises UsageError."""
+    """Return the changes that a range names, as `git diff` reads `A..B` and `A...B`; of one name those since the work
+    that is checked out left it, and without any those that are not committed. Raises UsageError."""
     if (root := repository_root(cwd)) is None:
         raise UsageError(f"{cwd} is not in a git repository. A review needs one to know what has changed.")
     cwd = root
@@ -76,7 +76,7 @@ def read_changes(cwd: Path, named: str = "") -> Changes:
 
 
 def file_at(cwd: Path, commit: str, path: str) -> str:
-    """A file's text in a commit; "" where there is none."""
+    """Return a file's text in a commit; "" where there is none."""
     try:
         return _git(cwd, "show", f"{commit}:{path}")
     except UsageError:
@@ -88,7 +88,8 @@ def _commit(cwd: Path, name: str) -> str:
 
 
 def _untracked(cwd: Path) -> Iterator[str]:
-    """The files that git does not know yet, as diffs; large ones, and what cannot be read, as if they were binary."""
+    """Yield the files that git does not know yet, as diffs; large ones, and what cannot be read, as if they were
+    binary."""
     for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
         try:
             text = text_in(read_regular(cwd / name, cwd, most=MAX_NEW_FILE_BYTES))
@@ -146,8 +147,8 @@ def _shown(diff: bytes) -> str:
 
 
 def parse_diff(text: str) -> dict[str, FileDiff]:
-    """A unified diff by files, under their new names. A file that is gone has no lines. Parts of one name are one: of a
-    file that has become a link there are two, and names that are not UTF-8 may read alike."""
+    """Return a unified diff by files, under their new names. A file that is gone has no lines. Parts of one name are
+    one: of a file that has become a link there are two, and names that are not UTF-8 may read alike."""
     found: dict[str, FileDiff] = {}
     for part in re.split(r"^(?=diff --git )", text, flags=re.MULTILINE)[1:] if text else ():
         file = _parse_file(part.removesuffix("\n").split("\n"))
@@ -188,7 +189,8 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
 
 
 def _names(rows: Sequence[str]) -> tuple[str, str]:
-    """A file's names before and after, as what comes before its first hunk says: lines of the file say nothing."""
+    """Return a file's names before and after, as what comes before its first hunk says: lines of the file say
+    nothing."""
     head = list(takewhile(lambda row: not row.startswith("@@ "), rows))
     said = {sign: _unquoted(row.removeprefix(sign)) for row in head for sign in _NAMING if row.startswith(sign)}
     said |= {sign: _name(said[sign]) for sign in _NAMING[:2] if sign in said}
@@ -200,12 +202,12 @@ def _names(rows: Sequence[str]) -> tuple[str, str]:
 
 
 def _name(text: str) -> str:
-    """A path as a hunk's head names it, "" for /dev/null."""
+    """Return a path as a hunk's head names it, "" for /dev/null."""
     return "" if text == "/dev/null" else re.sub(r"^[ab]/", "", text)
 
 
 def _unquoted(text: str) -> str:
-    """A path as a diff has it: quoted as in C where it has odd characters."""
+    """Return a path as a diff has it: quoted as in C where it has odd characters."""
     text = text.rstrip("\t\r")
     if text.startswith('"') and text.endswith('"'):
         raw = _ESCAPED.sub(_letter, text[1:-1]).encode("latin-1", "surrogateescape") if text.isascii() else b""

@@ -86,13 +86,13 @@ class Review:
     left_out: Sequence[str] = field(default_factory=tuple[str, ...])
 
     def at_least(self, severity: str) -> Sequence[Finding]:
-        """The findings of a severity and above; none for "none"."""
+        """Return the findings of a severity and above; none for "none"."""
         worst = SEVERITIES.index(severity) + 1 if severity in SEVERITIES else 0
         return [each for each in self.findings if each.severity in SEVERITIES[:worst]]
 
 
 def read_findings(data: Mapping[str, object], changes: Changes) -> Sequence[Finding]:
-    """The findings in a model's answer, each where the diff shows it if that is near, worst first and once."""
+    """Return the findings in a model's answer, each where the diff shows it if that is near, worst first and once."""
     found = [_placed(decode_finding(as_object(each)), changes) for each in as_array(data.get("findings"))]
     found = list({(each.file, each.line, each.title): each for each in found}.values())
     found.sort(key=lambda each: (SEVERITIES.index(each.severity), each.file, each.line))
@@ -105,7 +105,7 @@ def read_findings(data: Mapping[str, object], changes: Changes) -> Sequence[Find
 
 
 def decode_finding(each: Mapping[str, object]) -> Finding:
-    """A finding from JSON; what is missing has its default."""
+    """Return a finding from JSON; what is missing has its default."""
     line = max(1, as_int(each.get("line")))
     severity = as_str(each.get("severity"))
     return Finding(

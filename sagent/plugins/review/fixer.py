@@ -35,7 +35,7 @@ async def fix(settings: Settings, findings: Sequence[tuple[str, str]], listener:
 
 
 def open_findings(review: Review) -> Sequence[tuple[str, str]]:
-    """A review's findings, as they are fixed."""
+    """Return a review's findings, as they are fixed."""
     return [
         (each.place, "\n\n".join(filter(None, (f"{each.severity}: {each.title}", each.message, each.suggestion))))
         for each in review.findings

@@ -101,7 +101,7 @@ class Api:
 
 @asynccontextmanager
 async def open_api(name: str, base: str, headers: Mapping[str, str]) -> AsyncGenerator[Api]:
-    """An API whose paths are below an address."""
+    """Yield an API whose paths are below an address."""
     import httpx2
 
     from sagent.version import __version__

@@ -72,7 +72,7 @@ def _at_line(each: LineComment) -> Mapping[str, object]:
 
 @asynccontextmanager
 async def open_github(api: str, token: str, repository: str, number: int) -> AsyncGenerator[GitHub]:
-    """A pull request of "owner/name" at an API's address, by default github.com's."""
+    """Yield a pull request of "owner/name" at an API's address, by default github.com's."""
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {token}",

@@ -47,7 +47,7 @@ class GitLab:
         return f"suggestion:-{lines - 1}+0"
 
     def _position(self, commit: str, each: LineComment) -> Mapping[str, object]:
-        """A line that was there before has its old number too (docs.gitlab.com/api/discussions)."""
+        """Return a line that was there before has its old number too (docs.gitlab.com/api/discussions)."""
         at: dict[str, object] = {
             "position_type": "text",
             "base_sha": self._version.get("base_commit_sha"),
@@ -73,7 +73,7 @@ class GitLab:
 
 @asynccontextmanager
 async def open_gitlab(api: str, token: str, project: str, number: int, head: str) -> AsyncGenerator[GitLab]:
-    """A merge request by its project's id and its number there. Raises ForgeError, also where it is no longer at
+    """Yield a merge request by its project's id and its number there. Raises ForgeError, also where it is no longer at
     `head`."""
     async with open_api("GitLab", api, {"PRIVATE-TOKEN": token}) as calls:
         user = as_int((await calls.call("GET", "user")).get("id"))

@@ -32,7 +32,7 @@ class PullRequest:
 
 
 def read_event(file: Path) -> PullRequest:
-    """The pull request of an event's payload ($GITHUB_EVENT_PATH). Raises UsageError for any other event."""
+    """Return the pull request of an event's payload ($GITHUB_EVENT_PATH). Raises UsageError for any other event."""
     try:
         event = as_object(json.loads(file.read_bytes()))
     except OSError as error:
@@ -51,8 +51,8 @@ def read_event(file: Path) -> PullRequest:
 
 
 def read_merge_request(variables: Mapping[str, str]) -> PullRequest:
-    """The merge request of a GitLab job (docs.gitlab.com, predefined CI/CD variables); its repository is the project's
-    id. Raises UsageError where the pipeline is none of a merge request."""
+    """Return the merge request of a GitLab job (docs.gitlab.com, predefined CI/CD variables); its repository is the
+    project's id. Raises UsageError where the pipeline is none of a merge request."""
     merged = "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"  # is set where CI_COMMIT_SHA is a merge made for the pipeline
     commits = "CI_MERGE_REQUEST_DIFF_BASE_SHA", merged if variables.get(merged) else "CI_COMMIT_SHA"
     names = "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", *commits
@@ -67,7 +67,7 @@ def read_merge_request(variables: Mapping[str, str]) -> PullRequest:
 
 
 def with_commits(asked: PullRequest, pull: Mapping[str, object]) -> PullRequest:
-    """A pull request that a comment is about, with what the API says of it."""
+    """Return a pull request that a comment is about, with what the API says of it."""
     found = _of_pull(asked.repository, pull, {})
     return PullRequest(
         asked.repository, asked.number, found.base, found.head, found.about, asked.skip or found.skip, asked.wish

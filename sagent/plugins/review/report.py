@@ -43,8 +43,8 @@ def as_markdown(review: Review) -> str:
 
 
 def comment(finding: Finding, block: str = "suggestion") -> str:
-    """A finding as a comment at its line; `block` is how a suggestion begins. One that GitLab could read as a command
-    is left out."""
+    """Return a finding as a comment at its line; `block` is how a suggestion begins. One that GitLab could read as a
+    command is left out."""
     shown = f"\n\n{block_for_page(finding.suggestion, block)}" if finding.suggestion else ""
     shown = "" if COMMAND.search(shown) else shown
     return f"**{finding.severity}: {for_page(finding.title)}**\n\n{for_page(finding.message)}{shown}"
@@ -128,7 +128,7 @@ def _sarif(each: Finding) -> dict[str, object]:
 
 
 def as_quality(review: Review) -> str:
-    """A report of code quality, which GitLab shows at the lines of a merge request."""
+    """Return a report of code quality, which GitLab shows at the lines of a merge request."""
     rows = [
         {
             "description": f"{each.title}: {each.message}",
@@ -196,7 +196,7 @@ def _cell(text: str) -> str:
 
 
 def _data(text: str) -> str:
-    """The text of a workflow command, as its documentation has it."""
+    """Return the text of a workflow command, as its documentation has it."""
     clean = printable(Redaction().text(text))
     return clean.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

@@ -68,7 +68,7 @@ async def review(
 
 
 def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:
-    """The diff, as far as there is room for whole files, the smallest first; and which are not in it: those that
+    """Return the diff, as far as there is room for whole files, the smallest first; and which are not in it: those that
     did not fit, and those that are not text."""
     left, fits = MAX_DIFF_CHARS, set[str]()
     for file in sorted(changes.files.values(), key=lambda file: len(file.text)):

@@ -23,8 +23,8 @@ def without_hidden(text: str) -> str:
 
 
 def for_page(text: str) -> str:
-    """A model's words as Markdown for a page: no secret, no comment in which a mark could be forged, nobody called by
-    name, no picture or link that is loaded from elsewhere, no line that is a command."""
+    """Return a model's words as Markdown for a page: no secret, no comment in which a mark could be forged, nobody
+    called by name, no picture or link that is loaded from elsewhere, no line that is a command."""
     clean = Redaction().text(printable(without_hidden(text)))
     clean = COMMAND.sub(r"\1&#47;", clean)
     clean = _LOADED.sub("&lt;", clean).replace("![", "!\\[")
@@ -32,5 +32,5 @@ def for_page(text: str) -> str:
 
 
 def block_for_page(text: str, language: str) -> str:
-    """A text as it is, but for secrets and what is not seen."""
+    """Return a text as it is, but for secrets and what is not seen."""
     return fenced(Redaction().text(_HIDDEN.sub("", text)), language)

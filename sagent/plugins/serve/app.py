@@ -216,7 +216,7 @@ async def _interrupt(request: Request) -> Response:
 
 
 def _agent(live: LiveSession, given: Mapping[str, object]) -> Node:
-    """The agent that a request is about, by default the first. Raises UsageError."""
+    """Return the agent that a request is about, by default the first. Raises UsageError."""
     path = as_str(given.get("agent"), "root")
     if (agent := live.agent.tree.get(path)) is None:
         raise UsageError(f"There is no agent {path!r} now; GET the session for the list.")

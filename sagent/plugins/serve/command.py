@@ -89,7 +89,7 @@ def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
 
 @asynccontextmanager
 async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
-    """The routes that plugins add, each given the flags for this command, and what tells users apart."""
+    """Yield the routes that plugins add, each given the flags for this command, and what tells users apart."""
     from sagent.lib.raised import advice, reason
     from sagent.plugin import resolve
     from sagent.plugins.hosting.door import USER

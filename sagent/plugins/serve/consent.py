@@ -15,7 +15,7 @@ Keep: TypeAlias = Callable[[str], None]
 
 
 def offered(question: Question, keep: Keep | None) -> Mapping[str, object]:
-    """The rules that a longer consent to a call writes, and for how long it may be given, as JSON."""
+    """Return the rules that a longer consent to a call writes, and for how long it may be given, as JSON."""
     if not isinstance(question.about, tuple):
         return {}
     rules = rules_for(question.about[1])

@@ -113,8 +113,8 @@ class Feed:
         self._wake()
 
     async def follow(self, after: str = "", last: int | None = None) -> AsyncGenerator[Item]:
-        """Every event after the one with an id, or from the beginning of the session, and those to come; of what is
-        read from the logs at first, only so many of the `last`."""
+        """Yield every event after the one with an id, or from the beginning of the session, and those to come; of what
+        is read from the logs at first, only so many of the `last`."""
         entry, place = after.partition(".")[0], self._place(after)
         wake = asyncio.Event()
         self._waiting.add(wake)
@@ -149,7 +149,7 @@ class Feed:
         return self._read(self._sizes(), after)
 
     def _place(self, after: str) -> int | None:
-        """The number of the next event for who has had the one with an id; None where it is not in memory."""
+        """Return the number of the next event for who has had the one with an id; None where it is not in memory."""
         _, _, rest = after.partition(".")
         life, _, number = rest.partition(".")
         if life != self._life or not re.fullmatch(r"\d{1,18}", number):
@@ -174,7 +174,7 @@ class Feed:
             yield Item(entry[:_DIGITS], "", wire_bytes(encode_event(event)))
 
     def _sizes(self) -> dict[Path, int]:
-        """The logs, as far as they are written now."""
+        """Return the logs, as far as they are written now."""
         return {file: file.stat().st_size for file in log_files(self._path())}
 
     def _begun(self) -> list[Item]:

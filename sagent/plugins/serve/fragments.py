@@ -15,7 +15,7 @@ MAX_TEXT_CHARS = 60_000  # of one text
 
 
 def fragment(event: Mapping[str, object], fetch: Fetch) -> str:
-    """The HTML of an event by its JSON; "" for one that has none. `fetch` brings an image by its sha256."""
+    """Return the HTML of an event by its JSON; "" for one that has none. `fetch` brings an image by its sha256."""
     agent, redaction = as_str(event.get("agent")), Redaction(keep=True)
     cards = Cards(Timeline(), redaction, Prose(redaction, MAX_TEXT_CHARS), fetch)
     match event.get("type"):
@@ -47,7 +47,7 @@ def diff_fragment(path: str, diff: str) -> str:
 
 
 def plan_fragment(plan: str) -> str:
-    """A plan in Markdown."""
+    """Return a plan in Markdown."""
     return Prose(Redaction(keep=True), MAX_TEXT_CHARS).markdown(plan)
 
 

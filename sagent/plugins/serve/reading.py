@@ -18,12 +18,13 @@ DOCUMENT = Path(__file__).with_name("openapi.json")
 
 @cache
 def document() -> Mapping[str, object]:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     return as_object(json.loads(DOCUMENT.read_text("utf-8")))
 
 
 async def read_object(request: Request, schema: str = "") -> Mapping[str, object]:
-    """The object that a request has sent. Raises UsageError for one that is none, or not as its schema has it."""
+    """Return the object that a request has sent. Raises UsageError for one that is none, or not as its schema has
+    it."""
     data = await read_body(request)
     try:
         value = json_freeze(json.loads(data or b"{}"))
@@ -43,7 +44,7 @@ def _schema(name: str) -> JsonObject:
 
 
 def number_of(request: Request, name: str, default: int | None) -> int | None:
-    """A number above 0 in the query. Raises UsageError."""
+    """Return a number above 0 in the query. Raises UsageError."""
     text = request.query_params.get(name)
     if text is None:
         return default
@@ -58,5 +59,5 @@ def flag_of(request: Request, name: str) -> bool:
 
 
 def text_of(given: Mapping[str, object], name: str) -> str | None:
-    """A member that may be left out."""
+    """Return a member that may be left out."""
     return as_str(given[name]) if name in given else None

@@ -53,7 +53,7 @@ def replay(
 
 
 def _entries(session: Path, file: Path, size: int) -> Iterator[tuple[str, str, Entry]]:
-    """The entries of a log that can be read, up to the first that cannot."""
+    """Yield the entries of a log that can be read, up to the first that cannot."""
     agent, at = agent_of(session, file), ""
     with file.open("rb") as lines:
         for line in lines:
@@ -79,7 +79,7 @@ class _Replay:
         self._charges = Sum()
 
     def read(self, place: int, entry: Entry) -> Iterator[tuple[int, Event]]:
-        """The events of an entry, each with the place of the one by which it is known."""
+        """Yield the events of an entry, each with the place of the one by which it is known."""
         try:
             content = entry.content
             if isinstance(content, contents.ChargeEntry):
@@ -94,7 +94,7 @@ class _Replay:
             yield place, Notice(self._agent, "error", f"An entry cannot be read: {error}")
 
     def end(self) -> Iterator[tuple[int, Event]]:
-        """The reply that waits."""
+        """Yield the reply that waits."""
         if (reply := self._reply) is not None:
             self._reply = None
             yield self._place, ReplyFinished(self._agent, reply, self._charges.usage, self._charges.price)

@@ -45,7 +45,7 @@ async def rewind(agent: Agent, point: str, what: str, *, preview: bool) -> dict[
 
 
 async def list_files(agent: Agent) -> dict[str, object]:
-    """The files that a session has changed, and how."""
+    """Return the files that a session has changed, and how."""
     found = await agent.preview("")
     changed = (replace(each, how=_BACK[each.how], added=each.removed, removed=each.added) for each in found.changed)
     return asdict(replace(found, changed=tuple(changed)))

@@ -37,7 +37,8 @@ class Place:
     state: Path
 
     def check(self, cwd: str | None) -> str:
-        """A directory that a client names, as an absolute path. Raises UsageError for one that is not allowed."""
+        """Return a directory that a client names, as an absolute path. Raises UsageError for one that is not
+        allowed."""
         if "\0" in (cwd or ""):
             raise UsageError("cwd has a NUL, which no path has.")
         path = (self.roots[0] / valid_text(cwd or ".")).resolve()
@@ -129,7 +130,7 @@ class Hosted:
         return self.live
 
     def fetch(self, blob: str) -> bytes | None:
-        """An image of the session, None where it is lost."""
+        """Return an image of the session, None where it is lost."""
         return BlobDirectory(self.path / "blobs").find(blob)
 
     def touch(self) -> None:
@@ -206,7 +207,7 @@ class Sessions:
         self._coming = 0  # sessions that are being opened
 
     async def begin(self, wanted: ClientOptions) -> Hosted:
-        """A new session. Raises SagentError and OSError."""
+        """Return a new session. Raises SagentError and OSError."""
         hosted = Hosted(keep=self._keep)
         await self._open(hosted, replace(wanted, cwd=self.place.check(wanted.cwd)))
         self._hosted[hosted.id] = hosted
@@ -236,7 +237,7 @@ class Sessions:
         await min(idle, key=lambda each: each.used).close_idle()
 
     def get(self, name: str) -> Hosted:
-        """A session by its id. Raises SessionNotFound and SessionCorrupt."""
+        """Return a session by its id. Raises SessionNotFound and SessionCorrupt."""
         if name not in self._hosted:
             path = next((each for each in sessions(self.place.state) if each.name == name), None)
             if path is not None:
@@ -271,7 +272,7 @@ class Sessions:
 
 
 def _show_agent(agent: Conversation) -> dict[str, object]:
-    """An agent at a glance. Not by its `status`, which goes through the whole conversation."""
+    """Return an agent at a glance. Not by its `status`, which goes through the whole conversation."""
     state = agent.state
     jobs = [
         {"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)}

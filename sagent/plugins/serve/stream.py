@@ -11,7 +11,8 @@ BEAT = 15.0  # seconds of silence after which a stream says that it is there
 
 
 def encode(item: Item, fetch: Fetch | None = None) -> bytes:
-    """An event as it is on the wire; JSON has no line ends. With `fetch`, which brings images, it has its HTML."""
+    """Return an event as it is on the wire; JSON has no line ends. With `fetch`, which brings images, it has its
+    HTML."""
     data = item.data
     if fetch is not None and item.name in ("", "status"):
         data = _with_html(item, fetch)

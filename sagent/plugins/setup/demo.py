@@ -69,7 +69,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
-    """The scripted provider on loopback, as a process of its own, and the environment that leads to it."""
+    """Yield the scripted provider on loopback, as a process of its own, and the environment that leads to it."""
     if not offline:
         yield
         return

@@ -85,7 +85,7 @@ async def check_providers(settings: "Settings", login: str) -> Sequence[Finding]
 
 
 def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]]":
-    """The providers there is a key for, each with what the settings say of it."""
+    """Yield the providers there is a key for, each with what the settings say of it."""
     from sagent.providers.registry import has_key
     from sagent.providers.rows import built_in
 

@@ -175,8 +175,8 @@ def _short_names(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 
 def _shown_of(row: Row, priced: Mapping[str, object], which: Literal["all", "named", "usual"]) -> Sequence[str]:
-    """The models of a provider to show; of the very many of a provider that is not named only those we have data for.
-    Data by the beginning of names are no models."""
+    """Return the models of a provider to show; of the very many of a provider that is not named only those we have data
+    for. Data by the beginning of names are no models."""
     from sagent.app.models import offered_models
 
     known = {info.id for info in known_models(row.name)}

@@ -15,7 +15,7 @@ DAYS = 40  # that the file remembers
 
 
 def today() -> str:
-    """The day, in UTC."""
+    """Return the day, in UTC."""
     return datetime.now(UTC).date().isoformat()
 
 

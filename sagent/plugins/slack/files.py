@@ -19,7 +19,7 @@ MAX_FILES = 10  # of a message
 
 
 async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[list[Part], list[str]]:
-    """The files of a message as a model is shown them, and what could not be."""
+    """Return the files of a message as a model is shown them, and what could not be."""
     parts: list[Part] = []
     problems = [f"only {MAX_FILES} of {len(files)} files were accepted"] if len(files) > MAX_FILES else []
     for file in files[:MAX_FILES]:

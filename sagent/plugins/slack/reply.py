@@ -102,8 +102,8 @@ def outgoing(text: str) -> str:
 
 
 def split(text: str, most: int) -> Sequence[str]:
-    """A text in pieces that fit into a message, parted between lines where that goes; a block of code goes on in the
-    next one."""
+    """Return a text in pieces that fit into a message, parted between lines where that goes; a block of code goes on in
+    the next one."""
     pieces: list[str] = []
     room = most - 16  # for what ends and begins a block
     while len(text) > most:

@@ -48,7 +48,7 @@ class ChatRules:
 
 
 def read_rules(file: Path) -> ChatRules:
-    """The rules in a file. Raises ConfigError."""
+    """Return the rules in a file. Raises ConfigError."""
     try:
         value = as_object(tomllib.loads(file.read_text("utf-8")))
     except OSError as error:

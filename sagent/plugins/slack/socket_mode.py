@@ -122,7 +122,7 @@ class SlackSurface:
                 return []
 
     def _said(self, event: Mapping[str, object], team: str) -> Said | None:
-        """A message of a person; None for anything else."""
+        """Return a message of a person; None for anything else."""
         kind, user = as_str(event.get("type")), as_str(event.get("user"))
         if kind not in ("message", "app_mention") or event.get("bot_id") or user in ("", self._bot):
             return None
@@ -158,7 +158,8 @@ class SlackSurface:
 
 @asynccontextmanager
 async def open_slack(app_token: str, bot_token: str, api: str = API) -> AsyncGenerator[SlackSurface]:
-    """The surface, connected. Raises ChatError for tokens that Slack does not take, and where it is not reached."""
+    """Yield the surface, connected. Raises ChatError for tokens that Slack does not take, and where it is not
+    reached."""
     from slack_sdk.errors import SlackClientError
     from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
     from slack_sdk.socket_mode.aiohttp import SocketModeClient
@@ -185,7 +186,7 @@ async def open_slack(app_token: str, bot_token: str, api: str = API) -> AsyncGen
 
 
 def _slack_place(thread: Thread) -> tuple[str, str]:
-    """The channel and the first message of a thread."""
+    """Return the channel and the first message of a thread."""
     if thread.place == DIRECT:
         channel, _, root = thread.name.partition(":")
         return channel, root
@@ -193,7 +194,7 @@ def _slack_place(thread: Thread) -> tuple[str, str]:
 
 
 def _message(text: str, buttons: Sequence[Button]) -> dict[str, object]:
-    """A message of Markdown and buttons; `text` is what notifications show."""
+    """Return a message of Markdown and buttons; `text` is what notifications show."""
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": text or " "}]
     if buttons:
         blocks.append({"type": "actions", "elements": [_button(each) for each in buttons]})
@@ -207,7 +208,7 @@ def _button(button: Button) -> dict[str, object]:
 
 
 def _plain(text: str) -> str:
-    """A message without Slack's marks: `<url|words>`, `<#C1|general>`, `&lt;`."""
+    """Return a message without Slack's marks: `<url|words>`, `<#C1|general>`, `&lt;`."""
     text = re.sub(r"<([^<>|]+)\|([^<>]*)>", r"\2 (\1)", text)
     text = re.sub(r"<([^<>|]+)>", r"\1", text)
     return re.sub(r"&(?:lt|gt|amp);", lambda found: _ENTITIES[found[0]], text)

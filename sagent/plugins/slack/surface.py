@@ -101,7 +101,7 @@ class ChatSurface(Protocol):
     async def upload(self, thread: Thread, name: str, data: bytes) -> None: ...
 
     async def download(self, attachment: Attachment, most: int) -> bytes:
-        """A file, of so many bytes at most."""
+        """Return a file, of so many bytes at most."""
         ...
 
     async def answer(self, command: Commanded, text: str) -> None:

@@ -140,7 +140,7 @@ def _agents(member: Runnable) -> Sequence[Node]:
 
 
 def _sections(results: Mapping[str, Result]) -> str:
-    """Every answer below its member's name, a failure named; one answer alone as it is."""
+    """Return every answer below its member's name, a failure named; one answer alone as it is."""
     if [result.is_error for result in results.values()] == [False]:
         return next(iter(results.values())).content
     return "\n\n".join(f"## {name}\n\n{_section(result)}" for name, result in results.items())

@@ -99,7 +99,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _team_file(preset: str | None, words: list[str], visible: str | None) -> "TeamFile":
-    """The team that is named; its file is taken off the words. Raises UsageError."""
+    """Return the team that is named; its file is taken off the words. Raises UsageError."""
     from sagent.config.values import whole
     from sagent.plugins.teams.files import preset_names, read_preset, read_team
 
@@ -119,7 +119,7 @@ def _team_file(preset: str | None, words: list[str], visible: str | None) -> "Te
 
 
 def _bounded(file: "TeamFile", bounds: Mapping[str, str | None]) -> "TeamFile":
-    """The team with budgets of hand-offs in place of its own. Raises UsageError."""
+    """Return the team with budgets of hand-offs in place of its own. Raises UsageError."""
     from sagent.config.values import whole
 
     given = {name: read_flag(f"--handoff-{name}", value, whole(1)) for name, value in bounds.items()}
@@ -130,7 +130,7 @@ def _bounded(file: "TeamFile", bounds: Mapping[str, str | None]) -> "TeamFile":
 
 
 def _task(task: str | None, words: list[str], settings: "Settings") -> str:
-    """The task; "" where an earlier round is to be gone on with. Raises UsageError."""
+    """Return the task; "" where an earlier round is to be gone on with. Raises UsageError."""
     if len(words) > 1:
         raise UsageError(f'Quote the task: "{" ".join(words)}".')
     if task is not None and words:
@@ -249,7 +249,7 @@ class _Output:
             self._err.flush()
 
     def on_result(self, result: "TeamResult") -> bool:
-        """The answer, the report, and what went wrong. Whether the report is where it was asked for."""
+        """Return the answer, the report, and what went wrong. Whether the report is where it was asked for."""
         from sagent.plugins.teams.opening import report, write_report
 
         self._waiting.hide()
@@ -280,7 +280,8 @@ class _Output:
 
 
 def progress(role: "RoleReport") -> str:
-    """A role in one line: "critic (anthropic/claude-sonnet-4-6): done, 3 turns, 2100 in, 340 out, 0.011400 USD"."""
+    """Return a role in one line: "critic (anthropic/claude-sonnet-4-6): done, 3 turns, 2100 in, 340 out, 0.011400
+    USD"."""
     who = f"{role.name} ({role.model})" if role.model else role.name
     used = f"{count(role.turns, 'turn')}, {role.usage.total_input} in, {role.usage.output} out, {in_words(role.usd)}"
     states = {

@@ -51,12 +51,13 @@ def preset_names() -> Sequence[str]:
 
 
 def read_preset(name: str) -> TeamFile:
-    """A preset. Raises UsageError naming those there are."""
+    """Return a preset. Raises UsageError naming those there are."""
     return read_team(_preset_file(name))
 
 
 def preset_text(name: str) -> str:
-    """A preset as one TOML file, its prompts in it: what a team of one's own can begin with. Raises UsageError."""
+    """Return a preset as one TOML file, its prompts in it: what a team of one's own can begin with. Raises
+    UsageError."""
     file = _preset_file(name)
 
     def prompt(match: re.Match[str]) -> str:
@@ -75,7 +76,7 @@ def _preset_file(name: str) -> Path:
 
 
 def read_team(path: Path) -> TeamFile:
-    """A team's file. Raises ConfigError with file and line, the key, and what is accepted."""
+    """Return a team's file. Raises ConfigError with file and line, the key, and what is accepted."""
     file = read_file(path)
     if file is None:
         raise ConfigError(f"{path}: no such file. `sagent team list` shows the presets.")
@@ -121,7 +122,7 @@ class _Table:
                 raise self.error(f"there is no key {self.name(key)}{hint}", key)
 
     def name(self, *keys: str) -> str:
-        """A key as a person would call it: roles are counted from 1."""
+        """Return a key as a person would call it: roles are counted from 1."""
         return ".".join((f"roles[{int(self._at[1]) + 1}]", *keys) if self._at else keys)
 
     def error(self, message: str, *keys: str) -> ConfigError:
@@ -145,7 +146,7 @@ class _Table:
 
 
 def _read_role(file: File, top: _Table, item: object, place: int) -> tuple[Role, bool]:
-    """A role, and whether it may have advisors."""
+    """Return a role, and whether it may have advisors."""
     if not isinstance(item, Mapping):
         raise top.error("write each role as a table of its own: [[roles]]", "roles")
     table = _Table(file, ("roles", str(place)), cast("Mapping[str, object]", item), _ROLE)
@@ -186,7 +187,8 @@ def _read_options(table: _Table) -> Mapping[str, object] | None:
 
 
 def _read_prompt(table: _Table) -> str:
-    """The role's prompt, of the file or next to it: a team of somebody else's may not send any file to a model."""
+    """Return the role's prompt, of the file or next to it: a team of somebody else's may not send any file to a
+    model."""
     key = "prompt_file"
     if ("prompt" in table.members) == (key in table.members):
         raise table.error(f"{table.name()} needs a prompt or a prompt_file, and not both")
@@ -223,7 +225,7 @@ def _text(value: object, _: object = None) -> str:
 
 
 def _texts(value: object, _: object = None) -> tuple[str, ...]:
-    """A list, or one text, which may name several."""
+    """Return a list, or one text, which may name several."""
     return tuple(text.strip() for text in values.texts(value, "strings"))
 
 
@@ -235,7 +237,7 @@ def _role_name(value: object, _: object) -> str:
 
 
 def _number(least: int) -> Callable[[object, PathBase], int]:
-    """A whole number that is written as one: in a file, "3" is a text."""
+    """Return a whole number that is written as one: in a file, "3" is a text."""
     return lambda value, _: values.whole(least)(value if isinstance(value, int) else "")
 
 

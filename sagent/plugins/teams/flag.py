@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def read_flag(flag: str, text: str | None, read: Callable[[object], T]) -> T | None:
-    """The value of a flag, None where it is not given. Raises UsageError that says what is accepted."""
+    """Return the value of a flag, None where it is not given. Raises UsageError that says what is accepted."""
     from sagent.plugin import RefusedError
 
     if text is None:

@@ -42,14 +42,14 @@ class HandoffBudget:
         return " and ".join(count(most, kind) for most, kind in kinds if most is not None)
 
     def room(self, size: int, tokens: int) -> int:
-        """The bytes that are shown of a text of this size. Without a token count, each byte may be a token."""
+        """Return the bytes that are shown of a text of this size. Without a token count, each byte may be a token."""
         most = size if self.bytes is None else min(size, self.bytes)
         counted = tokens or size
         return most if self.tokens is None or counted <= self.tokens else min(most, size * self.tokens // counted)
 
 
 def digest(text: str) -> tuple[str, int]:
-    """The sha256 of a text, in UTF-8, and its size in bytes."""
+    """Return the sha256 of a text, in UTF-8, and its size in bytes."""
     data = text.encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest(), len(data)
 
@@ -122,6 +122,6 @@ def shortened(text: str, most: int, where: str) -> tuple[str, int]:
 
 
 def _family(lead: Node, path: str) -> Sequence[str]:
-    """An agent and those below it that were billed anything."""
+    """Return an agent and those below it that were billed anything."""
     billed = lead.ledger.totals().by_agent
     return sorted(agent for agent in billed if agent == path or agent.startswith(f"{path}/"))

@@ -32,16 +32,16 @@ async def open_team(
     batches: "Collecting | None" = None,
     told: Told = ignore_wait,
 ) -> AsyncGenerator[Team]:
-    """A team with its session open and the events of all its agents passed to `listener`; everything is closed at the
-    end. Requests are sent by `batches`; `told` is as for `open_agent`. The budget is the file's unless the person's is
-    smaller or comes from the command line. Raises UsageError, and SessionBusy or SessionCorrupt for the session."""
+    """Yield a team with its session open and the events of all its agents passed to `listener`; everything is closed at
+    the end. Requests are sent by `batches`; `told` is as for `open_agent`. The budget is the file's unless the person's
+    is smaller or comes from the command line. Raises UsageError, and SessionBusy or SessionCorrupt for the session."""
     settings, file = settle_team(settings, file)
     async with open_agent(settings, listener, batches=batches, told=told) as lead:
         yield make_team(lead, file)
 
 
 def settle_team(settings: Settings, file: TeamFile) -> tuple[Settings, TeamFile]:
-    """The settings of a team's lead, and the team with the advisors of its roles."""
+    """Return the settings of a team's lead, and the team with the advisors of its roles."""
     cap = settings.max_budget_usd
     if not settings.origins.get("max_budget_usd", "").startswith("--"):
         cap = min((each for each in (cap, file.budget_usd) if each is not None), default=None)
@@ -62,7 +62,7 @@ def settle_team(settings: Settings, file: TeamFile) -> tuple[Settings, TeamFile]
 
 
 def make_team(lead: Agent, file: TeamFile) -> Team:
-    """The team of a lead."""
+    """Return the team of a lead."""
     return Team(
         lead,
         file.roles,
@@ -75,7 +75,7 @@ def make_team(lead: Agent, file: TeamFile) -> Team:
 
 
 def _earlier_model(settings: Settings) -> str | None:
-    """The model that the roles of a session's last team had by default."""
+    """Return the model that the roles of a session's last team had by default."""
     name = settings.fork.partition("@")[0] if settings.fork is not None else str(settings.session or "")
     if settings.provider or settings.base_url or not (name or settings.continue_session):
         return None
@@ -90,7 +90,7 @@ def _earlier_model(settings: Settings) -> str | None:
 
 
 def report(file: TeamFile, result: TeamResult) -> str:
-    """A team's work as Markdown, from its log: roles, hand-offs, what each handed on."""
+    """Return a team's work as Markdown, from its log: roles, hand-offs, what each handed on."""
     done = (each for each in result.roles if each.state in ("done", "kept"))  # the last words are the team's answer
     answers = [line for each in done for line in ("", f"## {each.name}", "", each.text)]
     return "\n".join([*_head(file, result), *_roles(result), *_handoffs(result.handoffs), *answers]) + "\n"

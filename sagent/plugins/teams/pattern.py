@@ -63,7 +63,7 @@ class Pattern(Composite):
         return wait_for(lambda: self.run(prompt, deps=deps), self.aclose)
 
     def stream(self, prompt: Prompt, *, deps: object = None) -> AsyncGenerator[Event, None]:
-        """Every member's events as they happen; the last is Finished, with the pattern's name and result.
+        """Yield every member's events as they happen; the last is Finished, with the pattern's name and result.
 
         Errors are in the result, not raised. Closing the iterator early cancels the run.
         """
@@ -96,8 +96,8 @@ class Pattern(Composite):
     def as_tool(
         self, name: str, description: str, *, deps: Callable[[RunContext[Deps]], object] | None = None
     ) -> Tool[Deps]:
-        """A tool with which an agent asks this pattern. The agents of a call work below the calling agent; `deps` says
-        which of its dependencies they get, by default none."""
+        """Return a tool with which an agent asks this pattern. The agents of a call work below the calling agent;
+        `deps` says which of its dependencies they get, by default none."""
         return AgentTool(self, name, description, deps)
 
     async def __aenter__(self) -> Self:
@@ -150,7 +150,7 @@ async def made_by(name: str, given: T | Awaitable[T], kinds: type[T] | tuple[typ
 
 
 def said(text: str) -> Result:
-    """A text as a result."""
+    """Return a text as a result."""
     return Result(text, (Text(text),), "end")
 
 

@@ -59,7 +59,7 @@ class Round:
 
 
 def last_round(entries: Iterable[Entry]) -> Round | None:
-    """The last task of a team that a log has; None where its last request was none."""
+    """Return the last task of a team that a log has; None where its last request was none."""
     task, answer, model = "", None, ""
     handoffs: list[HandOff] = []
     for entry in branch(entries):
@@ -112,6 +112,6 @@ def _saved(found: Round, begun: HandOff, read: Read, price: Price) -> Saving:
 
 
 def answer_tokens(entries: Iterable[Entry]) -> int:
-    """The tokens of what an agent said last, as its provider counted them; 0 where its log has no count."""
+    """Return the tokens of what an agent said last, as its provider counted them; 0 where its log has no count."""
     own = [charge for charge in charges(entries) if charge.role == EXECUTOR]
     return own[-1].usage.output - own[-1].usage.reasoning if own else 0

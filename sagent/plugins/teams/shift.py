@@ -98,7 +98,7 @@ class Shift:
     lost: bool = False  # the log cannot be written
 
     async def one_by_one(self) -> Result:
-        """Each role after the one before it. The first that fails ends it."""
+        """Return each role after the one before it. The first that fails ends it."""
         roles = self.setup.roles
         giver, said_so_far = ASKER, _digest_of("", self.task)
         result = Result("", (), "end")
@@ -174,8 +174,8 @@ class Shift:
         return "\n\n".join(parts)
 
     def bounded(self, handed: RoleHandoff) -> tuple[str, int | None]:
-        """A hand-off; of one that is too long beginning and end, where the whole can be read, and how many bytes these
-        are."""
+        """Return a hand-off; of one that is too long beginning and end, where the whole can be read, and how many bytes
+        these are."""
         text, budget = handed.text, self.setup.handoff
         budget = next((self.setup.handoff_of(role) for role in self.setup.roles if role.name == handed.name), budget)
         size = digest(text)[1]
@@ -204,7 +204,7 @@ class Shift:
         return Failure(next(iter(self.failures.values())).kind, f"{'; '.join(failed)} (finished: {done})")
 
     def finished(self, role: Role, sha256: str) -> tuple[str, str] | None:
-        """The agent and the words of a role that was given this prompt before and has handed on."""
+        """Return the agent and the words of a role that was given this prompt before and has handed on."""
         found = self.past.finished(role.name) if self.past is not None else None
         if found is None or found[1].sha256 != sha256:
             return None
@@ -326,7 +326,7 @@ class _Work:
         return child
 
     def _failed(self, result: Result) -> Result:
-        """The failure in the log, so that whoever reads it knows how far the role came."""
+        """Return the failure in the log, so that whoever reads it knows how far the role came."""
         after = self.after if self.shift.setup.mode == "parallel" else ASKER
         self.shift.record(self.role.name, after, HandoffSaid(self.agent, error=result.error))
         self.shift.notify(replace(self._report(), state="failed", error=result.error))
@@ -343,7 +343,7 @@ def _digest_of(agent: str, text: str) -> HandoffSaid:
 
 
 def _quoted(role: str, text: str) -> str:
-    """A hand-off between marks that it does not have itself: no text can end its own quotation."""
+    """Return a hand-off between marks that it does not have itself: no text can end its own quotation."""
     mark = "handoff" if "</handoff" not in text else f"handoff-{digest(text)[0][:12]}"
     return f'<{mark} from="{role}">\n{text}\n</{mark}>'
 

@@ -106,7 +106,7 @@ class Team(Pattern):
         return result if isinstance(result, TeamResult) else self.so_far(result.error)
 
     def so_far(self, failure: Failure | None = None) -> TeamResult:
-        """The result of the last round so far, from the log; `failure` says why it is incomplete."""
+        """Return the result of the last round so far, from the log; `failure` says why it is incomplete."""
         found = last_round(self._lead.log.entries())
         result = _read_result(self._lead, self._setup.roles, found)
         if failure is None:
@@ -115,7 +115,7 @@ class Team(Pattern):
         return replace(result, stop_reason=reason, error=failure)
 
     async def perform(self, prompt: Message, stage: Stage) -> TeamResult:
-        """The team's work: below its lead, or, as a tool, below the calling agent."""
+        """Return the team's work: below its lead, or, as a tool, below the calling agent."""
         caller = stage.caller
         if media_of(prompt):
             raise UsageError("a team's task is text: save images and documents in files that its roles can read")

@@ -59,7 +59,7 @@ def _with_answers(failed: Result, answers: Sequence[str], steps: int) -> Result:
 
 
 def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | None = None) -> Pattern:
-    """A chooser, which can be a cheap model, names the agent that the request then goes to, unchanged.
+    """Return a chooser, which can be a cheap model, names the agent that the request then goes to, unchanged.
 
     If its answer does not name exactly one agent, it is asked once more; after that, `default` answers. If the chooser
     fails, the pattern fails. Raises UsageError if `default` is not one of the agents, and in a run where no agent was

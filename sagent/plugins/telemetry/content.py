@@ -17,7 +17,7 @@ def messages_text(messages: Sequence[Message]) -> str:
 
 
 def reply_text(message: Message) -> str:
-    """A reply, which also says why it ended."""
+    """Return a reply, which also says why it ended."""
     parts = list(map(_part, message.parts))
     reply = {"role": "assistant", "parts": parts, "finish_reason": names.finish_reason(message.stop)}
     return _json(Redaction().value([reply]))

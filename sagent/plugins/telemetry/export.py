@@ -106,7 +106,7 @@ def _metric_readers(environ: Mapping[str, str]) -> Iterator[MetricReader]:
 
 
 def _chosen(environ: Mapping[str, str], signal: str) -> Sequence[str]:
-    """The exporters of a signal, by the names of their entry points. Raises ConfigError."""
+    """Return the exporters of a signal, by the names of their entry points. Raises ConfigError."""
     wanted = environ.get(f"OTEL_{signal}_EXPORTER") or "otlp"
     found = [name.strip() for name in wanted.split(",") if name.strip() not in ("", "none")]
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
@@ -121,7 +121,7 @@ def _chosen(environ: Mapping[str, str], signal: str) -> Sequence[str]:
 
 
 def _load(group: str, name: str, kind: type[Exporter]) -> type[Exporter]:
-    """A class that some package offers as an exporter. Raises ConfigError where none does."""
+    """Return a class that some package offers as an exporter. Raises ConfigError where none does."""
     del kind
     for point in entry_points(group=group, name=name):
         return point.load()

@@ -71,7 +71,7 @@ class Instruments:
 
 
 def model_of(provider: str, model: str) -> dict[str, str]:
-    """The attributes that name a model."""
+    """Return the attributes that name a model."""
     return {
         names.OPERATION: names.operation_name(provider),
         names.PROVIDER: names.provider_name(provider),

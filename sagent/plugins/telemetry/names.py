@@ -100,7 +100,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def provider_name(provider: str) -> str:
-    """A provider by the name that the conventions have for it; its own where they have none."""
+    """Return a provider by the name that the conventions have for it; its own where they have none."""
     return _PROVIDERS.get(provider, provider)
 
 

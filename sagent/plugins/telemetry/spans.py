@@ -149,8 +149,8 @@ class Telemetry:
         return end
 
     def carrier(self, agent: str, call_id: str = "") -> Mapping[str, str]:
-        """The headers `traceparent` and `tracestate` for what an agent does now, in a call if it is one; none where it
-        does nothing."""
+        """Return the headers `traceparent` and `tracestate` for what an agent does now, in a call if it is one; none
+        where it does nothing."""
         found: dict[str, str] = {}
         run = self._runs.get(agent)
         call = self._jobs.get((agent, call_id)) or (run and run.calls.get(call_id))
@@ -202,7 +202,7 @@ class Telemetry:
     # -- runs ----------------------------------------------------------------------------------------------------------
 
     def _run(self, agent: str, now: int, message: Message | None = None) -> _Run:
-        """The run of an agent that is in progress, begun if there is none."""
+        """Return the run of an agent that is in progress, begun if there is none."""
         run = self._runs.get(agent)
         if run is None:
             known: _Values = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: agent}

@@ -32,7 +32,7 @@ Call = tuple[str, JsonObject, str | None]
 
 
 def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
-    """The calls in what stands between two marks; none where it is no call at all.
+    """Yield the calls in what stands between two marks; none where it is no call at all.
 
     `whole`: the closing mark was seen.
     """
@@ -200,7 +200,7 @@ def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
 
 
 def call_of(value: object, source: str) -> Call:
-    """The call that a JSON object stands for."""
+    """Return the call that a JSON object stands for."""
     fields = as_object(value)
     inner = as_object(fields.get("function"))
     if inner:
@@ -244,7 +244,7 @@ def _arguments(value: object, source: str) -> tuple[JsonObject, str | None]:
 
 
 def json_values(text: str) -> Iterator[tuple[object, str]]:
-    """The JSON values at the beginning of a text, frozen, each with its source; up to what is none."""
+    """Yield the JSON values at the beginning of a text, frozen, each with its source; up to what is none."""
     at = 0
     while True:
         while at < len(text) and text[at] in " \t\r\n;,":

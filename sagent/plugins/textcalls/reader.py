@@ -64,7 +64,7 @@ class AnswerReader(ABC):
         """End the answer, and return the text left to show."""
 
     def parts(self) -> tuple[Part, ...]:
-        """The finished answer's parts, in the order they were written."""
+        """Return the finished answer's parts, in the order they were written."""
         return tuple(map(self._part, self._runs))
 
     def _part(self, run: tuple[type[Text | Thinking], list[str]] | ToolCall) -> Part:
@@ -237,7 +237,7 @@ _BARE = ('{"name":', '{"type":"function"')
 
 
 def _first(text: str, marks: Iterable[str]) -> tuple[int, str]:
-    """The first mark in a text and where it is; "" where there is none."""
+    """Return the first mark in a text and where it is; "" where there is none."""
     found = ((at, mark) for mark in marks if (at := text.find(mark)) >= 0)
     return min(found, default=(-1, ""))
 
@@ -264,11 +264,11 @@ class Regions(Protocol):
     initial_events: list[dict[str, object]]
 
     def feed(self, text: str) -> list[dict[str, object]]:
-        """The events of some text."""
+        """Return the events of some text."""
         ...
 
     def finalize(self) -> tuple[dict[str, object], list[dict[str, object]]]:
-        """The message, and the last events."""
+        """Return the message, and the last events."""
         ...
 
 

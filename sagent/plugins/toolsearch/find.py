@@ -19,8 +19,9 @@ _K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The P
 
 
 def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """The tools, with two more by which those that are `deferrable` are found and called, where these are too large to
-    be sent with every request and nothing else finds them. Those that go "along" are found too, but are no reason."""
+    """Return the tools, with two more by which those that are `deferrable` are found and called, where these are too
+    large to be sent with every request and nothing else finds them. Those that go "along" are found too, but are no
+    reason."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
     found = [tool for tool in tools if traits_of(tool).deferrable]
@@ -34,7 +35,7 @@ def _size(tools: Sequence[Tool]) -> int:
 
 
 def with_calls(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """The tools, with one more by which those are called that come later, where there is none yet."""
+    """Return the tools, with one more by which those are called that come later, where there is none yet."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
     return (*tools, CallTool((), "Call a tool that was added later, as a message describes it."))
@@ -106,7 +107,7 @@ class Index:
         return [tool.name for tool in self.tools]
 
     def search(self, query: str) -> Sequence[Tool]:
-        """The tools that fit best; one that is named comes first."""
+        """Return the tools that fit best; one that is named comes first."""
         self._counts = self._counts or list(map(_count, self.tools))
         named = {word.lower() for word in re.findall(r"[\w-]+", query)}
         rarity = {word: self._rarity(word) for word in _words(query)}
@@ -133,14 +134,14 @@ def _count(tool: Tool) -> Counter[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, those within a name too; a plural is what it is the plural of."""
+    """Return the words of a text, those within a name too; a plural is what it is the plural of."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").lower()
     words: list[str] = re.findall(r"[^\W_]+", parted)
     return [word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] != "s" else word for word in words]
 
 
 def _names(tools: Sequence[Tool]) -> str:
-    """The tools' names, those of a server together, as far as there is room; of the rest how many there are."""
+    """Return the tools' names, those of a server together, as far as there is room; of the rest how many there are."""
     groups: dict[str, list[str]] = {}
     for tool in tools:
         server, own = getattr(tool, "server", ""), tool.name

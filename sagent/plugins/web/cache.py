@@ -21,7 +21,7 @@ class FetchCache:
         self._directory = directory
 
     def get(self, key: str, *, fresh: float = FRESH) -> tuple[dict[str, object], bytes] | None:
-        """An entry that is not older than so many seconds."""
+        """Return an entry that is not older than so many seconds."""
         path = self._path(key)
         with suppress(OSError, ValueError):
             if not 0 <= time.time() - path.stat().st_mtime <= fresh:

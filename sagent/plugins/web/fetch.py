@@ -169,7 +169,7 @@ def _is_bot_wall(response: "WebResponse") -> bool:
 
 
 async def _shown_media(response: "WebResponse", pages: str) -> ToolOutput | None:
-    """A PDF or an image; None for text. Raises ToolError for what is neither."""
+    """Return a PDF or an image; None for text. Raises ToolError for what is neither."""
     from sagent.lib.encoding import Binary, decode
     from sagent.lib.image import image_type
     from sagent.tools.media import show_image
@@ -198,7 +198,7 @@ async def _shown_media(response: "WebResponse", pages: str) -> ToolOutput | None
 
 
 def _marked(parts: Sequence[Media], name: str) -> Iterator[Media]:
-    """The text of pages between marks, that of several in a row together."""
+    """Yield the text of pages between marks, that of several in a row together."""
     for of_pages, group in groupby(parts, lambda part: isinstance(part, Text) and part.text.startswith("--- page ")):
         if of_pages:
             yield Text(mark("".join(part.text for part in group if isinstance(part, Text)), name) + "\n")
@@ -213,7 +213,7 @@ async def _read(response: "WebResponse", extractor: "Extractor") -> "Page":
 
 
 def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -> ToolOutput:
-    """A part of the text, where it is from, and how to go on."""
+    """Return a part of the text, where it is from, and how to go on."""
     total = len(page.text)
     if offset and offset >= total:
         raise ToolError(f"offset {offset} is after the end: the text has {total} characters.")

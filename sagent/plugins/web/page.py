@@ -51,8 +51,8 @@ class Page:
 
 
 async def read_page(data: bytes, content_type: str, extractor: Extractor, base: str) -> Page:
-    """The text of HTML, JSON, XML or plain text; links are made whole from the address `base`. What takes too long is
-    read plainly. Raises ToolError."""
+    """Return the text of HTML, JSON, XML or plain text; links are made whole from the address `base`. What takes too
+    long is read plainly. Raises ToolError."""
     for plain in (False, True):
         if (page := await _ask(data, [content_type, extractor, base, plain])) is not None:
             return page
@@ -98,8 +98,8 @@ def convert(data: bytes, content_type: str, extractor: Extractor, base: str, *, 
 
 
 def decode(data: bytes, content_type: str) -> str:
-    """The text of bytes, by their mark, what the server says, what the page says, or as UTF-8; what cannot be read is
-    U+FFFD."""
+    """Return the text of bytes, by their mark, what the server says, what the page says, or as UTF-8; what cannot be
+    read is U+FFFD."""
     for bom, charset in _BOMS:
         if data.startswith(bom):
             return data[len(bom) :].decode(charset, "replace")
@@ -182,7 +182,7 @@ def has_packages() -> bool:
 
 
 def _main_part(tree: _Tree, extractor: Extractor) -> _Node | None:
-    """The element that holds the text that people come for; None where no one does."""
+    """Return the element that holds the text that people come for; None where no one does."""
     if extractor == "article":
         for node in tree.css("nav, header, footer, aside, form, [role=navigation], [role=banner], [aria-hidden=true]"):
             node.decompose()

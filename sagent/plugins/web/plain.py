@@ -14,7 +14,7 @@ _LINK = re.compile(r"(\]\(<?)(?!#|[a-zA-Z][a-zA-Z0-9+.-]*:)([^)\s>]+)")
 
 
 def plain_text(html: str, base: str) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     reader = _Reader(base)
     reader.feed(html)
     reader.close()

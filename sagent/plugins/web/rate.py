@@ -58,7 +58,7 @@ class HostRate:
 
     @contextmanager
     def _opened(self, host: str) -> Generator[int]:
-        """The descriptor of the file that says when the next request may begin, for as long as the block."""
+        """Yield the descriptor of the file that says when the next request may begin, for as long as the block."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self._path(host, "next"), flags, 0o600)
         try:
@@ -67,13 +67,13 @@ class HostRate:
             os.close(descriptor)
 
     def _path(self, host: str, what: str) -> Path:
-        """A file about a host, in a directory that is made where it is missing."""
+        """Return a file about a host, in a directory that is made where it is missing."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._directory / f"{sha256_hex(host.encode())[:32]}.{what}"
 
 
 def _read(file: int) -> float:
-    """The time in a file; 0 for none, and for one that nobody can have meant."""
+    """Return the time in a file; 0 for none, and for one that nobody can have meant."""
     try:
         at = float(os.pread(file, 64, 0) or b"0")
     except ValueError:

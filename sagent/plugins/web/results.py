@@ -25,7 +25,7 @@ class SearchResult:
 
 
 def read_found(answer: object, service: SearchService) -> Iterator[SearchResult]:
-    """The results in an answer; what is no result is left out."""
+    """Yield the results in an answer; what is no result is left out."""
     for name in service.found.split("."):
         answer = as_object(answer).get(name)
     for item in map(as_object, as_array(answer)):
@@ -35,7 +35,7 @@ def read_found(answer: object, service: SearchService) -> Iterator[SearchResult]
 
 
 def _text(value: object) -> str:
-    """A text without markup, on one line."""
+    """Return a text without markup, on one line."""
     joined = value if isinstance(value, str) else " … ".join(map(as_str, as_array(value)))
     return " ".join(html.unescape(_TAG.sub("", joined)).split())
 

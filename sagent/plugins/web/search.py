@@ -203,7 +203,7 @@ def _members(
 
 
 def _with_sites(query: str, allowed: Sequence[str], blocked: Sequence[str]) -> str:
-    """A query that names domains itself."""
+    """Return a query that names domains itself."""
     only = " OR ".join(f"site:{name}" for name in allowed)
     wanted = [f"({only})" if len(allowed) > 1 else only] if only else []
     return " ".join([query, *wanted, *(f"-site:{name}" for name in blocked)])

@@ -84,17 +84,17 @@ def cache_outside(prompt: int, apart: int, read: int, written: int, reasoning: i
 
 
 def first_count(*values: object) -> int:
-    """The first count that is not zero."""
+    """Return the first count that is not zero."""
     return next((count for value in values if (count := count_of(value))), 0)
 
 
 def tier_named(tier: str) -> str:
-    """A service tier, "" for the standard one under any of its names."""
+    """Return a service tier, "" for the standard one under any of its names."""
     return "" if tier in _STANDARD else tier
 
 
 def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decimal | None:
-    """A provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or next to it (Venice).
+    """Return a provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or next to it (Venice).
 
     With a key of the user's own at OpenRouter it is only the gateway's share; the upstream provider bills the rest.
     0 from anybody else is a gateway that knows no price.
@@ -115,7 +115,7 @@ def source_fees(usage: Mapping[str, object]) -> Mapping[str, int]:
 
 
 def _usd(cost: object) -> Decimal | None:
-    """A number (OpenRouter), or an object (Perplexity's `total_cost`, Venice's `usd`)."""
+    """Return a number (OpenRouter), or an object (Perplexity's `total_cost`, Venice's `usd`)."""
     fields = as_object(cost)
     usd = as_usd(fields.get("total_cost", fields.get("usd")) if fields else cost)
     return min(usd, TOO_MUCH) if usd is not None and usd >= 0 else None

@@ -123,7 +123,7 @@ class Endpoint:
         return Origin(self.row.name, model_id, self.keys.current, self.keys.variable)
 
     async def fetch(self, url: str) -> object:
-        """A JSON document that is no model's answer. Raises ModelError."""
+        """Return a JSON document that is no model's answer. Raises ModelError."""
         return await fetch(self.transport, url, self.headers(), self.origin(""), self.timeouts)
 
     async def fetch_pages(
@@ -151,7 +151,7 @@ def read_access(
     environ: Mapping[str, str] | None = None,
     source: str = "",
 ) -> Access:
-    """The access to a row's provider: with the key given, else as the environment says. Raises UsageError.
+    """Return the access to a row's provider: with the key given, else as the environment says. Raises UsageError.
 
     `source` is where a key that is given comes from, where that is not the environment, for messages.
     """

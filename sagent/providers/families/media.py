@@ -29,7 +29,7 @@ def data_url(media_type: str, data: bytes) -> str:
 
 
 def image_at(url: str) -> Image | None:
-    """The image that a data URL holds; None for any other address, and for what is no base64."""
+    """Return the image that a data URL holds; None for any other address, and for what is no base64."""
     head, _, data = url.partition(",")
     if not (found := _IMAGE_URL.fullmatch(head)):
         return None
@@ -66,7 +66,7 @@ def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:
 
 
 def in_words(part: Text | Image | Document) -> str:
-    """A part as text: a document of text as itself, another one and an image by name."""
+    """Return a part as text: a document of text as itself, another one and an image by name."""
     match part:
         case Text(text):
             return text
@@ -87,7 +87,7 @@ def media_in(messages: Iterable[Message]) -> Iterator[Image | Document]:
 
 
 def without_images(message: Message) -> Message:
-    """A message with words in the place of its images; the message itself where it has none."""
+    """Return a message with words in the place of its images; the message itself where it has none."""
     parts = tuple(map(_worded, message.parts))
     return message if all(map(is_, parts, message.parts)) else replace(message, parts=parts)
 

@@ -125,7 +125,7 @@ class WireModel(ABC, Generic[E_co]):
         return fitting.max_input
 
     def prepare(self, request: Request) -> Call:
-        """The request as it goes out, and what will read its answer. No network."""
+        """Return the request as it goes out, and what will read its answer. No network."""
         if not self._able.audio and (name := _to_hear(request)):
             raise self._provider.origin(self.id).error(
                 "invalid_request",
@@ -162,7 +162,7 @@ class WireModel(ABC, Generic[E_co]):
         return self._last
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """The request without what the model is said to lack, and notes on what that was."""
+        """Return the request without what the model is said to lack, and notes on what that was."""
         able, body = self._able, self._provider.row.quirks.body
         if self._provider.row.quirks.place_in_message:
             request = self._move_place(request)
@@ -210,7 +210,7 @@ class WireModel(ABC, Generic[E_co]):
         return find_refused(error, self.prepare(request).body.data, fitting, naming, self._refusals.parts)
 
     def _searching(self, request: Request) -> Request:
-        """The request as it is where the provider finds deferred tools by itself: with its own search for them."""
+        """Return request as it is where the provider finds deferred tools by itself: with its own search for them."""
         asked = as_array(request.options.get("tools"))
         search = next((each for each in asked if as_str(as_object(each).get("type")).startswith("tool_search")), None)
         if search is None and not (self._able.tool_search and self._provider.searches and self.search):
@@ -264,7 +264,7 @@ class WireModel(ABC, Generic[E_co]):
         return replace(request, system=system, messages=[self._placed[key][1], *request.messages[1:]])
 
     def _in_words(self, message: Message) -> Message:
-        """A message without images, the same one each time: what was encoded goes by that."""
+        """Return a message without images, the same one each time: what was encoded goes by that."""
         if id(message) not in self._worded:
             worded = without_images(message)
             if worded is message:
@@ -301,8 +301,8 @@ class WireModel(ABC, Generic[E_co]):
                 return
 
     async def count_tokens(self, request: Request) -> int | None:
-        """The provider's own count, with something on top: Anthropic calls its own an estimate, and it is asked without
-        sampling, reasoning and identifiers. Where it gives none it is not asked again, unless that may pass."""
+        """Return the provider's own count, with something on top: Anthropic calls its own an estimate, and it is asked
+        without sampling, reasoning and identifiers. Where it gives none it is not asked again, unless that may pass."""
         provider, asked = (
             self._provider,
             self._counting(self._fitting(request).limited(request)) if self._provider.counts else None,
@@ -390,8 +390,8 @@ def _unshown(request: Request, body: Body, model: str) -> list[str]:
 
 
 def _to_hear(request: Request) -> str:
-    """The name of a recording in what a person has said last, unanswered; "" for none. Older ones may have been another
-    model's, and advisors do without: they read in words that it was there."""
+    """Return the name of a recording in what a person has said last, unanswered; "" for none. Older ones may have been
+    another model's, and advisors do without: they read in words that it was there."""
     if request.conversation.count(":") > 1:
         return ""
     for message in reversed(request.messages):
@@ -404,6 +404,6 @@ def _to_hear(request: Request) -> str:
 
 
 def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:
-    """The accepted effort nearest to a wish, and a note where it is another one."""
+    """Return the accepted effort nearest to a wish, and a note where it is another one."""
     best = min(accepted, key=lambda level: abs(EFFORTS.index(level) - EFFORTS.index(effort)))
     return best, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()

@@ -22,7 +22,7 @@ class OpenAIEndpoint(Endpoint):
         self.url = api_root(self.access.base_url) if self.access.base_url else ""
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The server's own listing. Raises ModelError."""
+        """Return the server's own listing. Raises ModelError."""
         data = await self.fetch(f"{self.url}/models")
         listed = as_array(as_object(data).get("data")) or as_array(as_object(data).get("models")) or as_array(data)
         return tuple(self._info(as_object(entry)) for entry in listed)
@@ -36,6 +36,6 @@ class OpenAIEndpoint(Endpoint):
 
 
 def api_root(base_url: str) -> str:
-    """The API's root, from a base URL with or without its last path; a bare host means /v1."""
+    """Return the API's root, from a base URL with or without its last path; a bare host means /v1."""
     base = base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
     return f"{base}/v1" if urlsplit(base).path in ("", "/") else base

@@ -64,7 +64,7 @@ def image_detail(image: Image) -> Literal["auto", "high"]:
 
 
 def cache_key(conversation: str) -> str:
-    """A conversation's `prompt_cache_key`: requests with the same one meet the same cache.
+    """Return a conversation's `prompt_cache_key`: requests with the same one meet the same cache.
 
     It is the session's, for the agents of a session share prompts, and some of them whole conversations.
     """

@@ -56,7 +56,7 @@ GOOGLE = Form(  # ai.google.dev, GenerationConfig, responseJsonSchema
 
 
 def fit_schema(schema: JsonObject, form: Form) -> JsonObject | None:
-    """The schema as a provider takes it; None where it cannot be said there, or is not that of an object."""
+    """Return the schema as a provider takes it; None where it cannot be said there, or is not that of an object."""
     writer = _Writer(schema, form)
     try:
         root = writer.node(schema, 0)
@@ -71,13 +71,13 @@ def fit_schema(schema: JsonObject, form: Form) -> JsonObject | None:
 
 
 def openai_form(schema: JsonObject, form: Form) -> Mapping[str, object] | None:
-    """The schema with its name, as both of OpenAI's APIs take it; None where strict mode cannot say it."""
+    """Return the schema with its name, as both of OpenAI's APIs take it; None where strict mode cannot say it."""
     strict = fit_schema(schema, form)
     return None if strict is None else {"name": NAME, "schema": strict, "strict": True}
 
 
 def response_format(request: Request, kind: str, *, with_tools: bool) -> Mapping[str, object]:
-    """The member `response_format` of Chat Completions, for a provider that knows `kind`; {} where it does not hold.
+    """Return member `response_format` of Chat Completions, for a provider that knows `kind`; {} where it does not hold.
 
     Where a provider does not take it together with tools, `with_tools` is false.
     """
@@ -255,7 +255,7 @@ def _alternatives(schema: JsonObject) -> Sequence[Json] | None:
 
 
 def _reached(writer: _Writer, schema: Json) -> set[str]:
-    """The names of all definitions that a schema leads to."""
+    """Return the names of all definitions that a schema leads to."""
     seen: set[str] = set()
     waiting: list[Json] = [schema]
     while waiting:

@@ -10,7 +10,7 @@ _RATE = 24_000  # Hz, of OpenAI's pcm16, the one format that is streamed: mono, 
 
 
 def spoken(data: bytes) -> Document:
-    """The sound of an answer: a recording as it came, and bare samples as a WAV file."""
+    """Return the sound of an answer: a recording as it came, and bare samples as a WAV file."""
     kind = audio_type(data)
     if kind:
         return Document(kind, data, "answer.mp3" if kind == "audio/mpeg" else "answer.wav")

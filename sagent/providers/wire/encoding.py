@@ -64,22 +64,22 @@ class Dialect(ABC):
 
     @abstractmethod
     def head(self, request: Request) -> bytes:
-        """The beginning of a body, up to the first turn; a server tool comes in the option `tools`."""
+        """Return the beginning of a body, up to the first turn; a server tool comes in the option `tools`."""
 
     @abstractmethod
     def said(self, turn: ModelTurn) -> Sequence[object]:
-        """A turn of the model's as JSON messages."""
+        """Return a turn of the model's as JSON messages."""
 
     @abstractmethod
     def shown(self, turn: UserTurn) -> Sequence[object]:
-        """A turn of the user's as JSON messages."""
+        """Return a turn of the user's as JSON messages."""
 
     def media_tokens(self, part: Shown) -> int:
         """Return what to add to a part's encoded size so that the sum bounds its tokens."""
         return 0
 
     def encode(self, turn: Turn) -> Piece:
-        """A turn's bytes."""
+        """Return a turn's bytes."""
         if isinstance(turn, ModelTurn):
             data = b",".join(map(wire_bytes, self.said(turn)))
             return Piece(data, len(data))
@@ -87,7 +87,7 @@ class Dialect(ABC):
         return Piece(data, len(data) + sum(map(self.media_tokens, turn.shown)))
 
     def mark(self, data: bytes) -> bytes | None:
-        """The bytes of a user's turn with a cache breakpoint at its end; None where prefixes are cached without."""
+        """Return bytes of a user's turn with a cache breakpoint at its end; None where prefixes are cached without."""
         return None
 
 
@@ -98,7 +98,7 @@ def body_start(members: Mapping[str, object], turns: str, first: Sequence[object
 
 
 def sendable(arguments: JsonObject) -> JsonObject:
-    """A call's arguments as they were, unless JSON cannot express them (an infinite number)."""
+    """Return a call's arguments as they were, unless JSON cannot express them (an infinite number)."""
     try:
         wire_bytes(arguments)
     except (ValueError, TypeError, RecursionError):
@@ -120,7 +120,7 @@ class EncodingCache:
         self._fitted: tuple[tuple[ToolSpec, ...], Fitted] = ((), Fitted(()))  # the last tools, and how they go out
 
     def conversation(self, request: Request) -> "EncodedConversation":
-        """The request's conversation, with exactly its messages; only what is new is encoded."""
+        """Return the request's conversation, with exactly its messages; only what is new is encoded."""
         asked, conversation, deferral = request, self._kept.get(request.conversation), None
         if any(tool.deferred for tool in request.tools):
             from sagent.providers.deferral import deferral_of, shown
@@ -209,7 +209,7 @@ class EncodedConversation:
             self._hash, self._hashed = hashlib.sha256(self._head), 0
 
     def max_input_tokens(self) -> int:
-        """An upper bound of the tokens of head and turns."""
+        """Return an upper bound of the tokens of head and turns."""
         return len(self._head) + self._max_input_tokens + self._tail()[1].max_input_tokens
 
     def write(self, members: Mapping[str, object], overhead: int) -> Body:
@@ -230,7 +230,7 @@ class EncodedConversation:
         return Body(parts, digest.hexdigest(), self.max_input_tokens() + overhead)
 
     def ends(self) -> tuple[bytes, Turn]:
-        """The last closed turn (b"" where there is none), and the one still open."""
+        """Return the last closed turn (b"" where there is none), and the one still open."""
         return self._closed[-1] if self._closed else b"", self._handover.open()
 
     def _at(self, place: int) -> bytes:

@@ -170,7 +170,7 @@ async def _items(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[
 
 
 async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[list[Delta]]:
-    """The deltas of a streamed answer, or of one that came whole although a stream was asked for."""
+    """Yield the deltas of a streamed answer, or of one that came whole although a stream was asked for."""
     reader = EventReader()
     began = chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
@@ -222,7 +222,7 @@ class _Bounds:
         self._left, self._quiet, self._received = _STREAM, 0, 0
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
-        """The events that these bytes complete. Raises ModelError."""
+        """Return the events that these bytes complete. Raises ModelError."""
         if (left := self._left - len(chunk)) < 0:
             raise _too_long(self._call, _STREAM)
         held = self._reader.held
@@ -242,7 +242,7 @@ class _Bounds:
 
 
 async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
-    """The first bytes that say something. Gateways send white space to keep a connection open."""
+    """Return the first bytes that say something. Gateways send white space to keep a connection open."""
     left = _STREAM
     while chunk := await _next(call, answer, watch):
         if said := chunk.lstrip(_BLANK):
@@ -258,7 +258,7 @@ def _too_long(call: Call, most: int, of: str = "") -> ModelError:
 
 
 async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
-    """The next bytes, b"" at the end. What happens to the stream once the reply is complete is no concern."""
+    """Return the next bytes, b"" at the end. What happens to the stream once the reply is complete is no concern."""
     try:
         while (chunk := await watch.over(anext(answer.chunks, None))) is not None:
             if chunk:
@@ -385,8 +385,8 @@ def _merged(deltas: list[Delta]) -> list[Delta]:
 async def read_body(
     answer: Answer, most: int, watch: "_Watch | None" = None, *, patience: float | None = None
 ) -> bytes:
-    """The body, up to so many bytes; with `patience`, and of an error, whose status says the most, what there is of it
-    after that many seconds."""
+    """Return the body, up to so many bytes; with `patience`, and of an error, whose status says the most, what there is
+    of it after that many seconds."""
     parts, left = list[bytes](), most
     with suppress(*(() if answer.status == 200 and patience is None else (TimeoutError, ExchangeFailed))):
         async with asyncio.timeout(patience):

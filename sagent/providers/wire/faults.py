@@ -117,7 +117,7 @@ class Origin:
     def error(
         self, kind: ModelErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
     ) -> ModelError:
-        """A ModelError that names this origin and hides its key."""
+        """Return a ModelError that names this origin and hides its key."""
         if len(self.secret) >= 6:
             message = message.replace(self.secret, "***")
         return ModelError(
@@ -125,7 +125,7 @@ class Origin:
         )
 
     def hopeless(self, message: str) -> ModelError:
-        """An answer that cannot be read, and would not be if the call were made again."""
+        """Return an answer that cannot be read, and would not be if the call were made again."""
         error = self.error("protocol", message)
         error.final = True
         return error
@@ -138,7 +138,7 @@ class Origin:
 
 
 def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """The error that a response with an error status, or an answer that is no answer, stands for."""
+    """Return the error that a response with an error status, or an answer that is no answer, stands for."""
     text = _decoded(body, headers.get("content-type", "")).strip()
     try:
         data: object = json.loads(text)
@@ -158,8 +158,8 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
 
 
 def from_event(origin: Origin, data: object) -> ModelError:
-    """The error that an object inside a stream, or in the body of a status 200, stands for. The answer had begun: only
-    what refuses the request itself says that there was nothing to bill."""
+    """Return the error that an object inside a stream, or in the body of a status 200, stands for. The answer had
+    begun: only what refuses the request itself says that there was nothing to bill."""
     error = _judge(origin, _status_inside(data), {}, data, "", misfire="generation")
     error.sent = error.kind in RETRYABLE
     return error
@@ -209,8 +209,8 @@ def _judge(
 def _answered(
     origin: Origin, kind: ModelErrorKind, words: str, status: int | None, headers: Mapping[str, str], wait: str
 ) -> ModelError:
-    """The error; `wait` may say how long to wait. It is final where a second try would end as the first: Anthropic and
-    OpenAI say so to their own clients, and a proxy that wants a password goes on wanting it."""
+    """Return the error; `wait` may say how long to wait. It is final where a second try would end as the first:
+    Anthropic and OpenAI say so to their own clients, and a proxy that wants a password goes on wanting it."""
     error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, wait))
     error.final = headers.get("x-should-retry") == "false" or status == 407
     error.sent = status in _LOST or status == 200
@@ -256,12 +256,12 @@ def _named(code: str) -> ModelErrorKind | None:
 
 
 def _first(data: object) -> Mapping[str, object]:
-    """The object that holds the error; Google's compatible endpoint wraps it in an array."""
+    """Return the object that holds the error; Google's compatible endpoint wraps it in an array."""
     return as_object(next(iter(as_array(data)), data))
 
 
 def _codes(data: object) -> list[str]:
-    """Every short machine word in an error: types, codes, statuses; the most specific first."""
+    """Return every short machine word in an error: types, codes, statuses; the most specific first."""
     whole = _first(data)
     error = as_object(whole.get("error"))
     found = [error.get(name) for name in ("code", "type", "status")]
@@ -271,8 +271,8 @@ def _codes(data: object) -> list[str]:
 
 
 def _status_inside(data: object) -> int | None:
-    """An HTTP status inside a body: OpenRouter's `code`, Groq's `status_code`, TGI's `http_status_code`, MiniMax's
-    `base_resp`."""
+    """Return an HTTP status inside a body: OpenRouter's `code`, Groq's `status_code`, TGI's `http_status_code`,
+    MiniMax's `base_resp`."""
     whole = _first(data)
     error = as_object(whole.get("error"))
     named = (error.get(name) for name in ("status_code", "http_code", "http_status_code", "code"))
@@ -351,7 +351,7 @@ def _details(error: Mapping[str, object]) -> str:
 
 
 def _said(value: object, deep: int = 4) -> str:
-    """A message given as a string, an object with one, or a list of such."""
+    """Return a message given as a string, an object with one, or a list of such."""
     if isinstance(value, str) or not (value and deep):
         return as_str(value)
     if items := as_array(value):
@@ -363,7 +363,7 @@ def _said(value: object, deep: int = 4) -> str:
 
 
 def _decoded(body: bytes, kind: str) -> str:
-    """A body as text: in the encoding that its content type names, where Python knows it."""
+    """Return a body as text: in the encoding that its content type names, where Python knows it."""
     named = re.search(r"(?i)charset=[\"']?([\w.:-]+)", kind)
     encoding = "utf-16" if body[:2] in (b"\xff\xfe", b"\xfe\xff") else named[1] if named else "utf-8"
     try:
@@ -378,7 +378,7 @@ def _shorten(text: str) -> str:
 
 
 def _plain(page: str) -> str:
-    """The words of an HTML page: its title, and the beginning of its text."""
+    """Return the words of an HTML page: its title, and the beginning of its text."""
     page = page[:20_000]  # what follows goes through it again for each tag that is not closed
     hidden, title = r"(?is)<(script|style|head)\b(?!er).*?</\1>", r"(?is)<title[^>]*>(.*?)</title>"
     page = re.sub(hidden, lambda found: " ".join(re.findall(title, found.group())), page)

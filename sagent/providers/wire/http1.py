@@ -148,8 +148,8 @@ class Connection(asyncio.Protocol):
                 raise ExchangeFailed("network", self._ended or _CLOSED)
 
     async def body(self, ended: Callable[[], None]) -> AsyncGenerator[bytes]:
-        """The body as it comes; what came together is one piece. `ended` is called when all of it was read. Raises
-        ExchangeFailed("cut") when it ends early."""
+        """Yield the body as it comes; what came together is one piece. `ended` is called when all of it was read.
+        Raises ExchangeFailed("cut") when it ends early."""
         while True:
             pieces: list[bytes] = []
             while isinstance(event := self._next_event(), h11.Data):

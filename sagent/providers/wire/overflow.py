@@ -187,7 +187,7 @@ def is_of_part(words: str) -> bool:
 
 
 def sizes_in(words: str) -> tuple[int | None, int | None]:
-    """The tokens of the model's window, and of the input that was sent, as far as a provider's refusal names them.
+    """Return tokens of the model's window, and of the input that was sent, as far as a provider's refusal names them.
 
     A count that is only a lower bound ("at least", vLLM, which stops counting) is none.
     """
@@ -195,7 +195,7 @@ def sizes_in(words: str) -> tuple[int | None, int | None]:
 
 
 def most_output_in(words: str) -> int | None:
-    """The most tokens of output that may be asked for, where a provider refuses a request for asking for more."""
+    """Return most tokens of output that may be asked for, where a provider refuses a request for asking for more."""
     above = _first(_ABOVE_OUTPUT, words)
     return above - 1 if above else _first(_MAX_OUTPUT, words)
 

@@ -14,7 +14,7 @@ _SOCKS = "name an http proxy, or go through the SDK with --transport sdk (pip in
 
 
 def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
-    """The proxy for a URL, and the variable that names it; "" is none. The SDKs can use `socks` proxies.
+    """Return the proxy for a URL, and the variable that names it; "" is none. The SDKs can use `socks` proxies.
 
     Raises ExchangeFailed for what cannot be used; it shows no value, for there may be a password in it.
     """
@@ -40,7 +40,7 @@ def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
 
 
 def _variable(name: str) -> tuple[str, str]:
-    """A variable's name and value; lower case wins. To a program of a web server's HTTP_PROXY is a header."""
+    """Return a variable's name and value; lower case wins. To a program of a web server's HTTP_PROXY is a header."""
     for each in (name.lower(), name):
         if each in os.environ and not (each == "HTTP_PROXY" and "REQUEST_METHOD" in os.environ):
             return each, os.environ[each].strip()

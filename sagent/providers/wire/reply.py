@@ -117,19 +117,19 @@ class ReplyReader(ABC):
 
     @abstractmethod
     def message(self) -> Message:
-        """The finished message."""
+        """Return the finished message."""
 
     @abstractmethod
     def charges(self) -> tuple[Charge, ...]:
         """Return the cost of the answer; empty if the provider reported none."""
 
     def usage(self) -> Usage | None:
-        """The executor's own share; None where the provider reported nothing."""
+        """Return the executor's own share; None where the provider reported nothing."""
         charges = self.charges()
         return charges[0].usage if charges else None
 
     def bill(self, max_input: int) -> tuple[Usage, tuple[Charge, ...]]:
-        """The executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
+        """Return the executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
         provider did not report them, or only a part, or what cannot be, unless it named its price in the end."""
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         stated = sum((charge.usage for charge in charges), Usage())
@@ -235,7 +235,7 @@ class ReplyReader(ABC):
             out.append(Billed(self._stated))
 
     def _assembled(self, parts: Sequence[Part], stop: StopReason) -> Message:
-        """The message; a reply that ended with calls has ended for them."""
+        """Return the message; a reply that ended with calls has ended for them."""
         if stop == "end" and any(isinstance(part, ToolCall) for part in parts):
             stop = "tool_use"
         model = f"{self._origin.provider}/{self._origin.model}"
@@ -261,7 +261,7 @@ def lasting(before: str, reason: str, known: Mapping[str, StopReason]) -> str:
 
 
 def count_of(value: object) -> int:
-    """A number of tokens, or of uses of a tool, as a provider reports it; what cannot be one counts as none."""
+    """Return a number of tokens, or of uses of a tool, as a provider reports it; what cannot be one counts as none."""
     return min(max(0, _count(value)), _MAX_CALL_TOKENS)
 
 

@@ -144,7 +144,7 @@ class DirectTransport:
             connection.abort()
 
     async def _reuse(self, way: _Route) -> Connection | None:
-        """The connection used last, if it still lives."""
+        """Return the connection used last, if it still lives."""
         while idle := self._idle.get(way):
             connection, usable = idle.pop(), False
             try:
@@ -227,7 +227,7 @@ def _way(url: SplitResult, proxy: str, variable: str) -> _Route:
 
 
 def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Route) -> tuple[str, list[tuple[str, str]]]:
-    """The target and the headers of a request."""
+    """Return the target and the headers of a request."""
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     host = url.netloc.rpartition("@")[2]
     fields = {"host": host, "user-agent": f"sagent/{__version__}", "accept-encoding": "identity", **headers}
@@ -248,7 +248,7 @@ def proxy_for(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
 
 
 def through(url: str) -> str:
-    """The proxy on the way to a URL, in words to follow its host; "" for none."""
+    """Return the proxy on the way to a URL, in words to follow its host; "" for none."""
     parts = urlsplit(url)
     proxy = proxy_for(parts, socks=True)
     return f" through {_way(parts, *proxy).through}" if proxy[0] else ""
@@ -269,7 +269,7 @@ def _bracketed(host: str) -> str:
 
 
 def _tls_context() -> "ssl.SSLContext":
-    """A context that trusts what the system trusts; SSL_CERT_FILE and SSL_CERT_DIR come first."""
+    """Return a context that trusts what the system trusts; SSL_CERT_FILE and SSL_CERT_DIR come first."""
     from sagent.lib.tls import system_context
 
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):

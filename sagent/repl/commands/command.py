@@ -72,7 +72,7 @@ class CommandContext(CurrentSession):
         raise UsageError(f"{label.rstrip(': ')}: there is no terminal to type on")
 
     async def edit(self, text: str) -> str:
-        """A text as the person leaves it in their editor."""
+        """Return a text as the person leaves it in their editor."""
         del text
         raise UsageError("There is no terminal for an editor.")
 
@@ -122,7 +122,7 @@ class CommandContext(CurrentSession):
         )
 
     def known(self, name: str) -> str:
-        """The command of that name, or the only one that begins with it; "" for none."""
+        """Return the command of that name, or the only one that begins with it; "" for none."""
         found = [name] if name in self.commands else self._beginning(name)
         return found[0] if len(found) == 1 else ""
 
@@ -185,7 +185,7 @@ class Command:
         return " ".join((f"/{self.name}", *words))
 
     def read(self, text: str) -> dict[str, str]:
-        """The arguments in what follows the command. Raises UsageError saying what is accepted."""
+        """Return the arguments in what follows the command. Raises UsageError saying what is accepted."""
         found: dict[str, str] = {}
         rest = text.strip()
         for argument in self.arguments:
@@ -208,7 +208,7 @@ class Command:
 
 
 def _first(text: str) -> tuple[str, str]:
-    """The first word of a line, which may be quoted, and what follows."""
+    """Return the first word of a line, which may be quoted, and what follows."""
     if match := re.match(r"""("(?:\\.|[^"\\])*"|'[^']*')\s*""", text):
         return shlex.split(match[1])[0], text[match.end() :]
     word, _, rest = text.partition(" ")
@@ -242,8 +242,8 @@ def _arguments(run: Callable[..., object]) -> Iterable[Argument]:
 
 
 def split_command(text: str) -> tuple[str, str] | None:
-    """The name and the rest of a line that is a command, or was meant to be one; None for one that is not, as a path of
-    several names, or a line that begins with a blank."""
+    """Return the name and the rest of a line that is a command, or was meant to be one; None for one that is not, as a
+    path of several names, or a line that begins with a blank."""
     match = re.match(r"/([^\s/]+)(?:\s+(.*))?$", text.rstrip(), re.DOTALL)
     return (match[1].lower(), match[2] or "") if match else None
 

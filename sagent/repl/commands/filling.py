@@ -32,7 +32,7 @@ _EDGE = "\0"
 
 
 def fill_placeholders(body: str, arguments: str, edge: str = "") -> str:
-    """The text with its place holders replaced; arguments that none asks for stand at the end."""
+    """Return the text with its place holders replaced; arguments that none asks for stand at the end."""
     try:
         words = shlex.split(arguments)
     except ValueError:
@@ -51,8 +51,8 @@ def fill_placeholders(body: str, arguments: str, edge: str = "") -> str:
 
 
 async def expand_command(body: str, arguments: str, agent: Agent) -> str:
-    """The text filled in, with the output of the commands that it names in place of them, and the files that it names
-    after it. Raises UsageError for one that may not be run or read."""
+    """Return the text filled in, with the output of the commands that it names in place of them, and the files that it
+    names after it. Raises UsageError for one that may not be run or read."""
     text = fill_placeholders(body.replace(_EDGE, ""), arguments.replace(_EDGE, ""), _EDGE)
     pieces: list[str] = []
     end = 0
@@ -89,7 +89,7 @@ async def _called(tool: Tool, call: ToolCall, effect: Effect, agent: Agent) -> s
 
 
 async def _file(name: str, agent: Agent) -> str:
-    """A file as it is put in; nothing for what is no file, which is somebody's name perhaps."""
+    """Return a file as it is put in; nothing for what is no file, which is somebody's name perhaps."""
     try:
         path = find_path(Path(agent.state.workspace.cwd, path_of(name)))
         if not path.is_file():
@@ -109,7 +109,7 @@ async def _file(name: str, agent: Agent) -> str:
 async def _judged(
     call: ToolCall, agent: Agent, effect_of: Callable[[JsonObject], Effect], what: str
 ) -> tuple[ToolCall, Effect]:
-    """The call as it may be made. Raises UsageError where the policy, or the person, does not allow it."""
+    """Return the call as it may be made. Raises UsageError where the policy, or the person, does not allow it."""
     state = agent.state
     while True:
         effect = effect_of(call.arguments)

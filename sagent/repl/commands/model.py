@@ -39,8 +39,8 @@ _RATINGS = (("rate good", "its last advice helped"), ("rate bad", "it did not"))
 
 
 def _models(context: CommandContext) -> dict[str, Sequence[str]]:
-    """The models that can be used, each with window, price, and whether it sees and reasons; those of which the first
-    two are known come first."""
+    """Return the models that can be used, each with window, price, and whether it sees and reasons; those of which the
+    first two are known come first."""
     own = context.settings.rows
     lines = (line.partition(": ") for line in context.opened.agent.catalog().splitlines())
     found = [(name, _cells(name, about, own)) for name, colon, about in lines if colon and "/" in name]
@@ -63,13 +63,13 @@ def _cells(name: str, about: str, own: Mapping[str, Row]) -> Sequence[str]:
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
-    """The cells of each row in columns."""
+    """Return the cells of each row in columns."""
     lines = table([("", cell) for cell in row] for row in rows)
     return ["".join(text for _, text in line)[2:] for line in lines]
 
 
 def _rows(context: CommandContext) -> list[tuple[str, str]]:
-    """The models that can be used, and what is known of each."""
+    """Return the models that can be used, and what is known of each."""
     models = _models(context)
     return list(zip(models, _aligned(models.values()), strict=True))
 

@@ -28,7 +28,7 @@ _MAX_SESSIONS = 50  # that /sessions lists
 
 
 def _own(context: CommandContext) -> str:
-    """The id of the session that is open, "" where none is."""
+    """Return the id of the session that is open, "" where none is."""
     try:
         return context.opened.agent.log.session_id
     except UsageError:

@@ -53,7 +53,7 @@ class Rows(HSplit):
         return self.children
 
     def preferred_height(self, width: int, max_available_height: int) -> Dimension:
-        """The rows that all of them would have."""
+        """Return the rows that all of them would have."""
         asked = get_app().render_counter, width, max_available_height
         if self._asked != asked:
             self._asked = asked

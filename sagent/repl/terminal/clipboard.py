@@ -31,8 +31,8 @@ PROGRAMS = "wl-paste, xclip, pngpaste, osascript or powershell.exe"
 
 
 def osc52(text: str) -> str:
-    """The sequence that asks a terminal, also a remote one, to put a text into the clipboard. Raises UsageError for one
-    that is too long."""
+    """Return the sequence that asks a terminal, also a remote one, to put a text into the clipboard. Raises UsageError
+    for one that is too long."""
     if len(data := text.encode("utf-8", "replace")) > MAX_COPIED_BYTES:
         most = f"a terminal takes {MAX_COPIED_BYTES:,}"
         raise UsageError(f"The answer has {len(data):,} bytes, and {most}. Use `/export md` to write it to a file.")
@@ -40,7 +40,7 @@ def osc52(text: str) -> str:
 
 
 async def image_from_clipboard() -> "Image | None":
-    """The image in the clipboard, or None where there is none or no program to read it with.
+    """Return the image in the clipboard, or None where there is none or no program to read it with.
 
     Raises ToolError for one that no provider would take.
     """
@@ -67,7 +67,7 @@ async def _output(command: tuple[str, ...]) -> bytes:
 
 
 def _bytes_of(written: bytes) -> bytes:
-    """The image in what a program wrote: itself, in base64, or AppleScript's `«data PNGf89504E47...»`."""
+    """Return the image in what a program wrote: itself, in base64, or AppleScript's `«data PNGf89504E47...»`."""
     if found := re.fullmatch(rb"\S*data PNGf([0-9A-Fa-f]+)\S*\s*", written):
         return bytes.fromhex(found[1].decode())
     if re.fullmatch(rb"iVBOR[A-Za-z0-9+/=\s]+", written):

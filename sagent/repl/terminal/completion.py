@@ -16,7 +16,7 @@ _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
 
 
 def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
-    """The files whose paths fit what was typed, best first."""
+    """Return the files whose paths fit what was typed, best first."""
     letters = query.lower()
     scored: list[tuple[int, int, str]] = []
     for path in files:
@@ -61,7 +61,7 @@ class InputCompleter(Completer):
 
 
 def _ranked(typed: str, options: Iterable[tuple[str, str]], mark: str = "") -> Iterator[Completion]:
-    """The options that fit: those whose names do by how well, then those of which the words about them hold it."""
+    """Yield options that fit: those whose names do by how well, then those of which the words about them hold it."""
     typed, scored = typed.lower(), list[tuple[tuple[bool, int], str, str]]()
     for text, detail in options:
         if (score := matches(typed, text)) is not None:
@@ -73,7 +73,7 @@ def _ranked(typed: str, options: Iterable[tuple[str, str]], mark: str = "") -> I
 
 
 def used_commands(lines: Iterable[str]) -> Iterator[str]:
-    """The names of the commands among lines."""
+    """Return the names of the commands among lines."""
     return (line[1:].split(maxsplit=1)[0] for line in lines if line.startswith("/") and line[1:2].strip())
 
 

@@ -39,7 +39,7 @@ class ProjectHistory(History):
             yield item
 
     def load_history_strings(self) -> Iterable[str]:
-        """The entries of the file, newest first; what cannot be read is skipped."""
+        """Return the entries of the file, newest first; what cannot be read is skipped."""
         import json
 
         from sagent.lib.atomic import put

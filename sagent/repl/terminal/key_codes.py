@@ -26,7 +26,7 @@ _CONTROL = {**dict.fromkeys("/-7", "\x1f"), " ": "\x00", "2": "\x00"}
 
 
 def read_key(sequence: str) -> Keys | tuple[Keys | str, ...] | None:
-    """The key or keys that a whole sequence stands for; None where it is none of these."""
+    """Return the key or keys that a whole sequence stands for; None where it is none of these."""
     if found := _KEY.match(sequence):
         state = int(found[1] or found[4] or "1") - 1
         return _key(int(found[2] or found[3]), state & ~_LOCKS)

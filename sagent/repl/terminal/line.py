@@ -75,7 +75,7 @@ class InputLine:
         return self._output.get_size().rows
 
     def menu(self, width: int) -> "StyleAndTextTuples":
-        """The completions around the one at hand."""
+        """Return the completions around the one at hand."""
         state, most = self.buffer.complete_state, max(min(MAX_COMPLETION_ROWS, self._rows // 3), 2)
         rows = [(each.display_text, each.display_meta_text) for each in state.completions] if state else []
         at = -1 if state is None or state.complete_index is None else state.complete_index

@@ -34,7 +34,7 @@ def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int)
 
 
 def count_hidden(lines: Sequence[Line], above: int, below: int, width: int, *, all_by: str = "") -> list[Line]:
-    """The rows that are shown, with how many are not, above and below, at the right, and the key that shows all."""
+    """Return rows that are shown, with how many are not, above and below, at the right, and the key that shows all."""
     marks = _marks(len(lines), above, below, all_by)
     return [_marked(line, mark, width) for line, mark in zip(lines, marks, strict=True)]
 
@@ -64,7 +64,7 @@ def _words(about: str, room: int) -> str:
 
 
 def _cut_apart(names: Sequence[str], width: int) -> list[str]:
-    """The names in so many columns; those that would be alike are cut in the middle, as all are then."""
+    """Return the names in so many columns; those that would be alike are cut in the middle, as all are then."""
     short = [cut(name, width) for name in names]
     return short if len({*short}) == len({*names}) else [cut_middle(name, width) for name in names]
 
@@ -76,7 +76,7 @@ class _Column:
 
 
 def _columns(texts: Sequence[str]) -> list[_Column]:
-    """The columns that stand one below the other in all those texts which have any."""
+    """Return the columns that stand one below the other in all those texts which have any."""
     texts = [text for text in texts if _COLUMN.search(text)]
     starts = [{found.start() for found in _COLUMN.finditer(text)} for text in texts]
     edges = [0, *sorted(set[int].intersection(*starts))] if starts else [0]

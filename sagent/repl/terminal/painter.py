@@ -174,7 +174,7 @@ class Painter:
         return [(), *rows] if rows and separated(self._last, Piece("paragraph")) else rows
 
     def expand(self) -> Sequence[Line]:
-        """The last expandable block in full; called again, the one before it. () when there is none."""
+        """Return the last expandable block in full; called again, the one before it. () when there is none."""
         if not self._recent:
             return ()
         self._expanded = self._expanded % len(self._recent) + 1

@@ -88,7 +88,7 @@ class InputParser(Vt100Parser):
             super().feed(data)
 
     def _known(self, found: re.Match[str]) -> str:
-        """A paste or a key; "" for what is neither, as what a mouse did, or an answer to who had the terminal
+        """Return a paste or a key; "" for what is neither, as what a mouse did, or an answer to who had the terminal
         before: its Esc and its letters were not pressed."""
         if found["paste"]:
             return found[0]

@@ -78,7 +78,7 @@ def matches(query: str, text: str) -> int | None:
 
 
 def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
-    """The options that fit every word of the query, best first: those whose names do before those whose hints do."""
+    """Return options that fit every word of the query, best first: those whose names do before those whose hints do."""
     scored = ((option, [_score(option, word) for word in query.split()]) for option in options)
     fitting = [(option, sum(score or 0 for score in scores)) for option, scores in scored if None not in scores]
     return [option for option, _ in sorted(fitting, key=lambda item: item[1])]
@@ -155,7 +155,7 @@ class Picker(Generic[T]):
         return shown[min(self.at, len(shown) - 1)] if shown and self.at >= 0 else None
 
     def title_for(self, width: int) -> list[Line]:
-        """The title and its foot. What is long is found out once for a width: it is drawn with every key."""
+        """Return the title and its foot. What is long is found out once for a width: it is drawn with every key."""
         if width not in self._titles:
             title = [*(self.title(width) if callable(self.title) else self.title), *self.foot_for(width)]
             self._titles[width] = [cut_line(line, width) for line in title]
@@ -237,8 +237,8 @@ class Picker(Generic[T]):
 
 
 def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
-    """An open list in at most `height` lines: as much of its title as there is room for, then the options around the
-    one at hand. What is not shown is counted."""
+    """Return an open list in at most `height` lines: as much of its title as there is room for, then the options around
+    the one at hand. What is not shown is counted."""
     title = [] if picker.lookup is not None else picker.title_for(width)
     rows = _rendered_options(picker, width, height, len(title))
     query: list[Line] = []
@@ -282,7 +282,7 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
 
 
 def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:
-    """The title, where there is room for it, and what is known of the option at hand in always as many rows."""
+    """Return the title, where there is room for it, and what is known of the option at hand in always as many rows."""
     room = height - _most_options(height) - 1
     title = picker.title(width) if callable(picker.title) else picker.title
     head = [cut_line(line, width) for line in title[: room > 3]]
@@ -292,13 +292,13 @@ def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 
 def _most_options(height: int) -> int:
-    """The options shown below a preview."""
+    """Return the options shown below a preview."""
     return max(min(MAX_ROWS, (height - 1) // 2), 1)
 
 
 def _rendered_options(picker: Picker[T], width: int, height: int, above: int) -> list[Line]:
-    """The options below so many rows of a title; where the terminal is low, all those with keys on as few lines as they
-    fit on."""
+    """Return the options below so many rows of a title; where the terminal is low, all those with keys on as few lines
+    as they fit on."""
     shown = picker.shown
     most = max(height - above, height // 2) if picker.keys else MAX_ROWS
     least = 2 if picker.keys else 1 + min(above, 2)  # rows for what stands above

@@ -45,9 +45,9 @@ def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directo
 
 
 def calls_made(agent: "RootAgent") -> list[ToolCall]:
-    """The calls of a session so far, as its logs have them: of agents that have ended too, and what a compaction or a
-    rewind took out of the conversation. Not all, but one more than are looked at where there are more. Raises OSError
-    and SessionCorrupt."""
+    """Return the calls of a session so far, as its logs have them: of agents that have ended too, and what a compaction
+    or a rewind took out of the conversation. Not all, but one more than are looked at where there are more. Raises
+    OSError and SessionCorrupt."""
     made = chain.from_iterable(islice(_latest(view), MAX_SEARCHED_CALLS + 1) for view in _logs(agent))
     last = nlargest(MAX_SEARCHED_CALLS + 1, made, key=lambda one: one[0])
     return [call for _, call in reversed(last)]
@@ -77,7 +77,7 @@ def _logs(agent: "RootAgent") -> "Iterator[LogView]":
 
 
 def _latest(view: "LogView") -> Iterator[tuple[str, ToolCall]]:
-    """The calls of a log and when they were made, the last one first."""
+    """Yield the calls of a log and when they were made, the last one first."""
     for entry in view.latest("message"):
         if isinstance(content := entry.content, MessageEntry):
             message = decode_message(content.message.encoded, _no_media)
@@ -110,12 +110,12 @@ def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
 
 
 def _parts(call: ToolCall) -> "Sequence[Part]":
-    """The commands that a call would run."""
+    """Return the commands that a call would run."""
     return split(as_str(call.arguments.get("command"))).parts if call.name == "Bash" else ()
 
 
 def _describe_call(call: ToolCall) -> str:
-    """A call in a few words: a command by itself, another one with its tool."""
+    """Return a call in a few words: a command by itself, another one with its tool."""
     words = spelled(one_line(main_argument(call.arguments), 60))
     return words if call.name == "Bash" and words else f"{spelled(call.name)} {words}".rstrip()
 

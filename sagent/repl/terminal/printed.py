@@ -57,12 +57,12 @@ class Printed:
 
 
 def count_letters(row: Line) -> int:
-    """The letters and digits in a row."""
+    """Return the letters and digits in a row."""
     return sum(character.isalnum() for _, text in row for character in text)
 
 
 def _place(rows: Sequence[Line], letters: int) -> tuple[int, int]:
-    """The row in which the letter after so many is, and the letters before it there."""
+    """Return the row in which the letter after so many is, and the letters before it there."""
     for number, row in enumerate(rows):
         if letters < (here := count_letters(row)):
             return number, letters
@@ -71,7 +71,7 @@ def _place(rows: Sequence[Line], letters: int) -> tuple[int, int]:
 
 
 def _after(row: Line, letters: int) -> Line:
-    """A row after so many letters and the marks that follow them."""
+    """Return a row after so many letters and the marks that follow them."""
     text = "".join(text for _, text in row)
     at = [at for at, character in enumerate(text) if character.isalnum()][:letters][-1] + 1
     while at < len(text) and not text[at].isalnum() and not text[at].isspace():
@@ -126,5 +126,5 @@ def _goes_on(row: int | Line) -> TypeGuard[Line]:
 
 
 def folded(row: int | Line, columns: int) -> int:
-    """The rows that a terminal makes of a row, or of one of so many columns, when it has become narrower."""
+    """Return the rows that a terminal makes of a row, or of one of so many columns, when it has become narrower."""
     return max(1, -(-(row if isinstance(row, int) else line_width(row)) // columns))

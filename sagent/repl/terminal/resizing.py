@@ -141,6 +141,6 @@ class Resizing:
 
 
 def _drawn_widths(screen: "Drawn") -> list[int]:
-    """The columns of drawn rows up to the last that is not blank."""
+    """Return the columns of drawn rows up to the last that is not blank."""
     rows = (screen.data_buffer[row].items() for row in range(screen.height))
     return [max((x + 1 for x, cell in row if cell.char.strip()), default=0) for row in rows]

@@ -132,7 +132,7 @@ class Screen:
         )
 
     def _panel_text(self) -> "StyleAndTextTuples":
-        """The panel between empty rows, without a line end after the last."""
+        """Return the panel between empty rows, without a line end after the last."""
         panel = self.panel(self.surface.width, self.panel_rows)
         return drawn_text([*([()] if panel and self.rows > LOW else []), *panel, ()])
 

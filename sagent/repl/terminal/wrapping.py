@@ -45,8 +45,8 @@ class DrawnInput(Processor):
         self._label = label
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """The line with blanks before the words that begin a row; what was pasted, too, is shown to hold what is not
-        seen."""
+        """Return the line with blanks before the words that begin a row; what was pasted, too, is shown to hold what is
+        not seen."""
         fragments, room = transformation_input.fragments, transformation_input.width - self._label()
         text = fragment_list_to_text(fragments)
         if text == one_sign_each(text) and text.isprintable() and width_of(text) <= room:

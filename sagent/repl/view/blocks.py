@@ -81,7 +81,7 @@ def shown_file(sender: str) -> Report:
 
 
 def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER_MESSAGES) -> Sequence[Block]:
-    """The end of an earlier conversation, after a note of how to see what came before."""
+    """Return the end of an earlier conversation, after a note of how to see what came before."""
     blocks: list[Block] = []
     if len(messages) > most:
         blocks.append(Report(f"Earlier messages are not shown here: /earlier {10 * most} shows more."))
@@ -104,7 +104,7 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER
 
 
 def past_summary(text: str) -> str:
-    """A call's outcome in a few words, which a log does not keep: how a command ended, else its first line."""
+    """Return a call's outcome in a few words, which a log does not keep: how a command ended, else its first line."""
     lines = text.strip().split("\n")
     code = next((line for line in reversed(lines[-5:]) if line.startswith("[exit code ")), "")
     return f"exit {code[11:].rstrip(']')}" if code else lines[0][:200]
@@ -139,9 +139,9 @@ def render_block(block: Block, width: int) -> list[Line]:
 
 
 def _fitted(line: Line, width: int, below: Collection[int]) -> list[Line]:
-    """A line of a page. One that is too long continues below its second column; where the first is of a width that is
-    `below`, as it takes more than half of the page, all with such a one do below the first. A link alone stays one line
-    for who copies it."""
+    """Return a line of a page. One that is too long continues below its second column; where the first is of a width
+    that is `below`, as it takes more than half of the page, all with such a one do below the first. A link alone stays
+    one line for who copies it."""
     size = line_width(line[:1])
     stacked = size in below and bool(line[1:])
     if not line or (line_width(line) <= width and not stacked):
@@ -275,7 +275,7 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
 
 
 def _last_rows(lines: Sequence[str], width: int, most: int) -> list[Line]:
-    """The end of an output in at most so many rows; what is left out of a line has an ellipsis."""
+    """Return the end of an output in at most so many rows; what is left out of a line has an ellipsis."""
     rows: list[Line] = []
     for text in reversed(lines):
         if not (room := most - len(rows)):
@@ -288,7 +288,7 @@ def _last_rows(lines: Sequence[str], width: int, most: int) -> list[Line]:
 
 
 def _outcome(block: ToolFinished) -> list[str]:
-    """The lines of what a call brought: of a command, and of one that failed."""
+    """Return the lines of what a call brought: of a command, and of one that failed."""
     goes_on = block.job and block.summary.endswith(block.job)
     if goes_on or not (block.result.is_error or "command" in block.call.arguments):
         return []

@@ -57,7 +57,7 @@ def read_text(directory: Path, path: str) -> str | None:
 
 
 def render_diff(diff: str, width: int, *, most: int = MAX_DIFF_LINES) -> list[Line]:
-    """The diff in at most about `most` lines; what is left out is counted."""
+    """Return the diff in at most about `most` lines; what is left out is counted."""
     lines = list(_rendered(diff, printable))
     shown = [cut_line(line, width) for line in lines[:most]]
     if (left := len(lines) - most) <= 0:

@@ -11,7 +11,7 @@ _LEFT_OUT = {"hidden", "blink"}
 
 
 def coloured(text: str, style: str) -> list[Span]:
-    """The text in spans; what has no colour of its own has the style."""
+    """Return the text in spans; what has no colour of its own has the style."""
     texts, changes = _SGR.split(text)[::2], _SGR.findall(text)
     if not changes or len(changes) > MAX_COLOUR_CHANGES:
         return [(style, printable(without_colours(text)))]

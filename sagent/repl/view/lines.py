@@ -42,8 +42,8 @@ def is_agreed(line: Line) -> bool:
 
 
 def one_sign_each(text: str) -> str:
-    """The text where each character is a sign of its own, for what is drawn by columns: without what joins several to
-    one sign, and with the letters of flags."""
+    """Return the text where each character is a sign of its own, for what is drawn by columns: without what joins
+    several to one sign, and with the letters of flags."""
     if text.isascii():
         return text
     return _JOINED.sub(lambda found: chr(ord(found[0]) - 0x1F1E6 + ord("A")) if found[0] in _FLAGS else "", text)
@@ -60,14 +60,14 @@ def printable(text: str) -> str:
 
 
 def drawable(line: Line) -> Line:
-    """The line as it may reach a terminal, whatever its texts hold: all that is drawn goes through here."""
+    """Return the line as it may reach a terminal, whatever its texts hold: all that is drawn goes through here."""
     if "".join([text for _, text in line]).isprintable():
         return line
     return tuple((style, printable(text).replace("\n", " ")) for style, text in line)
 
 
 def one_line(text: str) -> str:
-    """The text on one line, white space run together."""
+    """Return the text on one line, white space run together."""
     return printable(" ".join(text.split()))
 
 
@@ -86,7 +86,7 @@ def _end(text: str, start: int, room: int) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The text in at most so many columns, with an ellipsis where something is left out."""
+    """Return the text in at most so many columns, with an ellipsis where something is left out."""
     if len(text) <= width and width_of(text) <= width:
         return text
     return text[: _end(text, 0, max(width, 1) - 1)].rstrip() + "…"
@@ -102,7 +102,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def cut_line(line: Line, width: int) -> Line:
-    """A line in at most so many columns."""
+    """Return a line in at most so many columns."""
     if line_width(line) <= width:
         return line
     kept: list[Span] = []
@@ -116,7 +116,7 @@ def cut_line(line: Line, width: int) -> Line:
 
 
 def slice_line(line: Line, start: int, stop: int | None = None) -> Line:
-    """The characters of a line from `start` up to `stop`."""
+    """Return the characters of a line from `start` up to `stop`."""
     spans: list[Span] = []
     for style, text in line:
         if part := text[max(start, 0) : None if stop is None else max(stop, 0)]:
@@ -134,7 +134,7 @@ def alike(one: str, other: str) -> int:
 
 
 def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:
-    """A line in rows of at most `width` columns, broken at the edge wherever that is."""
+    """Yield a line in rows of at most `width` columns, broken at the edge wherever that is."""
     row, room = list[Span](), width
     for style, text in line:
         at = 0

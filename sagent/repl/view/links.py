@@ -15,14 +15,14 @@ _PLACE = re.compile(r"(?::\d+){1,2}$")  # a line, and a column
 
 
 def leading_to(style: str, reference: str) -> str:
-    """The style of a text that leads to a URL, or to a file that is named as in one."""
+    """Return the style of a text that leads to a URL, or to a file that is named as in one."""
     from urllib.parse import quote
 
     return f"{style} [{quote(reference, _SAFE, errors='replace')}]".strip()
 
 
 def leading_to_file(style: str, path: str) -> str:
-    """The style of a text that leads to a file, which need not be there where its path is absolute."""
+    """Return the style of a text that leads to a file, which need not be there where its path is absolute."""
     from urllib.parse import quote
 
     return leading_to(style, quote(path, errors="replace"))
@@ -34,7 +34,7 @@ def names_file(text: str) -> bool:
 
 
 def address(style: str, directory: "Path | None") -> str:
-    """The URI of what a style leads to; "" where that is neither a page nor a file. Relative paths are below a
+    """Return the URI of what a style leads to; "" where that is neither a page nor a file. Relative paths are below a
     directory, and those of files that are not there lead nowhere: they may be words that look like one."""
     if (found := _REFERENCE.search(style)) is None:
         return ""

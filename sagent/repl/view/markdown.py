@@ -75,7 +75,7 @@ def finish(flow: Flow) -> tuple[Piece, ...]:
 
 
 def pieces_of(text: str) -> tuple[Piece, ...]:
-    """The blocks of a whole text."""
+    """Return the blocks of a whole text."""
     flow, pieces = feed(Flow(), text)
     return (*pieces, *finish(flow))
 
@@ -244,8 +244,8 @@ _OPEN = re.compile(
 
 
 def inline(text: str, style: str = "", *, live: bool = False) -> Iterator[Span]:
-    """The spans of a text: strong, emphasised, code, links, escapes. What is not closed stays as it is written, or
-    counts as closed at the end where more may come (`live`)."""
+    """Yield the spans of a text: strong, emphasised, code, links, escapes. What is not closed stays as it is written,
+    or counts as closed at the end where more may come (`live`)."""
     if not text.isalnum() and re.search(r"[\\`*_~\[<]|://", text):
         yield from _inline(text, style, live=live)
     elif text:
@@ -311,7 +311,7 @@ def _table(text: str, width: int) -> Iterator[Line]:
 
 
 def _list(cells: Sequence[Sequence[Line]], width: int) -> Iterator[Line]:
-    """A table that has no room as a grid: of each row the cells that hold something, one below the other."""
+    """Yield a table that has no room as a grid: of each row the cells that hold something, one below the other."""
     head, *rows = cells if len(cells) > 1 else ([()] * len(cells[0]), *cells)
     for number, row in enumerate(rows):
         if number:
@@ -347,7 +347,7 @@ def _sizes(cells: Sequence[Sequence[Line]], width: int) -> list[int]:
 
 
 def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style: str) -> Iterator[Line]:
-    """A row in lines, each cell where its column's mark (":-:", "-:") has it."""
+    """Yield a row in lines, each cell where its column's mark (":-:", "-:") has it."""
     columns = [wrap(cell, size) for cell, size in zip(row, sizes, strict=True)]
     for number in range(max(map(len, columns))):
         spans: list[Span] = []
@@ -380,7 +380,7 @@ _DIFF = {"+": "class:diff.added", "-": "class:diff.removed"}
 
 
 def colour(line: str, language: str) -> Line:
-    """A line of code in spans; of a diff by its first character."""
+    """Return a line of code in spans; of a diff by its first character."""
     if not line:
         return ()
     if language in ("diff", "patch"):

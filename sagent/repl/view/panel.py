@@ -173,7 +173,7 @@ def _hints(view: View, near: str) -> Iterator[str]:
 
 
 def _clock(seconds: float) -> str:
-    """A running time, which changes once a second."""
+    """Return a running time, which changes once a second."""
     return duration(max(10.0, float(int(seconds)))) if seconds >= 10 else f"{int(seconds)} s"
 
 
@@ -191,8 +191,8 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
 
 
 def _children(view: View, at: float, width: int, around: PanelContext, most: int) -> list[Line]:
-    """The tree in at most so many lines. Where there is not room for all, those that ask or work come before those that
-    have ended, and the rest is counted."""
+    """Return the tree in at most so many lines. Where there is not room for all, those that ask or work come before
+    those that have ended, and the rest is counted."""
     children = [
         replace(child, state=_state(child, around), doing=view.waits_for.get(child.path) or child.doing)
         if child.state == "working"
@@ -227,8 +227,8 @@ def _row(child: Child, at: float, around: PanelContext) -> tuple[Line, Sequence[
 
 
 def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Iterator[Line]:
-    """The rows, aligned. Where there is little room the clock is left out first, then the tokens, then the state, which
-    the mark shows too."""
+    """Yield the rows, aligned. Where there is little room the clock is left out first, then the tokens, then the state,
+    which the mark shows too."""
     longest = max((line_width(who) for who, _, _ in rows), default=0)
     sizes = [max((len(row[1][number]) for row in rows), default=0) for number in range(4)]
     least = MIN_DOING_COLUMNS if any(doing for _, _, doing in rows) else 0
@@ -261,7 +261,7 @@ def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[L
 
 
 def _tail(text: str, width: int, most: int) -> list[str]:
-    """The last lines of a text that grows, folded."""
+    """Return the last lines of a text that grows, folded."""
     lines = wrap([("", printable(text[-4 * width * most :]).strip())], max(width, 8))
     return ["".join(part for _, part in line) for line in lines if line][-most:]
 
@@ -283,8 +283,8 @@ def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line
 
 
 def render_status(figures: Figures, width: int, segments: Mapping[str, Segment], parts: Sequence[str] = ()) -> Line:
-    """The status line: all `segments`, or the `parts` that are named, in their order. What matters least, or is named
-    last, is left out first where there is not room for all, and the model's name cut before what is left."""
+    """Return the status line: all `segments`, or the `parts` that are named, in their order. What matters least, or is
+    named last, is left out first where there is not room for all, and the model's name cut before what is left."""
     shown = {name: show(figures) for name, show in segments.items() if not parts or name in parts}
     if figures.vi:
         shown = {"vi": (("class:mode", figures.vi.upper()),), **shown}
@@ -389,7 +389,7 @@ def _shares(cost: Cost) -> Line:
 
 
 def _rounded(total: Decimal, parts: Mapping[str, Decimal], step: Decimal) -> dict[str, Decimal]:
-    """The parts rounded so that they add up to the rounded total: the largest has what is left over."""
+    """Return the parts rounded so that they add up to the rounded total: the largest has what is left over."""
     found = {name: usd.quantize(step) for name, usd in parts.items()}
     found[max(parts, key=lambda name: parts[name])] += total.quantize(step) - sum(found.values())
     return found

@@ -39,7 +39,7 @@ styles but those that show what is chosen."""
 
 
 def rules_of(name: str, *, light: bool | None = None) -> Mapping[str, str]:
-    """The styles of a theme by class; of "auto" for a background that is light, or dark, or not known."""
+    """Return the styles of a theme by class; of "auto" for a background that is light, or dark, or not known."""
     if name == "auto" and light is not None:
         name = "light" if light else "dark"
     return {**BASE, **THEMES[name], "chosen": "reverse"}

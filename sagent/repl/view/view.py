@@ -103,7 +103,7 @@ Step: TypeAlias = tuple[View, tuple[Block, ...]]
 
 
 def reduce(view: View, event: Event, at: float) -> Step:
-    """The view after an event, and the blocks that the event adds to the transcript."""
+    """Return the view after an event, and the blocks that the event adds to the transcript."""
     if event.agent != ROOT:
         return _other(view, event, at)
     match event:
@@ -232,7 +232,7 @@ def _denied(view: View, agent: str, denial: Denial) -> Step:
 
 
 def _key(agent: str, call_id: str) -> str:
-    """A key for a call: servers give the calls of different agents the same ids."""
+    """Return a key for a call: servers give the calls of different agents the same ids."""
     return f"{agent} {call_id}"
 
 
@@ -272,13 +272,13 @@ def _end_was_shown(view: View, event: ToolFinished) -> bool:
 
 
 def child_of(agent: str, call: ToolCall) -> str:
-    """The path that a call which spawns an agent asks for; "" where it names none."""
+    """Return the path that a call which spawns an agent asks for; "" where it names none."""
     name = call.arguments.get("name") if call.name == SPAWN else None
     return f"{agent}/{name}" if name and isinstance(name, str) else ""
 
 
 def _other(view: View, event: Event, at: float) -> Step:
-    """An event of another agent: it has a line of its own, and only what concerns the person becomes a block."""
+    """Return an event of another agent: it has a line of its own, and only what concerns the person becomes a block."""
     child = view.children.get(event.agent) or Child(event.agent, at)
     blocks: tuple[Block, ...] = ()
     match event:
@@ -313,8 +313,8 @@ def _other(view: View, event: Event, at: float) -> Step:
 
 
 def plain_text(event: Event) -> str:
-    """An event for a terminal that can only print, and for when the display has failed; "" for nothing. The text of a
-    reply comes as it streams."""
+    """Return an event for a terminal that can only print, and for when the display has failed; "" for nothing. The text
+    of a reply comes as it streams."""
     who = _who(event.agent)
     match event:
         case TextDelta(_, text):

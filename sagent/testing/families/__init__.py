@@ -27,10 +27,11 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def counting_member(path: str) -> str:
-    """The member of the answer at a path that says how many tokens a request has; "" where that is not asked there."""
+    """Return the member of the answer at a path that says how many tokens a request has; "" where that is not asked
+    there."""
     return next((member for end, member in _COUNTING.items() if path.endswith(end)), "")
 
 
 def family_of(path: str) -> str | None:
-    """The name of the family that answers at a path, or None."""
+    """Return the name of the family that answers at a path, or None."""
     return next((name for name, family in FAMILIES.items() if path.endswith(family.suffixes)), None)

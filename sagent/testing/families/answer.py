@@ -24,7 +24,7 @@ class Answer:
 
     @classmethod
     def of(cls, turn: Turn, request: Received, *, serial: int, bill: Bill) -> "Answer":
-        """The turn as the answer to a request, counted or billed as the server bills."""
+        """Return the turn as the answer to a request, counted or billed as the server bills."""
         return cls(turn, request, _usage(turn, request, bill), f"{serial:08d}{binascii.crc32(request.body):08x}")
 
     @property

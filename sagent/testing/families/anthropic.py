@@ -100,7 +100,7 @@ def _usage(usage: Usage) -> dict[str, object]:
 
 
 def _blocks(answer: Answer) -> Iterator[tuple[Mapping[str, object], Sequence[tuple[str, str, str]]]]:
-    """Each content block as a whole, and the deltas it is streamed in: type, member, value."""
+    """Yield each content block as a whole, and the deltas it is streamed in: type, member, value."""
     turn, size = answer.turn, answer.turn.pieces
     if turn.thinking:
         signature = _signature(turn.thinking)
@@ -116,7 +116,7 @@ def _blocks(answer: Answer) -> Iterator[tuple[Mapping[str, object], Sequence[tup
 
 
 def _signature(thinking: str) -> str:
-    """The signature this server gives a thinking block, and recognises when the block comes back."""
+    """Return the signature this server gives a thinking block, and recognises when the block comes back."""
     return f"fake-signature-{checksum(thinking)}"
 
 

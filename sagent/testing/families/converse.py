@@ -52,7 +52,7 @@ def _event(kind: str, payload: Mapping[str, object]) -> bytes:
 
 
 def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """A frame: lengths and their checksum, headers of text, the payload, and the checksum of all."""
+    """Return a frame: lengths and their checksum, headers of text, the payload, and the checksum of all."""
     named = b"".join(
         struct.pack(f">B{len(name)}sBH", len(name), name.encode(), 7, len(value.encode())) + value.encode()
         for name, value in headers.items()
@@ -63,7 +63,7 @@ def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def _blocks(answer: Answer) -> Iterator[tuple[object, Mapping[str, object], Sequence[Mapping[str, object]]]]:
-    """Each block as a whole, how it is opened, where that says something, and the deltas it is streamed in."""
+    """Yield each block as a whole, how it is opened, where that says something, and the deltas it is streamed in."""
     turn, size = answer.turn, answer.turn.pieces
     if turn.thinking:
         signature = _signature(turn.thinking)

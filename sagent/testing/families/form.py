@@ -12,7 +12,8 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 def parsed(arguments: str) -> Json:
-    """The arguments as a value; as the raw string when they are not JSON, for there is nothing better to send."""
+    """Return the arguments as a value; as the raw string when they are not JSON, for there is nothing better to
+    send."""
     try:
         return json_load(arguments or "{}")
     except ValueError:
@@ -29,7 +30,7 @@ def data_event(value: object) -> bytes:
 
 
 def named_event(value: Mapping[str, object]) -> bytes:
-    """An event that bears its type's name."""
+    """Return an event that bears its type's name."""
     return b"event: %b\n%b" % (as_str(value["type"]).encode(), data_event(value))
 
 
@@ -39,13 +40,13 @@ def checksum(text: str) -> str:
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """The text in pieces of so many characters; 0 leaves it whole."""
+    """Return the text in pieces of so many characters; 0 leaves it whole."""
     size = size if size > 0 else len(text)
     return [text[at : at + size] for at in range(0, len(text), size)] if text else []
 
 
 def refused(*rules: tuple[object, str]) -> Iterator[str]:
-    """The messages of those rules that were broken."""
+    """Return the messages of those rules that were broken."""
     return (message for broken, message in rules if broken)
 
 

@@ -93,7 +93,8 @@ def _parts(answer: Answer) -> list[Mapping[str, object]]:
 
 
 def _signature(name: str) -> str:
-    """The signature this server gives a call of that name, or the end of a text, and recognises when it comes back."""
+    """Return the signature this server gives a call of that name, or the end of a text, and recognises when it comes
+    back."""
     return base64.b64encode(f"fake{checksum(name)}".encode()).decode()
 
 
@@ -104,7 +105,7 @@ def _recent(model: str) -> bool:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    """The prompt's tokens include cache reads; the candidates' do not include thoughts. There are no writes."""
+    """Return the prompt's tokens include cache reads; the candidates' do not include thoughts. There are no writes."""
     spoken = usage.output - usage.reasoning
     counts = {
         "promptTokenCount": usage.total_input,

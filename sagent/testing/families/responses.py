@@ -114,14 +114,15 @@ def _items(answer: Answer) -> Iterator[_Item]:
 
 
 def _opening(item: _Item) -> _Item:
-    """An item as it is announced: with nothing in it yet. (Its encrypted content may be there, and not be the last.)"""
+    """Return an item as it is announced: with nothing in it yet. (Its encrypted content may be there, and not be the
+    last.)"""
     empty: Mapping[str, object] = {"summary": [], "content": [], "arguments": "", "status": "in_progress"}
     opened = {name: empty.get(name, value) for name, value in item.items()}
     return {**opened, "encrypted_content": "half"} if "encrypted_content" in item else opened
 
 
 def _progress(item: _Item, size: int) -> Iterator[dict[str, object]]:
-    """The events between an item's announcement and its end."""
+    """Yield the events between an item's announcement and its end."""
     if item["type"] == "function_call":
         arguments = as_str(item["arguments"])
         for piece in pieces(arguments, size):
@@ -143,7 +144,7 @@ def _progress(item: _Item, size: int) -> Iterator[dict[str, object]]:
 
 
 def _encrypted(thinking: str) -> str:
-    """The content this server encrypts, and recognises when its item comes back."""
+    """Return the content this server encrypts, and recognises when its item comes back."""
     return f"fake-encrypted-{checksum(thinking)}"
 
 

@@ -55,7 +55,7 @@ class AnthropicClient(SdkClient):
         return cast("httpx2.Response", response)
 
     def decode(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        """The body; Bedrock's event stream as the events that it carries."""
+        """Yield the body; Bedrock's event stream as the events that it carries."""
         if "vnd.amazon.eventstream" in response.headers.get("content-type", ""):
             from sagent.plugins.clouds.sdk.eventstream import server_sent
 

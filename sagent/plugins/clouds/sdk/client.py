@@ -32,7 +32,7 @@ class SdkClient(ABC):
         """Make one request. A URL without a host is below the SDK's own. May raise whatever the SDK does."""
 
     def decode(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
-        """The body as it comes, as the server of the API itself would have sent it."""
+        """Yield the body as it comes, as the server of the API itself would have sent it."""
         return response.aiter_bytes()
 
     @abstractmethod

@@ -63,7 +63,7 @@ class SdkTransport:
         return Answer(response.status_code, found, _chunks(client, response), response.aclose)
 
     async def _opened(self) -> SdkClient:
-        """The client of this event loop; opened once, however many ask at the same time."""
+        """Return the client of this event loop; opened once, however many ask at the same time."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop or _failed(self._client):
             self._loop = loop
@@ -112,7 +112,7 @@ async def _chunks(client: SdkClient, response: "httpx2.Response") -> AsyncGenera
 
 
 def _disrupted(error: Exception, url: str, *, silent: bool) -> ExchangeFailed:
-    """An SDK's exception as what it says about the request. One that is about no connection is about the login.
+    """Return an SDK's exception as what it says about the request. One that is about no connection is about the login.
 
     `silent` is that `url` has never answered.
     """

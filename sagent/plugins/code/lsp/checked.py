@@ -52,5 +52,5 @@ class CheckedTool(WrappedTool):
 
 
 def with_checks(tools: Sequence[Tool], access: CodeAccess) -> list[Tool]:
-    """The tools, those wrapped that change files."""
+    """Return the tools, those wrapped that change files."""
     return [CheckedTool(tool, access) if tool.name in (*_FILES, *_COMMANDS) else tool for tool in tools]

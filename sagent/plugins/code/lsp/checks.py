@@ -157,7 +157,7 @@ def _has_news(document: Document) -> bool:
 
 
 def _take_news(document: Document) -> list[Diagnostic]:
-    """The errors that are new in a document, which are known from now on."""
+    """Return the errors that are new in a document, which are known from now on."""
     if document.errors is None or document.base is None:
         return []
     before, document.base = document.base, (document.text, document.errors)
@@ -165,7 +165,7 @@ def _take_news(document: Document) -> list[Diagnostic]:
 
 
 def read_text(path: Path) -> str | None:
-    """A file's text; None for one that is not there, is no text, or is too large."""
+    """Return a file's text; None for one that is not there, is no text, or is too large."""
     try:
         decoded = decode(read_regular(path, most=MAX_CHECKED_BYTES))
     except OSError:

@@ -63,7 +63,8 @@ class Connection:
         self._program, self._reading = program, asyncio.create_task(self._read(program))
 
     async def request(self, method: str, params: object, seconds: float) -> object:
-        """The result. Raises ServerError, and TimeoutError after `seconds`; the server is then asked to give up."""
+        """Return the result. Raises ServerError, and TimeoutError after `seconds`; the server is then asked to give
+        up."""
         self._count += 1
         number = self._count
         answered = self._pending[number] = asyncio.get_running_loop().create_future()
@@ -164,7 +165,7 @@ def _call(method: str, params: object) -> Mapping[str, object]:
 
 
 def _length(header: bytes) -> int:
-    """The number of bytes that follow. Raises ValueError."""
+    """Return the number of bytes that follow. Raises ValueError."""
     found = re.search(rb"(?i)(?:^|\r\n)content-length: *(\d{1,9}) *\r\n", header)
     if found is None or int(found[1]) > MAX_MESSAGE_BYTES:
         raise ValueError(f"a header {header[:60]!r}")

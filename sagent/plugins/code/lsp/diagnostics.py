@@ -34,7 +34,7 @@ Found = tuple[str, Sequence[Diagnostic]]
 
 
 def read_errors(items: object, server: str) -> tuple[Diagnostic, ...]:
-    """The errors among diagnostics of the protocol; warnings and hints are left out."""
+    """Return the errors among diagnostics of the protocol; warnings and hints are left out."""
     found: dict[Diagnostic, None] = {}
     for item in map(as_object, as_array(items)[:_MAX_DIAGNOSTICS]):
         start = as_object(as_object(item.get("range")).get("start"))
@@ -48,8 +48,8 @@ def read_errors(items: object, server: str) -> tuple[Diagnostic, ...]:
 
 
 def new_errors(before: Found, after: Found) -> list[Diagnostic]:
-    """The errors in a text that were not in the one before: where a line stood before, the same error of it is old; of
-    errors that are alike on lines that changed, as many are old as there were."""
+    """Return the errors in a text that were not in the one before: where a line stood before, the same error of it is
+    old; of errors that are alike on lines that changed, as many are old as there were."""
     moved = _moved(*(END.split(text) for text, _ in (before, after)))
     old = Counter((moved(error.line), error.message, error.rule) for error in before[1])
     left: list[Diagnostic] = []

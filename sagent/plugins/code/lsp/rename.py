@@ -100,7 +100,7 @@ class RenamePlan:
 
 
 def read_plan(answer: object, server: LanguageServer, old: str) -> RenamePlan:
-    """A WorkspaceEdit as a plan of a rename of an `old` name. Raises ToolError for what is more than edits of
+    """Return a WorkspaceEdit as a plan of a rename of an `old` name. Raises ToolError for what is more than edits of
     files that are there."""
     edits: dict[Path, list[object]] = {}
     for path, items, version in _file_edits(as_object(answer)):

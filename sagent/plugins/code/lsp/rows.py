@@ -45,8 +45,8 @@ class ServerRow:
         return self.languages.get(path.suffix.lower(), "")
 
     def root_of(self, path: Path, roots: Iterable[Path]) -> Path | None:
-        """The directory that a server is started for, by a file's path without links, within one of the roots; None for
-        a file outside. All of a home directory is no project: a server would read it through."""
+        """Return the directory that a server is started for, by a file's path without links, within one of the roots;
+        None for a file outside. All of a home directory is no project: a server would read it through."""
         real = (Path(os.path.realpath(root)) for root in roots)
         top = max((root for root in real if path.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
         if top is None:
@@ -77,7 +77,7 @@ def read_rows(
 
 
 def every_row(own: Mapping[str, ServerRow]) -> list[ServerRow]:
-    """The person's rows, and after them ours."""
+    """Return the person's rows, and after them ours."""
     return [*own.values(), *(row for name, row in built_in().items() if name not in own)]
 
 
@@ -124,7 +124,7 @@ def find_program(row: ServerRow, root: Path, roots: Sequence[Path], *, own: bool
 
 
 def project_python(root: Path, roots: Sequence[Path]) -> str:
-    """The interpreter of a project's environment; "" where it has none."""
+    """Return the interpreter of a project's environment; "" where it has none."""
     active = [Path(os.environ["VIRTUAL_ENV"])] if os.environ.get("VIRTUAL_ENV", "").startswith("/") else []
     places = (place / name for place in dict.fromkeys((root, *roots)) for name in (".venv", "venv"))
     return next((str(place / "bin" / "python") for place in (*places, *active) if (place / "bin/python").exists()), "")

@@ -104,7 +104,7 @@ class LanguageServer:
         return self._abilities.get(ability) not in (None, False) or method in self._registered.values()
 
     async def ask(self, method: str, params: Mapping[str, object]) -> object:
-        """An answer. Raises ServerError, for one that does not come too."""
+        """Return an answer. Raises ServerError, for one that does not come too."""
         try:
             return await self._connection.request(method, params, ANSWER)
         except TimeoutError:
@@ -248,6 +248,6 @@ class LanguageServer:
 
 
 def path_of(uri: str) -> Path:
-    """The file that a URI names; one that names none is no file of ours."""
+    """Return the file that a URI names; one that names none is no file of ours."""
     parts = urlsplit(uri)
     return Path(os.fsdecode(unquote_to_bytes(parts.path))) if parts.scheme == "file" else Path("/dev/null")

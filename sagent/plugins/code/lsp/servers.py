@@ -127,7 +127,7 @@ class Servers:
         self._warned: set[str] = set()
 
     def kinds(self, path: Path) -> list[str]:
-        """The kinds of servers there are for a file's language."""
+        """Return the kinds of servers there are for a file's language."""
         return list(dict.fromkeys(row.kind for row in serving(self._rows, path)))
 
     def is_ready(self, kind: str, path: Path, roots: Sequence[Path]) -> bool:
@@ -140,7 +140,7 @@ class Servers:
         return [seat for seat in self._seats.values() if seat.ready]
 
     async def get(self, kind: str, path: Path, roots: Sequence[Path]) -> ServerSlot | None:
-        """The first of a kind that is found and runs, for the directory of a file."""
+        """Return the first of a kind that is found and runs, for the directory of a file."""
         if (allowed := await self._launcher.allowed()) == "none":
             return None
         missed: list[ServerSlot] = []
@@ -181,6 +181,6 @@ class Servers:
 
 
 def _bounded(argv: Sequence[str]) -> list[str]:
-    """A command line whose program gets no more memory than it may, each of its processes for itself. The system's
-    limit, where it has one: what a program would have beyond it is refused."""
+    """Return a command line whose program gets no more memory than it may, each of its processes for itself. The
+    system's limit, where it has one: what a program would have beyond it is refused."""
     return ["/bin/sh", "-c", 'ulimit -d "$0" 2>/dev/null; exec "$@"', str(MAX_MEMORY_BYTES >> 10), *argv]

@@ -43,7 +43,8 @@ def is_hidden(path: Path, tool: str, workspace: Workspace) -> bool:
 
 
 def show_outline(answer: object) -> list[str]:
-    """The symbols of a file, those in others indented: "12-40 class Name"; variables within functions are left out."""
+    """Return the symbols of a file, those in others indented: "12-40 class Name"; variables within functions are left
+    out."""
     symbols = list(_outline(as_array(answer), 0))
     more = len(symbols) - MAX_SYMBOLS
     return [*symbols[:MAX_SYMBOLS], f"and {more} more"] if more > 0 else symbols
@@ -82,7 +83,7 @@ def kind_of(item: Mapping[str, object]) -> str:
 
 
 def _place(location: Mapping[str, object]) -> tuple[Path, int] | None:
-    """A file and a line (from 0) of a Location or a LocationLink."""
+    """Return a file and a line (from 0) of a Location or a LocationLink."""
     uri = as_str(location.get("uri") or location.get("targetUri"))
     between = as_object(location.get("targetSelectionRange") or location.get("range"))
     if not uri.startswith("file:"):

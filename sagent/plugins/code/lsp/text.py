@@ -26,14 +26,15 @@ class Lines:
         self._starts = [0, *(end.end() for end in END.finditer(text))]
 
     def line(self, number: int) -> str:
-        """A line without its end; "" for one that is not there."""
+        """Return a line without its end; "" for one that is not there."""
         if not 0 <= number < len(self._starts):
             return ""
         start, *end = self._starts[number : number + 2]
         return self._text[start : end[0] if end else None].rstrip("\r\n")
 
     def offset(self, position: object) -> int:
-        """The offset of a position, at most the end of its line. Raises ValueError for a line that is not there."""
+        """Return the offset of a position, at most the end of its line. Raises ValueError for a line that is not
+        there."""
         place = as_object(position)
         number, units = as_int(place.get("line"), -1), as_int(place.get("character"))
         if number == len(self._starts):  # the end of the text, as some say it
@@ -44,7 +45,7 @@ class Lines:
         return self._starts[number] + len(before.decode("utf-16-le", "ignore"))
 
     def position(self, offset: int) -> Mapping[str, int]:
-        """The position of an offset."""
+        """Return the position of an offset."""
         from bisect import bisect_right
 
         number = bisect_right(self._starts, offset) - 1

@@ -135,7 +135,7 @@ class Code:
         return _output(lines, ", ".join(server.row.name for server in able))
 
     def _typical(self, workspace: Workspace) -> Path | None:
-        """A file of the language that most of a project's files are of."""
+        """Return a file of the language that most of a project's files are of."""
         from sagent.tools.walk import walk
 
         paths = (workspace.cwd / name for name in islice(walk(str(workspace.cwd), lambda: False), _LOOKED_AT))
@@ -150,7 +150,7 @@ class Code:
     async def _place(
         self, arguments: Mapping[str, object], path: Path, workspace: Workspace
     ) -> "tuple[LanguageServer, dict[str, object]]":
-        """A server that has a file as it is, and where the symbol of a call stands in it."""
+        """Return a server that has a file as it is, and where the symbol of a call stands in it."""
         from sagent.plugins.code.lsp.text import Lines
 
         symbol = as_str(arguments.get("symbol")).strip()
@@ -163,7 +163,7 @@ class Code:
         return server, {"textDocument": {"uri": path.as_uri()}, "position": position}
 
     async def _server(self, path: Path, workspace: Workspace) -> "LanguageServer":
-        """The server for a file, which it has been given as it is. Raises ToolError."""
+        """Return the server for a file, which it has been given as it is. Raises ToolError."""
         from sagent.plugins.code.lsp.checks import read_text
         from sagent.tools.paths import missing_error
 
@@ -217,7 +217,7 @@ async def _ask_twice(server: "LanguageServer", method: str, about: Mapping[str, 
 
 
 def _named(arguments: Mapping[str, object], workspace: Workspace) -> Path:
-    """The file of a call, by the path that leads through no link."""
+    """Return the file of a call, by the path that leads through no link."""
     if not (name := as_str(arguments.get("file_path"))):
         raise ToolError("file_path is missing.")
     return workspace.resolve(name).resolve()

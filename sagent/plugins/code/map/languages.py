@@ -125,7 +125,7 @@ UNREAD = frozenset(
 
 
 def language_of(path: str) -> str | None:
-    """The language of a file by its name; None where it is not read."""
+    """Return the language of a file by its name; None where it is not read."""
     return _BY_SUFFIX.get(path.rpartition(".")[2].lower()) if "." in path else None
 
 

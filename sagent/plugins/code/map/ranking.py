@@ -42,7 +42,8 @@ Weights: TypeAlias = Mapping[str, float]
 
 
 def link(defined: Sequence[Iterable[str]], named: Sequence[Iterable[str]]) -> tuple[Graph, Sequence[Weights]]:
-    """The graph of files that define and name these; and how much each definition of a file is named by others."""
+    """Return the graph of files that define and name these; and how much each definition of a file is named by
+    others."""
     homes: dict[str, list[int]] = defaultdict(list)
     for number, names in enumerate(defined):
         for name in dict.fromkeys(names):
@@ -77,7 +78,7 @@ def link(defined: Sequence[Iterable[str]], named: Sequence[Iterable[str]]) -> tu
 
 
 def _strongest(out: Weighted) -> Weighted:
-    """The edges of a file that count most."""
+    """Return the edges of a file that count most."""
     return dict(sorted(out.items(), key=lambda edge: (-edge[1], edge[0]))[:MAX_EDGES])
 
 
@@ -95,7 +96,7 @@ def _worth(name: str) -> float:
 
 
 def rank(graph: Graph) -> "array[float]":
-    """Each file's rank; they add up to one."""
+    """Return each file's rank; they add up to one."""
     size = graph.size
     ranks = array("d", [1 / size] * size) if size else array("d")
     starts, targets, shares = graph.starts, graph.targets, graph.shares
@@ -115,7 +116,8 @@ def rank(graph: Graph) -> "array[float]":
 
 
 def rank_near(graph: Graph, focus: Sequence[int]) -> Mapping[int, float]:
-    """The rank of what is near some files, found by pushing on what is left of the walk (Andersen, Chung and Lang)."""
+    """Return the rank of what is near some files, found by pushing on what is left of the walk (Andersen, Chung and
+    Lang)."""
     near: dict[int, float] = defaultdict(float)
     left: dict[int, float] = {number: 1 / len(focus) for number in sorted(set(focus))}
     queue = list(left)

@@ -59,7 +59,7 @@ async def outline(real: Path, name: str, tokens: int) -> ToolOutput:
 
 
 def render(store: Store, wish: MapRequest, others: Sequence[str], notes: Sequence[str]) -> ToolOutput:
-    """The map of what is in the store, and names of files that are not read."""
+    """Return the map of what is in the store, and names of files that are not read."""
     fingerprint = _prepare(store)
     with store.held():
         paths = store.paths()
@@ -130,7 +130,7 @@ def _scores(store: Store, fingerprint: str, paths: Sequence[str], focus: _Focus)
 
 
 def _within(each: str, paths: Sequence[str]) -> Sequence[str]:
-    """The files that a path of the focus means: itself, or all below it."""
+    """Return the files that a path of the focus means: itself, or all below it."""
     if not each.startswith("./"):
         return ()
     wanted = each.removeprefix("./").rstrip("/")

@@ -47,7 +47,7 @@ class Store:
         self._ask = connection.execute
 
     def files(self) -> Mapping[str, tuple[str, str]]:
-        """Each file's stamp, and the key of its tags."""
+        """Return each file's stamp, and the key of its tags."""
         return {path: (stamp, key) for path, stamp, key in self._ask("SELECT path, stamp, key FROM files")}
 
     def known(self, keys: Iterable[str]) -> set[str]:
@@ -72,8 +72,8 @@ class Store:
             self._ask("DELETE FROM tags WHERE key NOT IN (SELECT key FROM files)")
 
     def words(self) -> Iterator[tuple[tuple[str, str], Sequence[str], Sequence[str]]]:
-        """Each file that could be read and the key of its tags, with what it defines and what it names, in the order of
-        paths."""
+        """Yield each file that could be read and the key of its tags, with what it defines and what it names, in the
+        order of paths."""
         rows = self._ask(
             "SELECT path, key, defined, named FROM files JOIN tags USING (key) WHERE defined != '' ORDER BY path"
         )
@@ -86,7 +86,7 @@ class Store:
         return Tags.load(row[0]) if row and row[0] else Tags()
 
     def paths(self) -> Sequence[str]:
-        """The files of the graph, by their numbers."""
+        """Return the files of the graph, by their numbers."""
         return [path for (path,) in self._ask("SELECT path FROM weights ORDER BY path")]
 
     def mappable(self) -> int:
@@ -94,7 +94,7 @@ class Store:
         return self._ask("SELECT count(*) FROM weights WHERE names != '[]'").fetchone()[0]
 
     def homes(self, name: str) -> Sequence[str]:
-        """The files that define a name."""
+        """Return the files that define a name."""
         return [path for (path,) in self._ask("SELECT path FROM homes WHERE name = ? ORDER BY path", [name])]
 
     def ranked(self) -> tuple[str, int, Sequence[str]]:
@@ -141,7 +141,7 @@ class Store:
             self._ask("ROLLBACK")
 
     def graph(self, fingerprint: str) -> "tuple[Graph, array[float]] | None":
-        """The graph of just these files, with their ranks."""
+        """Return the graph of just these files, with their ranks."""
         row = self._ask("SELECT starts, targets, shares, ranks FROM graph WHERE print = ?", [fingerprint]).fetchone()
         if row is None:
             return None
@@ -169,7 +169,7 @@ class Store:
 
 
 def open_store(folder: Path | None, root: str) -> Store:
-    """The store of a project; in memory where there is no folder for it, or it cannot be used."""
+    """Return the store of a project; in memory where there is no folder for it, or it cannot be used."""
     if file := _file(folder, root) if folder else None:
         with suppress(sqlite3.OperationalError):  # it is held for long, or cannot be written
             return Store(_open(str(file)))

@@ -62,7 +62,7 @@ class RepoMap:
         return ("code" if command else "", command)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """The map. Raises ToolError if the path does not exist, and without the extra `code`."""
+        """Return the map. Raises ToolError if the path does not exist, and without the extra `code`."""
         from sagent.lib.regular import stat_real
         from sagent.plugins.code.map.render import MapRequest, outline
         from sagent.tools.paths import as_tool_errors, judged_path, prefix, short_path
@@ -205,7 +205,7 @@ def _batches(fresh: Sequence[tuple[str, str, int]]) -> Iterable[Sequence[tuple[s
 
 
 def _load(root: str, batch: Iterable[tuple[str, str]]) -> "tuple[Mapping[str, tuple[str, str]], Mapping[str, Source]]":
-    """The files with their stamps and keys, and by key what is to be read."""
+    """Return the files with their stamps and keys, and by key what is to be read."""
     from sagent.lib.regular import open_regular
     from sagent.plugins.code.map.languages import language_of
     from sagent.plugins.code.map.parsing import MAX_PARSED_BYTES, Source
@@ -225,7 +225,7 @@ def _load(root: str, batch: Iterable[tuple[str, str]]) -> "tuple[Mapping[str, tu
 
 
 def _below(wanted: Path, path: Path, real: Path) -> str:
-    """A path as it is below a directory; "" where it is not, or nothing is there."""
+    """Return a path as it is below a directory; "" where it is not, or nothing is there."""
     if not os.path.lexists(wanted):
         return ""
     for root in (path, real):

@@ -56,7 +56,7 @@ def run_advice(argv: Sequence[str]) -> int:
 
 
 def _entries(file: Path, damaged: list[SessionCorrupt]) -> Iterator[Entry]:
-    """A log's entries; what comes before damage is worth showing."""
+    """Yield a log's entries; what comes before damage is worth showing."""
     try:
         yield from read_log(file)
     except SessionCorrupt as error:
@@ -85,7 +85,7 @@ def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
 
 
 def _as_json(session: str, found: Review) -> Mapping[str, object]:
-    """The review as one object. A price that is not known is null, and so is a rate of nothing."""
+    """Return the review as one object. A price that is not known is null, and so is a rate of nothing."""
     return {
         "session": session,
         "turns": found.turns,

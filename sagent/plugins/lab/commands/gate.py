@@ -109,7 +109,7 @@ _FLAGS = {"pass": "--min-pass", "usd": "--max-usd", "usd_per_pass": "--max-usd-p
 
 
 def _limits(given: argparse.Namespace) -> dict[str, float]:
-    """The limits of the command line, by condition. Raises UsageError."""
+    """Return the limits of the command line, by condition. Raises UsageError."""
     if given.baseline is not None:
         given.max_drop = given.max_drop or "0"
     elif given.max_drop is not None:
@@ -122,7 +122,7 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
 
 
 def _judge(limits: Mapping[str, float], row: Row, before: Row | None, *, confident: bool) -> Iterator[Finding]:
-    """Every condition on a cell. One that was never run holds none."""
+    """Yield every condition on a cell. One that was never run holds none."""
     for name, limit in limits.items():
         match name:
             case "pass":
@@ -204,7 +204,7 @@ def _share(text: object) -> float:
 
 
 def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, what: str = "") -> list[Row]:
-    """The cells of these names. Raises UsageError for one that is not there."""
+    """Return the cells of these names. Raises UsageError for one that is not there."""
     known = {row.cell: row for row in rows}
     for name in names:
         if name not in known:
@@ -238,7 +238,7 @@ def _read(name: str) -> Measured:
 
 
 def _read_notes(path: Path) -> Measured:
-    """The notes of a bench-advisor, or of a sweep."""
+    """Return the notes of a bench-advisor, or of a sweep."""
     from sagent.plugins.lab.notebook import lost_runs
     from sagent.plugins.lab.trials import ARMS, decode_trial, latest_trials
 
@@ -294,7 +294,7 @@ def _of_results(results: Sequence[Mapping[str, object]]) -> Row:
 
 
 def _read_session(name: str) -> Measured:
-    """A session: it has passed where its last answer is whole and nothing has failed since."""
+    """Return a session: it has passed where its last answer is whole and nothing has failed since."""
     from sagent.cli.settings import load_settings
     from sagent.session.contents import MessageEntry
     from sagent.session.folds import spend

@@ -110,7 +110,7 @@ def _asked_again() -> "Sequence[Setting]":
 
 
 def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":
-    """The settings in force, and whether prompts are to be asked again."""
+    """Return the settings in force, and whether prompts are to be asked again."""
     names = [*(setting.keyword for setting in _asked_again()), *ALIASES]
     given = {name: flags[name] for name in (*names, "config", "cwd") if name in flags}
     live = any(name in flags for name in ("model", "executor", "provider", "base_url"))

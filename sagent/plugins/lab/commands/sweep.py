@@ -166,7 +166,7 @@ class _Sweep(ExperimentCommand):
         return f"to continue: {shlex.join(self._again)}"
 
     async def show_grid(self) -> int:
-        """The grid and the worst case; nothing is made or spent."""
+        """Return the grid and the worst case; nothing is made or spent."""
         await self.look()
         show(self._grid_object(), self._grid(), as_json=self._form == "json")
         return 0

@@ -56,8 +56,8 @@ class Feed:
         self._wake()
 
     async def follow(self, after: str) -> AsyncGenerator[Event]:
-        """The events after one of its own, or all. Raises UsageError for one that is not kept any more. Ends where
-        another connection follows."""
+        """Yield the events after one of its own, or all. Raises UsageError for one that is not kept any more. Ends
+        where another connection follows."""
         own, _, number = after.partition(".")
         place = int(number) + 1 if own == self._own and number.isdecimal() and len(number) < 16 else 1
         if place < self._first:
@@ -118,7 +118,7 @@ class Gate:
             await end(task)
 
     def ask(self, envelope: Envelope, timeout: float, *, again: bool) -> "ClientTask":
-        """A request and its answer; one whose id is known is gone on with, or else begun anew, `again`."""
+        """Return a request and its answer; one whose id is known is gone on with, or else begun anew, `again`."""
         if (kept := self._asks.get(envelope.id)) is None:
             kept = ClientTask(self._asks, envelope.id, lambda feed: self._ask(feed, envelope, timeout, again=again))
         return kept
@@ -136,7 +136,7 @@ class Gate:
             await kept.aclose()
 
     async def receive(self, name: str, *, again: bool) -> "ClientTask":
-        """The messages to an address; `again` for a client that comes back to its connection."""
+        """Return the messages to an address; `again` for a client that comes back to its connection."""
         while (kept := self._inboxes.get(name)) is not None:
             if again:
                 return kept
@@ -205,7 +205,7 @@ class ClientTask:
         self._leave()
 
     async def follow(self, after: str) -> AsyncGenerator[Event]:
-        """The events, while a client is there."""
+        """Yield the events, while a client is there."""
         self._followers += 1
         self._leaving.cancel()
         try:
@@ -247,7 +247,7 @@ async def _cancelled(feed: Feed, delivery: Delivery, token: str) -> None:
 
 
 def show(envelope: Envelope) -> JsonObject:
-    """A message, as clients see it."""
+    """Return a message, as clients see it."""
     return json_freeze_object(as_object(json_load(encode(envelope))))
 
 

@@ -133,7 +133,7 @@ class HttpBus:
     async def call(
         self, method: str, path: str, body: object = None, *, seconds: float = RECONNECT_TIMEOUT_SECONDS
     ) -> object:
-        """The answer to a request, which is sent again where the connection was lost: it may be."""
+        """Return the answer to a request, which is sent again where the connection was lost: it may be."""
         import httpx2
 
         data, until = None if body is None else wire_bytes(body), time.monotonic() + seconds

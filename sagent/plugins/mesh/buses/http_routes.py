@@ -47,7 +47,7 @@ class Gates:
 
 
 def bus_routes(gates: Gates) -> list[Route]:
-    """The routes, each for the bus of its request. Who may come in is decided before."""
+    """Return the routes, each for the bus of its request. Who may come in is decided before."""
 
     def route(path: str, method: str, handler: Handler) -> Route:
         async def handle(request: Request) -> Response:
@@ -95,7 +95,7 @@ async def _body(request: Request) -> Mapping[str, object]:
 
 
 async def _envelope(request: Request) -> tuple[Envelope, float]:
-    """A message from a request, and how long may be waited."""
+    """Return a message from a request, and how long may be waited."""
     members = await _body(request)
     own = as_str(members.get("id")) or request.headers.get("idempotency-key") or new_id()
     try:

@@ -206,7 +206,7 @@ class _Inbox:
         self.signal.set()
 
     async def take(self) -> _Sent:
-        """The next message, once the one before is done with; what nobody took in time is dropped."""
+        """Return the next message, once the one before is done with; what nobody took in time is dropped."""
         while True:
             await self.signal.wait(lambda: bool(self.waiting) and self._now is None)
             sent = self.waiting.popleft()

@@ -52,7 +52,7 @@ async def nats_bus(url: str) -> AsyncGenerator["NatsBus"]:
 
 @asynccontextmanager
 async def serving_answers(jetstream: JetStream) -> AsyncGenerator["NatsBus"]:
-    """A bus over a connection that there is, whose streams exist."""
+    """Yield a bus over a connection that there is, whose streams exist."""
     bus = NatsBus(jetstream, await _measure_clock(jetstream))
     async with jetstream.listening(names.reply_subject(bus.client)) as replies:
         task = asyncio.create_task(bus.take_replies(replies))
@@ -136,7 +136,7 @@ class NatsBus:
                 asked.put(message.data)
 
     async def _opened(self, frame: Frame, parcel: str) -> Frame:
-        """The frame with the body that was too large for it."""
+        """Return the frame with the body that was too large for it."""
         try:
             return replace(frame, body=json_load(await self.parcels.get(parcel))) if parcel else frame
         except (ValueError, Failed) as error:
@@ -280,13 +280,13 @@ async def _measure_clock(jetstream: JetStream) -> float:
 
 
 def _shifted(envelope: Envelope, seconds: float) -> Envelope:
-    """A message whose times are by another clock."""
+    """Return a message whose times are by another clock."""
     deadline, until = (when and when + seconds for when in (envelope.deadline, envelope.kept_until))
     return replace(envelope, deadline=deadline, kept_until=until)
 
 
 def _change(entry: Entry) -> Change:
-    """A card of a version that is not known, or that is none, is not shown."""
+    """Return a card of a version that is not known, or that is none, is not shown."""
     try:
         return Change(entry.key, None if entry.value is None else decode_card(json_load(entry.value)))
     except (ValueError, WrongVersion):

@@ -67,7 +67,7 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
 
 
 async def _sessions(bus: "NatsBus", query: "Query") -> "list[Card]":
-    """The sessions of the bus that a query means, as the agents they are."""
+    """Return the sessions of the bus that a query means, as the agents they are."""
     from sagent.lib.json import JsonObject
     from sagent.plugins.mesh.cards import Card, matches
     from sagent.plugins.mesh.records import Records

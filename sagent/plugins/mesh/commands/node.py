@@ -123,7 +123,7 @@ def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
 
 
 def settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
-    """The settings of a session on a node: what whoever asked for it may choose, above the flags of the node."""
+    """Return the settings of a session on a node: what whoever asked for it may choose, above the flags of the node."""
     given = {**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)}
     chosen = session_settings(load_settings(given))
     own = load_settings(flags).max_budget_usd

@@ -126,7 +126,7 @@ async def _name_the_present(bus: "Bus", to: "Address", seconds: float) -> None:
 
 
 async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mapping[str, object]) -> int:
-    """A message to a session; its result, as that of any prompt."""
+    """Return a message to a session; its result, as that of any prompt."""
     from sagent.cli.headless import exit_code
     from sagent.messages import user
     from sagent.plugins.mesh.records import InboxMessage, Records

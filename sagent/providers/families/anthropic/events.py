@@ -67,7 +67,7 @@ class _Block:
                 self.extra[name] = value
 
     def input(self) -> tuple[JsonObject, str | None]:
-        """The arguments, or what was sent in their place."""
+        """Return the arguments, or what was sent in their place."""
         raw = self.raw()
         return parse_arguments(raw) if raw.strip() else (json_freeze(as_object(self.start.get("input"))), None)
 
@@ -76,7 +76,7 @@ class _Block:
         return "".join(self.json) or as_str(self.start.get("input"))
 
     def data(self) -> Mapping[str, object] | None:
-        """The block as it would have come in one piece, to be sent back as it is; None where it is not whole."""
+        """Return the block as it would have come in one piece, to be sent back as it is; None where it is not whole."""
         if not self.whole:
             return None
         data = {**self.start, **self.extra}
@@ -160,8 +160,8 @@ class MessagesReplyReader(ReplyReader):
         return tuple(charges)
 
     def usage(self) -> Usage | None:
-        """The executor's own share. Each round reads the context again: the last one has its size, or what was reported
-        before server tools were used."""
+        """Return the executor's own share. Each round reads the context again: the last one has its size, or what was
+        reported before server tools were used."""
         if not self._usage:
             return None
         whole = _charge(self._usage, self._origin.model, self._usage).usage

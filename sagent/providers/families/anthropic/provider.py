@@ -206,7 +206,7 @@ def _adaptive(
 
 
 def levels(version: tuple[int, int]) -> Sequence[Effort]:
-    """The levels that models with adaptive thinking take."""
+    """Return the levels that models with adaptive thinking take."""
     return ("low", "medium", "high", "xhigh", "max") if version >= (4, 7) else ("low", "medium", "high", "max")
 
 
@@ -224,7 +224,7 @@ class CloudRoute:
     streams: bool = True  # the body says that it wants a stream
 
     def members(self, model: str, betas: Sequence[str]) -> Mapping[str, object]:
-        """The first members after the messages."""
+        """Return the first members after the messages."""
         held: dict[str, object] = {"anthropic_version": self.version} if self.version else {"model": model}
         if self.streams:
             held["stream"] = True
@@ -303,7 +303,7 @@ class AnthropicModel(WireModel["Anthropic"]):
         return f"{messages_url(self._provider.access.base_url)}/count_tokens", headers, body.parts, "input_tokens"
 
     def _format(self, request: Request) -> JsonObject | None:
-        """The schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
+        """Return the schema as it goes out (platform.claude.com, structured outputs: all models from 4.5 on)."""
         if request.output_schema is None or generation(self._known)[1] < (4, 5):
             return None
         from sagent.providers.families.schemas import ANTHROPIC, fit_schema
@@ -316,7 +316,7 @@ class AnthropicModel(WireModel["Anthropic"]):
 
 
 def _container(messages: Sequence[Message], label: str) -> str:
-    """The container in which code of the provider's tools waits, in the turn that is under way; "" for none."""
+    """Return the container in which code of the provider's tools waits, in the turn that is under way; "" for none."""
     for message in (each for each in reversed(messages) if each.role == "assistant"):
         if message.stop not in ("tool_use", "pause"):
             break
@@ -347,7 +347,7 @@ class Anthropic(Endpoint):
         return AnthropicModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The API's own list of models. Raises ModelError."""
+        """Return the API's own list of models. Raises ModelError."""
         listing = messages_url(self.access.base_url).removesuffix("/messages") + "/models?limit=1000"
         names = ("display_name", "max_input_tokens", "max_tokens")
         listed = map(as_object, as_array(as_object(await self.fetch(listing)).get("data")))

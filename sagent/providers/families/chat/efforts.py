@@ -21,7 +21,7 @@ _BUDGETS = dict(zip(EFFORTS[1:], (1_024, 4_096, 10_000, 20_000, 32_000, 38_000),
 def effort_members(
     model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool, able: Abilities | None = None
 ) -> Members:
-    """The body members that say an effort in a provider's way, and notes on what could not be said."""
+    """Return the body members that say an effort in a provider's way, and notes on what could not be said."""
     name = able.like if able and able.like else model
     knob = _with_levels(knob_of(name, quirks), able.efforts if able else None)
     if knob.style == "openai":
@@ -55,14 +55,14 @@ def effort_members(
 
 
 def knob_of(model: str, quirks: Quirks) -> EffortParameter:
-    """The knob of a model: that with the longest beginning of its id, with or without a vendor's name before it."""
+    """Return knob of a model: that with the longest beginning of its id, with or without a vendor's name before it."""
     names = (model.lower(), model.lower().rpartition("/")[2])
     fitting = [knob for knob in quirks.efforts if any(name.startswith(knob.of.lower()) for name in names)]
     return max(fitting, key=lambda knob: len(knob.of), default=EffortParameter("", quirks.effort))
 
 
 def _with_levels(knob: EffortParameter, levels: tuple[Effort, ...] | None) -> EffortParameter:
-    """The knob of a model whose levels a person has given: one that has levels, whatever is known of others."""
+    """Return the knob of a model whose levels a person has given: one that has levels, whatever is known of others."""
     if not levels:
         return knob
     return EffortParameter(

@@ -143,7 +143,7 @@ class ChatReplyReader(ReplyReader):
             self.complete = self.closed = True
 
     def message(self) -> Message:
-        """The finished message: thinking first, then text, then calls."""
+        """Return the finished message: thinking first, then text, then calls."""
         self._settle([])
         parts: list[Part] = []
         thoughts = valid_text("".join(self._thoughts))
@@ -359,7 +359,7 @@ class ChatReplyReader(ReplyReader):
             pending.extra = extra
 
     def _pending(self, index: object, call_id: str, name: str, *, more: bool) -> _Pending:
-        """The call a delta belongs to: by index where that is to be trusted, else by id, else the last one.
+        """Return the call a delta belongs to: by index where that is to be trusted, else by id, else the last one.
 
         Some servers number every call 0, some leave the index out, some repeat id and name in each delta, and some
         number what a call goes on with anew. `more` says that the delta brings arguments.
@@ -432,7 +432,7 @@ def _usage_of(event: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _texts(value: object) -> list[str]:
-    """The strings in a text given as a string, an object with one, or a list of these."""
+    """Return the strings in a text given as a string, an object with one, or a list of these."""
     if isinstance(value, str):
         return [value] if value else []
     if items := as_array(value):

@@ -103,7 +103,7 @@ class ChatDialect(Dialect):
         return data[:-3] + b',"cache_control":' + wire_bytes(MARKS[self.life]) + data[-3:]
 
     def _text(self, text: str) -> object:
-        """A content that is one text."""
+        """Return a content that is one text."""
         return [{"type": "text", "text": text}] if self.life else text
 
     def _answer(self, answer: CallResult) -> Mapping[str, object]:
@@ -133,7 +133,7 @@ class ChatDialect(Dialect):
         return {**message, **self._reasoning(thoughts, with_calls=bool(calls))}
 
     def _reasoning(self, thoughts: Sequence[Thinking], *, with_calls: bool) -> Mapping[str, object]:
-        """The reasoning before a call, where the provider wants it back."""
+        """Return the reasoning before a call, where the provider wants it back."""
         private = [as_object(part.private.data) for part in thoughts if part.private]
         wanted = self.quirks.reasoning_back
         back: dict[str, object] = {}
@@ -152,7 +152,7 @@ class ChatDialect(Dialect):
         return back
 
     def _user(self, answers: Sequence[CallResult], parts: Sequence[Shown]) -> object:
-        """The content of the user's message: media that results hold first (a tool's message takes text only)."""
+        """Return content of the user's message: media that results hold first (a tool's message takes text only)."""
         blocks: list[Mapping[str, object]] = []
         for answer in answers:
             media = [part for part in answer.content if not isinstance(part, Text)]

@@ -23,7 +23,7 @@ class LeadingThoughts:
         self.over = False  # what follows is text
 
     def split(self, piece: str) -> Iterator[tuple[bool, str]]:
-        """The pieces that can be told apart by now, each with whether it is thinking."""
+        """Yield the pieces that can be told apart by now, each with whether it is thinking."""
         self._held += piece
         if not (self._inside or self._after):
             said = self._held.lstrip()

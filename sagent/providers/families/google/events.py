@@ -254,7 +254,7 @@ def _json(value: object) -> str:
 
 
 def _placed(arguments: object, piece: Mapping[str, object]) -> object:
-    """The arguments with one more piece in its place; strings go on where the piece before said that they do."""
+    """Return the arguments with one more piece in its place; strings go on where the piece before said that they do."""
     value: object = None
     for name in ("stringValue", "numberValue", "boolValue"):
         if name in piece:
@@ -264,7 +264,7 @@ def _placed(arguments: object, piece: Mapping[str, object]) -> object:
 
 
 def _with(steps: list[str], before: object, value: object) -> object:
-    """A JSON value with `value` put at a path of member names and [numbers]."""
+    """Return a JSON value with `value` put at a path of member names and [numbers]."""
     if not steps:
         return join_pairs(before + value) if isinstance(before, str) and isinstance(value, str) else value
     step, *rest = steps
@@ -311,7 +311,7 @@ def _media(counts: Mapping[str, object]) -> Mapping[str, int]:
 
 
 def _tier(counts: Mapping[str, object]) -> str:
-    """The service tier: `serviceTier` ("flex") at the Gemini API, `trafficType` ("ON_DEMAND_FLEX") at Vertex."""
+    """Return the service tier: `serviceTier` ("flex") at the Gemini API, `trafficType` ("ON_DEMAND_FLEX") at Vertex."""
     tier = as_str(counts.get("serviceTier")) or as_str(counts.get("trafficType")).removeprefix("ON_DEMAND").strip("_")
     return "" if tier.lower() in ("standard", "traffic_type_unspecified") else tier.lower()
 

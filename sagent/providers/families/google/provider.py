@@ -89,7 +89,7 @@ class GenerateDialect(Dialect):
         return media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) if _is_media(part) else 0
 
     def _answer(self, answer: CallResult) -> Mapping[str, object]:
-        """A result, paired by id where Google gave the call one, by name and order where it did not."""
+        """Return a result, paired by id where Google gave the call one, by name and order where it did not."""
         texts = [in_words(part) for part in answer.content if not _is_media(part)]
         response: dict[str, object] = {} if answer.call_id.startswith(NAMELESS) else {"id": answer.call_id}
         response |= {"name": answer.name, "response": {"error" if answer.is_error else "output": "\n".join(texts)}}
@@ -171,7 +171,7 @@ def makes_media(model: str, version: tuple[int, int]) -> bool:
 
 
 def thinking_config(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tuple[str, ...]]:
-    """The `thinkingConfig` that an effort comes to, and notes on what could not be met: the one place that knows.
+    """Return `thinkingConfig` that an effort comes to, and notes on what could not be met: the one place that knows.
 
     By ai.google.dev's thinking guide (as of 2026-11): before 2.5 no thinking; 2.5 takes a budget (Pro 128 to 32,768,
     Flash 24,576 at most, Flash-Lite 512 at least; only Pro cannot stop); from 3 on levels, and thinking never ends.
@@ -282,7 +282,7 @@ class Google(Endpoint):
         return model_url(self.access.base_url, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The API's own list, without models that generate no content. Raises ModelError."""
+        """Return the API's own list, without models that generate no content. Raises ModelError."""
         pages = await self.fetch_pages(f"{self.root}/models", {"pageSize": "1000"}, "pageToken", "nextPageToken")
         listed = [as_array(page.get("models")) or as_array(page.get("publisherModels")) for page in pages]
         return tuple(_model_info(entry) for rows in listed for entry in map(as_object, rows) if _generates(entry))

@@ -129,7 +129,7 @@ class ResponsesReplyReader(ReplyReader):
         super().failed(response, out)
 
     def message(self) -> Message:
-        """The finished message: its parts in the order of the output items."""
+        """Return the finished message: its parts in the order of the output items."""
         parts = tuple(part for number in sorted(self._items) for part in self._parts(self._items[number]))
         texts = [as_object(part.private.data) for part in parts if isinstance(part, Text) and part.private]
         refused = any(data.get("refusal") for data in texts)
@@ -177,7 +177,7 @@ class ResponsesReplyReader(ReplyReader):
         self.reasoning = start.get("type") not in ("message", "function_call", "custom_tool_call")
 
     def _item(self, event: Mapping[str, object]) -> _Item:
-        """The item an event belongs to; some servers announce none."""
+        """Return the item an event belongs to; some servers announce none."""
         index = self._index(event)
         item = self._items.get(index)
         if item is None:
@@ -318,7 +318,7 @@ class ResponsesReplyReader(ReplyReader):
             yield Text(text, self._private({name: value for name, value in private.items() if value}))
 
     def _call(self, item: _Item) -> ToolCall:
-        """A call. The input of a custom tool, which is any text, is its only argument."""
+        """Return a call. The input of a custom tool, which is any text, is its only argument."""
         raw, name = item.raw_arguments(), as_str(item.whole.get("name"))
         call_id = as_str(item.whole.get("call_id")) or as_str(item.whole.get("id"))
         whole = item.closed and (self._status != "incomplete" or self._reason in _STOPS)
@@ -334,15 +334,15 @@ class ResponsesReplyReader(ReplyReader):
 
 
 def item_id(item: Mapping[str, object]) -> str:
-    """An item's id where the API would take it back: short, and beginning as ids of its kind do; else ""."""
+    """Return an item's id where the API would take it back: short, and beginning as ids of its kind do; else ""."""
     given = as_str(item.get("id"))
     sound = 0 < len(given) <= MAX_ID_CHARS and given.isascii() and given.replace("-", "_").replace("_", "a").isalnum()
     return given if sound and given.startswith(_ID_STARTS.get(as_str(item.get("type")), "")) else ""
 
 
 def _reasoning_kept(item: Mapping[str, object]) -> Mapping[str, object] | None:
-    """A reasoning item as it goes back. With neither encrypted nor plain content the server could only look it up,
-    and nothing is stored there."""
+    """Return a reasoning item as it goes back. With neither encrypted nor plain content the server could only look it
+    up, and nothing is stored there."""
     if not (item.get("encrypted_content") or item.get("content")):
         return None
     kept = {name: value for name, value in item.items() if value is not None and name not in ("status", "id")}
@@ -357,7 +357,7 @@ def _is_billed(item: Mapping[str, object]) -> bool:
 
 
 def _texts_of(item: Mapping[str, object]) -> Iterator[tuple[tuple[str, int], str]]:
-    """The texts in a message or a reasoning item, with the kind and number of their parts."""
+    """Yield the texts in a message or a reasoning item, with the kind and number of their parts."""
     for member in ("summary", "content") if item.get("type") == "reasoning" else ("content",):
         content = item.get(member)
         listed = [{"type": "output_text", "text": content}] if isinstance(content, str) else as_array(content)

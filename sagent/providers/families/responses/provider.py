@@ -86,7 +86,7 @@ class ResponsesDialect(Dialect):
 
 
 def _unreasoned(turn: ModelTurn) -> ModelTurn:
-    """The turn without its reasoning; and without ids, by which an item may be missed that belongs to another."""
+    """Return turn without its reasoning; and without ids, by which an item may be missed that belongs to another."""
     return ModelTurn(
         tuple(
             part if isinstance(part, Opaque) else replace(part, private=None)
@@ -128,7 +128,7 @@ def _model_items(turn: ModelTurn) -> Sequence[Mapping[str, object]]:
 
 
 def _message_item(text: str, data: Mapping[str, object]) -> Mapping[str, object]:
-    """The provider's own message as it came; anybody else's as plain text."""
+    """Return the provider's own message as it came; anybody else's as plain text."""
     if not data:
         return {"role": "assistant", "content": text}
     item: dict[str, object] = {"type": "message", "role": "assistant", "content": [_said(text, data)]}
@@ -160,7 +160,7 @@ def _arguments(part: ToolCall, raw: str) -> str:
 
 
 def _answer_item(answer: CallResult) -> Mapping[str, object]:
-    """A result: text alone as a string, else as a list of parts. The wire knows no error: the text says it."""
+    """Return a result: text alone as a string, else as a list of parts. The wire knows no error: the text says it."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     first = answer.content[0].text if isinstance(answer.content[0], Text) else ""
     is_readable = answer.is_error and error_text(first) != first
@@ -172,7 +172,7 @@ def _answer_item(answer: CallResult) -> Mapping[str, object]:
 
 
 def _content(parts: Sequence[Shown]) -> object:
-    """A message's content: one text as a string, anything else as a list of parts."""
+    """Return a message's content: one text as a string, anything else as a list of parts."""
     blocks = [_block(part) for part in parts]
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "input_text" else blocks
 
@@ -197,7 +197,7 @@ def _data(part: Thinking | ToolCall | Opaque) -> Mapping[str, object]:
 
 
 def _output(part: Said) -> Mapping[str, object]:
-    """A server tool's output; an empty object for any other part."""
+    """Return a server tool's output; an empty object for any other part."""
     data = _data(part) if isinstance(part, Opaque) else EMPTY
     return data if as_str(data.get("type")).endswith("_output") else EMPTY
 
@@ -286,7 +286,7 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
         return efforts_of(self._known) if self._able.efforts is None else self._able.efforts
 
     def _reasoning(self, request: Request) -> tuple[Mapping[str, object], tuple[str, ...]]:
-        """The members about reasoning, which only models that reason accept."""
+        """Return the members about reasoning, which only models that reason accept."""
         accepted, effort = self._efforts, request.effort
         if not accepted:
             if effort in (None, "none"):
@@ -321,7 +321,7 @@ class ResponsesProvider(OpenAIEndpoint):
         return ResponsesModel(self, model_id)
 
     def hint(self, error: ModelError) -> str:
-        """The likely cause of an error when an address of the user's own does not have such a path; "" otherwise."""
+        """Return likely cause of an error when an address of the user's own does not have such a path; "" otherwise."""
         words = str(error.args[0])
         foreign = urlsplit(self.access.base_url).hostname not in (None, "api.openai.com")
         if self.proven or not foreign or error.status not in (404, 405) or "model" in words.lower():
