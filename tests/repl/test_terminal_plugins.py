@@ -124,7 +124,7 @@ def test_faulty_plugin_commands_are_named(console: Console) -> None:
     console.type("/ends")
     console.until("/ends of the plugin wrong failed: SystemExit: 3")
     console.type("/picks")
-    console.until("/picks of the plugin wrong failed: TypeError", "no Option")
+    console.until("/picks of the plugin wrong failed: TypeError", "not an Option")
     console.type("hello")
     console.until("Fine.")
 

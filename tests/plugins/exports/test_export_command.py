@@ -84,8 +84,8 @@ def test_session_of_format_1_is_exported(tmp_path: Path, kind: str) -> None:
         assert verify(out, HEAD).problems == ()
 
 
-@pytest.mark.parametrize(("redirect", "code"), [(">/dev/full", 1), (">&-", 0)])
-def test_full_or_closed_stdout_handled(shell: Shell, redirect: str, code: int) -> None:
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+def test_full_or_closed_stdout_handled(shell: Shell, redirect: str) -> None:
     shell.serve([Turn(text="ok")])
     assert shell.run("hi").code == 0
     for form in ("jsonl", "md"):
@@ -93,7 +93,7 @@ def test_full_or_closed_stdout_handled(shell: Shell, redirect: str, code: int) -
         done = subprocess.run(
             ["sh", "-c", line, "sh", *PROGRAM], cwd=shell.cwd, env=shell.environment, capture_output=True, check=False
         )
-        assert (done.returncode, b"xception" in done.stderr) == (code, False), done.stderr
+        assert (done.returncode, b"xception" in done.stderr) == (1, False), done.stderr
 
 
 def test_impossible_path_refused(shell: Shell) -> None:

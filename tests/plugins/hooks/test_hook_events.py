@@ -170,7 +170,7 @@ def test_folder_hooks_on_event(shell: Shell, config: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("deploy-finished", "no name of an event"), ("Stop", "The hook event Stop of the plugin deploying")],
+    [("deploy-finished", "the first a capital"), ("Stop", "The hook event Stop of the plugin deploying")],
 )
 def test_bad_or_taken_event_name_left_out(shell: Shell, config: Path, name: str, why: str) -> None:
     plugin = config.parent / "plugins/deploying.py"

@@ -47,8 +47,8 @@ def test_failing_plugin_check_is_finding(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("return [7]", "no Finding"),
-        ("return [Finding('odd', 'a', 'b')]", "no Finding"),
+        ("return [7]", "not a Finding"),
+        ("return [Finding('odd', 'a', 'b')]", "not a Finding"),
         ("import asyncio; raise asyncio.CancelledError", "CancelledError"),
         ("import time; time.sleep(1000)", "did not end"),
     ],
