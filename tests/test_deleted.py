@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deleted import ROOT, lacked, lacking
+from tests.deleted import ROOT, deleted, lacked, lacking, left_out
 from tests.depth import slow
 
 LEFT = shutil.ignore_patterns(".*", "__pycache__", "site", "dist", "build", "*.egg-info")
@@ -55,3 +55,11 @@ def test_file_lacks_plugins_it_imports(tmp_path: Path, text: str, collected: str
     file = tmp_path / "test_it.py"
     file.write_text(text)
     assert (lacked(file), lacking(text)) == (collected, whole)
+
+
+def test_nothing_is_left_out_where_all_are_there() -> None:
+    """Folders that running tests leaves, as `tests/plugins/__pycache__`, need no plugin."""
+    (ROOT / "tests/plugins/__pycache__").mkdir(exist_ok=True)
+    plugins = {path.name for path in (ROOT / "tests/plugins").glob("[a-z]*/")}
+    if not any(map(deleted, plugins)):
+        assert list(left_out()) == []
