@@ -16,9 +16,7 @@ OPENING = re.compile(
     r"(What|Where|Whether|Who|Whoever|Whatever|How|When|Which|The same|The ones?|Another|That|Those|It|They"
     r"|This|These)\b"
 )
-NOUN = re.compile(
-    r"(The|An?|All|Every|Each|True|False|None|No|Nothing|Some|One|Two)\b"
-)  # a function's begins with a verb
+NOUN = re.compile(r"(The|An?|All|Every|Each|True|False|None|No|Nothing|Some|One|Two)\b")
 LIMIT = re.compile(
     r"_?((MOST|LONGEST|PATIENCE|LEAST|SOON|ENOUGH|SHORTEST|LARGEST|SMALLEST|FEWEST|BIGGEST)(_\w+)?"
     r"|FEW|WAIT|GRACE|LONG(_\w+)?(?<!_SECONDS)(?<!_TOKENS)(?<!_BYTES)(?<!_CHARS))"

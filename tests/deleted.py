@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -17,8 +18,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = ROOT / "sagent/plugins"
-# What pyproject.toml excludes: a configuration that extends another has its own list instead.
-ALWAYS_LEFT_OUT = ["sagent/plugins/setup/demo_project", "sagent/plugins/local/demo_local", "**/__pycache__"]
 TRANSPORTS = ["direct", pytest.param("sdk", marks=pytest.mark.plugin("clouds"))]
 _NAMED = re.compile(r"^ *(?:from|import) sagent\.plugins\.(\w+)", re.MULTILINE)
 _AT_ONCE = re.compile(r"^(?:from|import) (sagent\.plugins|tests)\.([\w.]+)", re.MULTILINE)
@@ -77,8 +76,9 @@ def main(config: Path) -> int:
         return subprocess.call([*argv, str(config)])
     sys.stdout.write(f"pyright leaves out {len(files)} files and folders that need a deleted plugin\n")
     sys.stdout.flush()
+    always = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pyright"]["exclude"]
     with NamedTemporaryFile("w", dir=ROOT, prefix=".pyright-", suffix=".json") as file:  # its paths are beside it
-        json.dump({"extends": str(config), "exclude": [*ALWAYS_LEFT_OUT, *files]}, file)
+        json.dump({"extends": str(config), "exclude": [*always, *files]}, file)
         file.flush()
         return subprocess.call([*argv, file.name])
 

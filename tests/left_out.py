@@ -3,23 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from scripts.system_packages import PROGRAMS
+
 PACKAGES = {
-    "rg": "ripgrep",
-    "git": "git",
-    "bash": "bash",
-    "tmux": "tmux",
-    "zsh": "zsh",
-    "fish": "fish",
-    "bwrap": "bubblewrap",
+    **PROGRAMS,
     "curl": "curl",
     "ip": "iproute2",
-    "ssh-keygen": "openssh-client",
-    "node": "nodejs",
     "go": "golang-go",
     "chromium": "chromium",
     "clangd": "clangd",
-    "assemblers": "binutils binutils-aarch64-linux-gnu",
+    "assemblers": f"{PROGRAMS['as']} {PROGRAMS['aarch64-linux-gnu-as']}",
 }
+"""Packages of Debian, by the name of what tests need: those that are installed before a run, and others."""
 
 
 def list_left_out(reasons: Iterable[str], cases: int = 0) -> Iterator[str]:
