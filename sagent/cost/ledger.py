@@ -18,19 +18,19 @@ from sagent.lib.money import EXACT, ZERO, show, total
 from sagent.usage import Charge, Cost, Sum, Totals, Usage
 
 UNSTATED_OUTPUT = 32_768
-"""Tokens of output reserved under a budget for a call whose output nobody limited."""
+"""Output tokens that a budget reserves for a call without an output limit."""
 ROOMY_OUTPUT = 4_096
-"""A reply cut below this many tokens is often cut in the middle of a call: rather wait for others to settle."""
+"""A reply limited to fewer tokens often breaks off inside a tool call, so a call waits for others to settle instead."""
 MAX_SILENCE_SECONDS = 600.0
-"""Seconds without a word after which a call is ended for whose money others wait, if its model's limit is no longer."""
+"""Silence after which a call is ended if others wait for its money; a longer limit of its model takes precedence."""
 SHARE, LONE_SHARE = 4, 2
-"""A call takes at most one part in so many of what is free: where there are several agents others run meanwhile, and
-a call that is lost is not the end. But no less than ROOMY_OUTPUT, a lone agent's twice that."""
+"""A call takes at most 1/SHARE of the free money (1/LONE_SHARE for a lone agent), so that others can run meanwhile and
+a lost call is not the end. It may always take ROOMY_OUTPUT tokens, a lone agent twice as many."""
 
 
 class Books:
-    """Sums of charges: `totals` of the agents from a path down, "" for all, and `usage` in tokens by agent and role.
-    `lent` are allowances that are spent where nobody here sees it."""
+    """Sums of charges: `totals` by agent path, each including the agents below it ("" is all agents), and `usage` in
+    tokens by agent and role. `lent` are allowances that other nodes spend, unseen by this ledger."""
 
     def __init__(self) -> None:
         self.totals: dict[str, Totals] = {"": Totals()}
@@ -39,7 +39,7 @@ class Books:
         self.listeners: list[Callable[[Charge], None]] = []
 
     def add(self, charge: Charge) -> None:
-        """Count one more."""
+        """Add a charge to the sums of its agent, of every agent above it, and of its role."""
         path = charge.agent
         while path:
             self.totals.setdefault(path, Totals()).add(charge)
@@ -55,7 +55,7 @@ class Books:
         return replace(cost, unbilled=total([cost.unbilled, *lent])) if lent else cost
 
     def of_tree(self, root: str) -> "Books":
-        """Return a copy with what the agent at a path and its descendants have spent, and nobody else."""
+        """Return a copy that holds only the charges of the agent at `root` and its descendants."""
         books = Books()
         below = {path: sums for path, sums in self.totals.items() if f"{path}/".startswith(f"{root}/")}
         books.totals |= deepcopy(below)
@@ -66,9 +66,9 @@ class Books:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Money held for one call. `max_output` is what the call may ask for (None: no limit was asked, none is set).
+    """Money held for one call. `max_output` is the output limit the call may request (None: no limit).
 
-    Settle it with what the provider billed, or release it; as a context manager it releases itself at the end.
+    Settle it with the provider's bill, or release it; as a context manager it releases itself at the end.
     """
 
     _ledger: "Ledger"
@@ -78,19 +78,19 @@ class Reservation:
     held: Decimal
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=monotonic)
-    entry: str = ""  # of the log, by which it was reserved
-    max_silence: float = MAX_SILENCE_SECONDS  # seconds without a word after which the call is given up
-    own_limit: float = MAX_SILENCE_SECONDS  # after which its model ends it where there is no sign of life either
+    entry: str = ""  # log entry that records the reservation
+    max_silence: float = MAX_SILENCE_SECONDS  # seconds of silence after which the call may be given up
+    own_limit: float = MAX_SILENCE_SECONDS  # the model's own limit on silence
     give_up: Callable[[], None] | None = None  # ends the call
     _heard: float = field(default_factory=monotonic)
 
     @property
     def silent(self) -> float:
-        """Seconds since something came."""
+        """Seconds since the provider last sent something."""
         return monotonic() - self._heard
 
     def hear(self) -> None:
-        """Take note that something came."""
+        """Record that the provider has sent something."""
         self._heard = monotonic()
 
     @property
@@ -100,14 +100,14 @@ class Reservation:
 
     @property
     def worst(self) -> Charge:
-        """The charge that counts if nothing becomes known about the call."""
+        """The charge to book if the provider never reports the call's cost."""
         ask = self.ask
         unknown = Charge(ask.model, Usage(), usd=ZERO, estimated=True, at_most=self.held)
         return replace(unknown, role=ask.role, provider=ask.provider, agent=ask.agent)
 
     def enter(self, entry: str) -> None:
-        """Set its entry in the log; "" if it could not be written. Raises BudgetExceeded then, because no later process
-        would know of the call."""
+        """Set the call's log entry. Raises BudgetExceeded for "" (it could not be written), because a later process
+        would not count the call."""
         self.entry = entry
         if not entry:
             raise BudgetExceeded(
@@ -117,7 +117,7 @@ class Reservation:
             )
 
     def settle(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
-        """Record what the call cost, even if it is more than was held, and free the rest. Never raises for odd numbers.
+        """Record what the call cost, even if it is more than was held, and free the rest. Never raises.
 
         The charges come back with agent, role, provider and price."""
         return self._ledger.settle(self, charges)
@@ -125,9 +125,8 @@ class Reservation:
     def take_note(self, stated: Iterable[Charge], most_output: int | None = None) -> None:
         """Free what the call can no longer cost, given the charges that the provider has stated and the output limit.
 
-        An estimated charge frees nothing, nor does one that cannot be, or may grow: Gemini leaves signatures and images
-        out of its first counts, which are half of the last one or less. The same applies if models inside the call are
-        billed too.
+        A charge frees nothing if it is estimated, impossible, or may still grow (Gemini's first counts omit signatures
+        and images and are at most half of the final one), or if models inside the call are billed too.
         """
         ask = self.ask
         sure = (charge.usage for charge in stated if not charge.estimated and ask.can_be(charge))
@@ -150,7 +149,7 @@ _Budget: TypeAlias = "Budget[Waiting, Reservation]"
 
 
 class Waiting(NamedTuple):
-    """A call that waits for others to settle, and its ledger's function to grant it (see Ledger._grant)."""
+    """A waiting call, and the function of its ledger that grants it money (see Ledger._grant)."""
 
     ask: Ask
     grant: "Callable[[Ask, _Budget], Reservation | None]"
@@ -169,15 +168,15 @@ class Ledger:
 
     def __init__(self, cap: Decimal | None, prices: PriceBook) -> None:
         """Raises UsageError for an invalid budget."""
-        number: object = cap  # of a program without a type checker
+        number: object = cap  # callers without a type checker may pass anything
         if cap is not None and not (isinstance(number, Decimal | int) and Decimal(number).is_finite()):
             raise UsageError(f"a ledger's budget is USD as a Decimal, as in Decimal('0.50'), not {cap!r:.40}")
-        self.prices = prices  # what it bills by
+        self.prices = prices  # for billing
         self._budgets: dict[str, _Budget] = {"": Budget("", cap)}
-        self._outer: Callable[[str], _Budget] | None = None  # the budgets of the ledger that this is a branch of
-        self._books = (Books(),)  # its own first, then those of ledgers that it is a branch of
-        self._branches: set[str] = set()  # the roots of its own
-        self._agents: set[tuple[int, str]] = set()  # that have asked for money, of each branch
+        self._outer: Callable[[str], _Budget] | None = None  # finds a budget in the ledger that this one branches from
+        self._books = (Books(),)  # its own first, then those of the ledgers above it
+        self._branches: set[str] = set()  # root paths of its branches
+        self._agents: set[tuple[int, str]] = set()  # (branch, path) of each agent that has requested money
         self._calls: set[Reservation] = set()  # in flight, of all branches
         self._miscounted: set[tuple[str, str]] = set()  # providers and models that billed more input than they counted
 
@@ -185,7 +184,7 @@ class Ledger:
         """Return a ledger for one tree of agents that spends from this budget, but has sums and allowances of its own:
         agents of several trees have the same paths. What it counts is counted here as well. The first branch for a
         `root` path starts with what was restored for that path."""
-        branch: Ledger = copy(self)  # which may be of a subclass
+        branch: Ledger = copy(self)  # keeps the subclass
         books = Books() if root in self._branches else self._books[0].of_tree(root)
         branch._budgets, branch._outer, branch._books = {}, self._budget, (books, *self._books)
         branch._branches = set()
@@ -198,7 +197,7 @@ class Ledger:
 
     @property
     def whole(self) -> _Budget:
-        """The budget of all trees together."""
+        """The budget shared by all trees."""
         return self._budget("")
 
     @property
@@ -214,7 +213,7 @@ class Ledger:
 
     @property
     def held(self) -> Decimal:
-        """USD of the budget that calls in flight have reserved."""
+        """USD of the budget that is reserved for calls in flight."""
         return EXACT.add(self.whole.held, self.whole.held_below)
 
     def listen(self, listener: Callable[[Charge], None]) -> Callable[[], None]:
@@ -224,7 +223,7 @@ class Ledger:
         return lambda: listeners.remove(listener)
 
     def cap_of(self, agent: str) -> Decimal | None:
-        """USD an agent and those it shares a budget with may spend: the nearest allowance's, else the budget."""
+        """USD that an agent and those who share its budget may spend: the nearest allowance, else the whole budget."""
         return self._budget(agent).cap
 
     def room(self, agent: str) -> Decimal | None:
@@ -233,8 +232,8 @@ class Ledger:
         return None if budget.cap is None else budget.room
 
     def allow(self, agent: str, usd: Decimal) -> None:
-        """Set an allowance aside for an agent and all below it, until `take_back`. Raises BudgetExceeded if not that
-        much is left, and ValueError if it already has one."""
+        """Set an allowance aside for an agent and all below it, until `take_back`. Raises BudgetExceeded if less than
+        `usd` is left, and ValueError if the agent already has an allowance."""
         if agent in self._budgets:
             raise ValueError(f"{agent} has an allowance")
         outer = self._budget(agent)
@@ -245,14 +244,13 @@ class Ledger:
         self._budgets[agent] = Budget(agent, usd, outer)
 
     def lend(self, agent: str) -> None:
-        """Mark an agent's allowance as spent elsewhere, where this ledger does not see it: until it is taken back, all
-        of it counts."""
+        """Mark an agent's allowance as spent on another node, unseen by this ledger. All of it counts as spent until
+        `take_back`."""
         for books in self._books:
             books.lent.add(self._budgets[agent])
 
     def take_back(self, agent: str) -> None:
-        """End an agent's allowance: what is left of it is available to all again. Without an allowance, nothing
-        happens."""
+        """End an agent's allowance and make the rest of it available to all again. Does nothing if there is none."""
         budget = self._budgets.pop(agent, None)
         if budget is not None and budget.outer is not None:
             for books in self._books:
@@ -277,16 +275,16 @@ class Ledger:
         options: Mapping[str, object] = EMPTY,
         told: Callable[[str], None] = lambda _: None,
     ) -> Reservation:
-        """Reserve the worst case of a call with at most `input_bound` tokens of input (a number is by bytes), or
+        """Reserve the worst case of a call with at most `input_bound` tokens of input (an int is a bound by bytes), or
         raise BudgetExceeded.
 
-        If the budget does not allow `max_output` tokens, the reservation says how many it allows, at least
-        `least_output`. Waits, first come first served, while calls in flight may still leave enough. Without a budget
-        nothing is looked up. `options` are the request's, which say what its tools may cost; `extra_usd` is what models
-        that the provider runs inside the call may cost. `count` gives a closer bound of the input. It is called if
-        `input_bound` would refuse the call, or allow a shorter answer than an input of `likely` tokens would, but not
-        for a model that was once billed for more than it had counted. While the call waits, `told` is called with a
-        sentence.
+        If the budget does not allow `max_output` tokens, the reservation states a lower limit, never below
+        `least_output`. Waits, first come first served, while calls in flight may still free enough money. Without a
+        budget no price is looked up. `options` are the request's options, which limit its server tools; `extra_usd`
+        bounds the cost of models that the provider runs inside the call. `count` returns a closer bound of the input.
+        It is called if `input_bound` would refuse the call, or allow a shorter answer than an input of `likely` tokens
+        would, but not for a model that was once billed for more than it had counted. While the call waits, `told`
+        receives a sentence that says why.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
         bound = InputBound(input_bound) if isinstance(input_bound, int) else input_bound
@@ -303,7 +301,7 @@ class Ledger:
             output = self._output(ask, budget, bound.tokens)
             if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:
                 counted = await count()
-                if counted and likely // 16 <= counted < bound.tokens:  # with less than that it was not counted
+                if counted and likely // 16 <= counted < bound.tokens:  # a lower count is not credible
                     ask.input_bound, ask.counted = InputBound(counted, "provider"), True
                 budget = budget.living()
         if error := refusal_of(ask, budget):
@@ -333,7 +331,7 @@ class Ledger:
         return settled
 
     def narrow(self, reservation: Reservation, input_tokens: int, output_tokens: int | None) -> None:
-        """Free a part of what a reservation holds; see Reservation.take_note."""
+        """Lower a reservation to the cost of these tokens; see Reservation.take_note."""
         ask, most, budget = reservation.ask, reservation.max_output or 0, reservation.budget.living()
         if ask.ceiling is None or not reservation.held:
             return
@@ -344,7 +342,7 @@ class Ledger:
         self._admit(budget)
 
     def release(self, reservation: Reservation) -> None:
-        """Free what a reservation holds; see Reservation.release."""
+        """Free the money of a reservation; see Reservation.release."""
         budget = reservation.budget.living()
         self._calls.discard(reservation)
         budget.hold(reservation.held.copy_negate())
@@ -352,18 +350,18 @@ class Ledger:
         self._admit(budget)
 
     def restore(self, charges: Iterable[Charge]) -> None:
-        """Add what was spent before, on resume; it counts towards the budget."""
+        """Add earlier charges when a session is resumed; they count towards the budget."""
         for charge in charges:
             self._add(charge)
             self._budget(charge.agent).count(charge.at_most or charge.usd or ZERO)
 
     def totals(self, agent: str = "") -> Totals:
-        """Return every charge so far: of all agents, or of one and all its descendants ("root" covers "root/review").
-        The object is updated by later charges; do not change it."""
+        """Return the sums of all charges so far: of all agents, or of one and its descendants ("root" covers
+        "root/review"). The object is live: later charges update it; do not change it."""
         return self._books[0].totals.get(agent) or Totals()
 
     def cost(self, agent: str = "") -> Cost:
-        """USD so far, of the same agents; what is lent is not billed as far as is known."""
+        """USD so far, of the same agents. Lent allowances count as unbilled."""
         return self._books[0].cost(agent)
 
     def usage(self) -> Mapping[tuple[str, str], Usage]:
@@ -371,7 +369,7 @@ class Ledger:
         return dict(self._books[0].usage)
 
     def billed(self, role: str) -> tuple[Usage, Decimal | None]:
-        """Return what a role was billed, for all agents: tokens, and USD, None if a call of it has no known price."""
+        """Return the tokens and USD billed for a role of all agents; USD is None if a call has no known price."""
         found = self._books[0].totals[""].by_role.get(role) or Sum()
         return found.usage, found.price
 
@@ -385,8 +383,8 @@ class Ledger:
         return self.totals(agent).whole.usd
 
     def _price(self, reservation: Reservation, charge: Charge, *, alone: bool) -> list[Charge]:
-        """Return a charge with its price; or two charges if its tokens have a price but a fee has none, which stays
-        unknown."""
+        """Return a charge with its price. If its tokens have a price but a fee has none, return two charges, the second
+        without a price."""
         ask, usd = reservation.ask, self._bill(reservation, charge, alone=alone)
         model, role = charge.model or ask.model, charge.role or ask.role
         settled = replace(charge, model=model, usd=usd, role=role, provider=ask.provider, agent=ask.agent)
@@ -401,7 +399,7 @@ class Ledger:
     def _bill(self, reservation: Reservation, charge: Charge, *, alone: bool) -> Decimal | None:
         ask, at = reservation.ask, reservation.at
         usd = self.prices.bill(ask.provider, charge, at)
-        if usd is None and alone:  # the server's own name for the model that was asked for
+        if usd is None and alone:  # a server's own name for the requested model
             usd = self.prices.price(ask.provider, ask.model, charge.usage, at, charge.tier)
         return usd
 
@@ -417,7 +415,7 @@ class Ledger:
         return self._outer(agent) if self._outer and path not in self._budgets else self._budgets[path]
 
     def _grant(self, ask: Ask, budget: _Budget) -> Reservation | None:
-        """Return a reservation for as much output as is affordable now, or None if the call should or must wait."""
+        """Return a reservation for as much output as is affordable now, or None if the call has to wait."""
         if budget.cap is None:
             return Reservation(self, ask, budget, ask.wanted, ZERO)
         if ask.ceiling is None:
@@ -433,9 +431,9 @@ class Ledger:
         return granted
 
     def _worst_tools(self, ask: Ask, options: Mapping[str, object]) -> Decimal:
-        """Return what tools that the provider runs inside a call may cost at most: for each use its fee, and a round
-        that reads as much as the window holds. Raises BudgetExceeded if nothing limits that."""
-        from sagent.cost.server_tools import most_uses  # few ask for them
+        """Return the maximum cost of the tools that the provider runs inside a call: per use its fee and a round that
+        reads a full window. Raises BudgetExceeded if nothing limits the uses."""
+        from sagent.cost.server_tools import most_uses  # rarely needed
 
         name = f"{ask.provider}/{ask.model}"
         try:
@@ -455,7 +453,7 @@ class Ledger:
         return total(EXACT.multiply(EXACT.add(each, fees.get(fee, ZERO)), count) for fee, count in uses.items())
 
     def _output(self, ask: Ask, budget: _Budget, input_tokens: int) -> int:
-        """Return the output that a call with so much input may request now; -1 if not even the input can be paid."""
+        """Return the output that a call with this input may request now; -1 if the input alone is too expensive."""
         if ask.ceiling is None:
             return -1
         most = ask.ceiling.affordable(input_tokens, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)
@@ -464,7 +462,7 @@ class Ledger:
         return min(most, max(share, ROOMY_OUTPUT * SHARE // parts, ask.least))
 
     def waits(self, agent: str) -> str:
-        """Return what a call of an agent waits for, and who holds the money; "" if none waits."""
+        """Return why a call of an agent waits and which calls hold the money; "" if none waits."""
         budget = self._budget(agent)
         asks = (each for (each, grant), future in budget.queue if grant == self._grant and not future.done())
         ask = next((each for each in asks if each.agent == agent), None)
@@ -489,21 +487,21 @@ class Ledger:
             while not (await asyncio.wait([future], timeout=pause))[0]:
                 ahead = next((each for _, each in budget.living().queue if not each.done()), future)
                 if (ahead is future or not is_told) and (words := self.waits(ask.agent)):
-                    told(words)  # again only for the first: those behind it wait for the same
+                    told(words)  # only the first in the queue repeats it: the others wait for the same calls
                     is_told = True
                 pause = min(REPEAT_SECONDS, self._end_silent(budget.living()))
             return future.result()
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled():  # answered, and cancelled before the answer was read
+            if future.done() and not future.cancelled():  # cancelled after the answer, before it was read
                 if future.exception() is None:
                     future.result().release()
             else:
                 future.cancel()
-                self._admit(budget.living())  # it may have been the one that all others wait for
+                self._admit(budget.living())  # the others may have waited for this call
             raise
 
     def _end_silent(self, budget: _Budget) -> float:
-        """End the calls that have been silent for too long; return the seconds until the next one will have been."""
+        """Give up the calls that have been silent too long; return the seconds until the next one is due."""
         left = MAX_SILENCE_SECONDS
         for call in self._holders(budget):
             if call.give_up is not None and call.silent >= call.max_silence:
@@ -513,7 +511,7 @@ class Ledger:
         return left + 0.01
 
     def _admit(self, budget: _Budget) -> None:
-        """Answer those who wait, in order, as far as the money goes."""
+        """Answer waiting calls in order until the money runs out."""
         while budget.queue:
             (ask, grant), future = budget.queue[0]
             if not future.done():
@@ -527,5 +525,5 @@ class Ledger:
 
 
 def _enough(ask: Ask) -> int:
-    """Return the output with which a call begins while others are in flight: it waits for less."""
+    """Return the smallest output for which a call starts while others are in flight; for less it waits."""
     return max(ask.least, min(ask.wanted, ROOMY_OUTPUT))

@@ -1,4 +1,4 @@
-"""The sessions of the REPL, one after another: opened as the settings say, prompts answered, closed for the next."""
+"""The sessions of the REPL, one after another: open one by the settings, answer its prompts, close it for the next."""
 
 import asyncio
 import re
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from sagent.repl.root import RootAgent, TreeAgent
     from sagent.tools.ask import Answerer
 
-IDLE_DELAY_SECONDS = 0.3  # before work that nobody waits for
-_STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figure
-_STEPS = (
+IDLE_DELAY_SECONDS = 0.3  # before background work
+_STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figures
+_LOGIN_STEPS = (
     ("/login", "enter an API key: it is tested, then saved"),
     ("export ANTHROPIC_API_KEY=…", "or another provider's variable; then start sagent again"),
     ("ollama serve", "or LM Studio, llama.cpp; then /login local"),
@@ -57,7 +57,7 @@ _STEPS = (
 
 
 def guide(error: Exception) -> Sequence[Block]:
-    """Explain why no session could be opened; without a usable provider, show the ways to one on one screen."""
+    """Explain why no session could be opened. Without a usable provider, list the ways to get one."""
     text = str(error)
     if not text.startswith("No model was named"):
         lacking = re.match(r"No key for ([\w.-]+)", text)
@@ -68,15 +68,15 @@ def guide(error: Exception) -> Sequence[Block]:
         return (Report(text, "error"), Report(ways))
     steps = (
         (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {detail}"))
-        for number, (what, detail) in enumerate(_STEPS, 1)
+        for number, (what, detail) in enumerate(_LOGIN_STEPS, 1)
     )
     why = (("", f"{text.partition(chr(10))[0]} Choose one:"),)
     return (Page(((("class:heading", "Welcome to sagent."),), (), why, (), *steps)),)
 
 
-def _read_end(settings: "Settings") -> "Sequence[Message]":
-    """Return the last messages of the session that settings name; () of one that is new. Raises SagentError, OSError
-    and ValueError."""
+def _read_last_messages(settings: "Settings") -> "Sequence[Message]":
+    """Return the last messages of the session in the settings; () if it is new. Raises SagentError, OSError and
+    ValueError."""
     path, last = settings.session, settings.continue_session
     if settings.ephemeral or settings.fork is not None or not (path or last):
         return ()
@@ -92,15 +92,15 @@ def _read_end(settings: "Settings") -> "Sequence[Message]":
 
 @dataclass(frozen=True, slots=True)
 class UnreadMessage(Queued):
-    """A message that was not read yet; an `early` one came before there was a session."""
+    """A message that the agent has not read yet; an `early` one was typed before a session was open."""
 
     message: Message = field(kw_only=True)
     early: bool = False
 
 
 class Outbox:
-    """Messages in the order in which they were typed. Those that begin a turn are in `prompts`, where None only wakes
-    whoever waits for one."""
+    """Messages in the order in which they were typed. `prompts` are those that begin a turn; None in it only wakes the
+    reader."""
 
     def __init__(self) -> None:
         self.prompts: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -110,27 +110,27 @@ class Outbox:
         self.queued = [wait for wait in self.queued if not (wait.sent and wait.message is message)]
 
     def release(self) -> bool:
-        """Begin a turn with the first message that waits; False where none does."""
+        """Begin a turn with the first queued message; False if there is none."""
         if kept := self._kept():
             self.queued.remove(kept[0])
             self.prompts.put_nowait(kept[0].message)
         return bool(kept)
 
     def pass_on(self, agent: "RootAgent") -> None:
-        """Send the first message that waited for the end of the turn."""
+        """Send the agent the first message that was queued for the end of the turn."""
         if kept := self._kept():
             self.queued[self.queued.index(kept[0])] = replace(kept[0], sent=True)
             agent.send(kept[0].message, "idle")
 
     def recall(self) -> str | None:
-        """Take the last message that was kept back, as it was typed; None where there is none."""
+        """Remove the last queued message and return its text; None if there is none."""
         if not (kept := self._kept()):
             return None
         self.queued.remove(kept[-1])
         return kept[-1].text
 
     def take_back(self, path: str, agent: "TreeAgent | None") -> list[str]:
-        """Take all messages back that were sent to an agent and not read, as they were typed; None has ended."""
+        """Withdraw all unread messages to an agent and return their texts. `agent` is None if it has ended."""
         sent = (wait for wait in self.queued if wait.sent and wait.to == path)
         unread = [wait for wait in sent if agent is None or agent.withdraw(wait.message)]
         self.queued = [wait for wait in self.queued if wait not in unread]
@@ -141,7 +141,7 @@ class Outbox:
 
 
 class SessionLoop(CurrentSession):
-    """The session that is open, the turn in progress, and the messages that wait for it."""
+    """The open session, the turn in progress, and the messages queued for it."""
 
     def __init__(
         self, opening: "Opening", painter: Painter, status: StatusDisplay, presence: Presence, tasks: Tasks
@@ -149,17 +149,17 @@ class SessionLoop(CurrentSession):
         super().__init__()
         self._opening, self._painter, self._status = opening, painter, status
         self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
-        self._other_wanted = asyncio.Event()  # another session, for which `_settings` are
-        self._choices: SessionChoices | None = None  # that the person has made for it
-        self._said = ""  # about it, where its conversation is on the screen
+        self._other_wanted = asyncio.Event()  # set when `_settings` are for another session
+        self._choices: SessionChoices | None = None  # the person's choices for the next session
+        self._said = ""  # message to show instead of the conversation, if that is on the screen already
         self._began_at: float | None = None
-        self.turn = asyncio.Lock()  # one works on the conversation at a time
+        self.turn = asyncio.Lock()  # held by whoever works on the conversation
         self.on_opened: Callable[[Opened], object] = lambda opened: None
-        self.on_answered: Callable[[Message], object] = lambda reply: None  # in plan mode
-        self.on_unread: Callable[[list[str]], object] = lambda texts: None  # what a run that failed has left
-        self._planning = False  # the model knows that it is to propose a plan
+        self.on_answered: Callable[[Message], object] = lambda reply: None  # receives the reply of a plan-mode turn
+        self.on_unread: Callable[[list[str]], object] = lambda texts: None  # texts that a failed run left unread
+        self._planning = False  # the model has been told to propose a plan
         self._greeted = False
-        self.on_changes: Callable[[], None] = lambda: None  # files may be others than before
+        self.on_changes: Callable[[], None] = lambda: None  # called when files may have changed
         self._resumable: Opened | None = None
 
     # -- what is known of it
@@ -170,7 +170,7 @@ class SessionLoop(CurrentSession):
 
     @property
     def notify(self) -> str:
-        """Way to call the person: "off", "bell" or "osc9"."""
+        """Setting for alerts: "off", "bell" or "osc9"."""
         return self._settings.notify if self._settings else "off"
 
     @property
@@ -180,7 +180,7 @@ class SessionLoop(CurrentSession):
 
     @property
     def running(self) -> "RootAgent | None":
-        """The agent while it runs."""
+        """The agent if it is running, else None."""
         return self._opened.agent if self._opened is not None and self._opened.agent.running else None
 
     @property
@@ -190,18 +190,18 @@ class SessionLoop(CurrentSession):
 
     @property
     def idle(self) -> bool:
-        """True if a session is open and its agent does not run."""
+        """True if a session is open and its agent is not running."""
         return self._opened is not None and not self._opened.agent.running
 
     def read(self, path: str) -> str | None:
-        """Return the text of a file that a call would change; None where it is not known."""
+        """Return the text of a file that a call would change; None if it is unknown."""
         from sagent.repl.view.calls import read_text
 
         elsewhere = self.elsewhere
         return read_text(self.cwd, path) if elsewhere is None else elsewhere.read(path)
 
     def farewell(self) -> str:
-        """Say how to continue the session and what it cost; "" if nothing was said."""
+        """Return how to continue the session and its cost; "" if nothing was said."""
         if self._resumable is None:
             return ""
         agent, elsewhere = self._resumable.agent, self._resumable.elsewhere
@@ -218,7 +218,7 @@ class SessionLoop(CurrentSession):
         return f"\nTo continue:  sagent {way}\nSession {log.session_id}, {cost}\n"
 
     def refresh(self) -> None:
-        """Show the figures of the open session as they are now."""
+        """Show the current figures of the open session."""
         if self._opened is not None:
             self._status.update(self._opened)
 
@@ -229,11 +229,11 @@ class SessionLoop(CurrentSession):
         while True:
             self._other_wanted.clear()
             try:
-                shown = bool(self._said) or await self._show_end()
+                shown = bool(self._said) or await self._show_last_messages()
                 settings = self._choices.mark(self.settings) if self._choices else self.settings
                 async with self._opening(settings, self._on_event, approve, answer, self._on_waiting) as opened:
                     await self._converse(opened, shown=shown)
-            except (SagentError, OSError) as error:  # show why, and wait until the person has changed something
+            except (SagentError, OSError) as error:  # show why, and wait until the person changes something
                 self._painter.write(*guide(error))
                 self._status.show(Figures(note="no session"))
                 await self._other_wanted.wait()
@@ -241,26 +241,26 @@ class SessionLoop(CurrentSession):
                 self._opened = None
 
     def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
-        """Close the session and open another, in which the person has made these choices already; `said` is written
-        instead of its end. Raises UsageError while a turn is in progress."""
+        """Close the session and open another in which the person has made these `choices` already; `said` is shown
+        instead of its last messages. Raises UsageError while a turn is in progress."""
         if self.busy and self._opened is not None:
             raise UsageError("A turn is in progress: interrupt it first (Esc).")
         self._settings, self._choices, self._said = settings, choices, said
         self.outbox.prompts.put_nowait(None)
         self._other_wanted.set()
 
-    async def _show_end(self) -> bool:
-        """Show how the session ends that is to be opened, for a long one takes a while to open; whether it was."""
+    async def _show_last_messages(self) -> bool:
+        """Show the last messages of a session before it is opened, which may take time; return True if it had any."""
         try:
-            messages = await asyncio.to_thread(_read_end, self.settings)
+            messages = await asyncio.to_thread(_read_last_messages, self.settings)
         except (SagentError, OSError, ValueError):
-            return False  # whoever opens it says why
+            return False  # opening the session reports it
         self._painter.write(*past_blocks(messages, ROOT))
         self._painter.paint()
         return bool(messages)
 
     async def _converse(self, opened: "Opened", *, shown: bool) -> None:
-        """Answer prompts until another session is wanted. The end of its conversation may be `shown` already."""
+        """Answer prompts until another session is wanted; `shown` means that its last messages are on the screen."""
         agent = opened.agent
         wrong = await self._choices.make(opened) if self._choices else ()
         self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
@@ -270,7 +270,7 @@ class SessionLoop(CurrentSession):
 
             self._planning = is_planning(agent.messages)
         self.on_opened(opened)
-        if agent.messages:  # else one goes on with that in which something was said last
+        if agent.messages:  # an empty session is not worth resuming: keep the one before
             self._resumable = opened
         if not self._greeted:
             self._greeted = True
@@ -283,18 +283,18 @@ class SessionLoop(CurrentSession):
             self._painter.write(Report(self._said or "Session resumed."))
             self._painter.paint()
         self._status.update(opened)
-        self._tasks.spawn(self._try_sandbox(opened))
+        self._tasks.spawn(self._probe_sandbox(opened))
         if opened.elsewhere is not None:
             opened.elsewhere.begin(self.refresh)
         if any(wait.early for wait in self.outbox.queued):
             self.outbox.release()
         while not self._other_wanted.is_set():
             message = await self.outbox.prompts.get()
-            if message is not None or agent.running:  # it may run for others, too
+            if message is not None or agent.running:  # another person's prompt may have started it
                 await self._answer(opened, message)
 
-    async def _try_sandbox(self, opened: "Opened") -> None:
-        """Find out what holds commands, when whoever types has had the first keys."""
+    async def _probe_sandbox(self, opened: "Opened") -> None:
+        """Find out how commands are sandboxed, after the first keys so that typing is not delayed."""
         await asyncio.sleep(IDLE_DELAY_SECONDS)
         if (sandbox := opened.sandbox) is not None and self._opened is opened:
             await asyncio.to_thread(lambda: sandbox.means)
@@ -303,11 +303,11 @@ class SessionLoop(CurrentSession):
     # -- turns
 
     def send(self, message: Message, typed: str, *, when_idle: bool) -> None:
-        """Begin a turn with a message, or have the turn in progress read it: now, or when it would end."""
+        """Begin a turn with a message. During a turn, send it to the agent now or keep it for the end."""
         opened = self._opened
         if opened is not None and not self.busy:
             self.outbox.prompts.put_nowait(message)
-        else:  # it is kept until the turn ends, or until there is a session
+        else:  # keep it until the turn ends or a session is open
             sent = opened is not None and opened.agent.running and not when_idle and not opened.surface.asks_first
             self.outbox.queued.append(UnreadMessage(typed, sent, message=message, early=opened is None))
             if opened is not None and sent:
@@ -315,12 +315,12 @@ class SessionLoop(CurrentSession):
         self._status.redraw()
 
     def send_to(self, agent: str, message: Message, typed: str) -> bool:
-        """Send a message to another agent than the root; False where it has ended."""
+        """Send a message to an agent below the root; False if the agent has ended."""
         node = self._node(agent)
         try:
             if node is not None:
                 node.send(message)
-        except UsageError:  # it ends now
+        except UsageError:  # it is ending
             return False
         if node is not None and node.running and self.elsewhere is None:
             self.outbox.queued.append(UnreadMessage(typed, sent=True, to=agent, message=message))
@@ -328,7 +328,7 @@ class SessionLoop(CurrentSession):
         return node is not None
 
     def stop_agent(self, agent: str) -> bool:
-        """Stop the turn of an agent; False where it is in none."""
+        """Interrupt the turn of an agent; False if none is in progress."""
         node = self._node(agent)
         if node is None or not node.running:
             return False
@@ -340,17 +340,17 @@ class SessionLoop(CurrentSession):
         return self._opened.agent.tree.get(agent) if self._opened else None
 
     def leave_planning(self, mode: "Mode") -> None:
-        """Go on in another mode than plan, which the model learns by itself."""
+        """Switch from plan mode to another without a notice: the model learns it from the answer to its plan."""
         self.opened.policy.mode, self._planning = mode, False
         self.refresh()
 
     def add_context(self, text: str, sender: str) -> None:
-        """Have the agent read a text together with the next prompt."""
+        """Add a text that the agent reads together with the next prompt."""
         if self._opened is not None:
             self._opened.agent.send(user(text, sender=sender), "next")
 
     async def _answer(self, opened: "Opened", message: Message | None) -> None:
-        """Run the agent on a message, and on those that reached it too late for that run; None: it runs already."""
+        """Run the agent on a message, then on those that came too late for that run. None: follow the current run."""
         agent = opened.agent
         began = self._began_at = time.monotonic()
         self._resumable = opened
@@ -383,7 +383,7 @@ class SessionLoop(CurrentSession):
             self.on_answered(agent.messages[-1])
 
     async def _run(self, run: "Awaitable[Result]") -> bool:
-        """Await a run; return True if it ended well. Its events have shown what went wrong."""
+        """Await a run; return True if it succeeded. Its events have shown any error."""
         try:
             return (await run).error is None
         except SagentError:
@@ -395,7 +395,7 @@ class SessionLoop(CurrentSession):
     # -- events
 
     def _on_waiting(self, agent: str, waits_for: str) -> None:
-        """Show what a call of an agent to a local server waits for; "" for nothing."""
+        """Show why a call of an agent to a local server waits; "" clears it."""
         if self._opened is None:
             self._status.show(replace(self._status.figures, note=waits_for or "opening …"))
         else:
@@ -406,7 +406,7 @@ class SessionLoop(CurrentSession):
         opened = self._opened
         if type(event) in _STREAMED or opened is None:
             return
-        if not self.busy and opened.agent.running:  # somebody else has said something to it
+        if not self.busy and opened.agent.running:  # somebody else has sent it a prompt
             self.outbox.prompts.put_nowait(None)
         if isinstance(event, ToolFinished | Finished):
             self.on_changes()

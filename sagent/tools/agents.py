@@ -1,4 +1,4 @@
-"""Tools that concern agents: have others work, write to them, look at and change oneself."""
+"""Tools that concern agents: spawn them, write to them, inspect them and change their settings."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sagent.context.agents import AgentKind
 
 MAX_DELAY_SECONDS = 86_400.0
-END_SECONDS = 0.8  # that an agent is given to end when the call that waits for it is cancelled
-BEFORE_BIRTH = 20  # rounds of the loop in which a call of the same reply may have begun the agent that is written to
+END_SECONDS = 0.8  # time an agent has to end after the call that waits for it is cancelled
+MAX_SPAWN_ROUNDS = 20  # event loop rounds to wait for an agent that a parallel call is spawning
 LIMITS = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_response_tokens")
 
 
@@ -52,7 +52,7 @@ class AgentSpawn(Harmless):
     )
 
     def __init__(self, kinds: "Sequence[AgentKind]" = ()) -> None:
-        """`kinds` are described agents, one of which a call may name."""
+        """`kinds` are the described agents that a call may name."""
         self._kinds = {kind.name: kind for kind in kinds}
         if kinds:
             rows = "".join(f"\n- {kind.name}: {kind.description}" for kind in kinds)
@@ -64,9 +64,9 @@ class AgentSpawn(Harmless):
             self.parameters = json_freeze_object({**self.parameters, "properties": {**own, "agent": named}})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Spawn it and, unless it is persistent, wait for its answer. Cancelling the call ends it and shows its output
-        so far."""
-        caller, order = _caller(run), _order(arguments)
+        """Spawn an agent and, unless it is persistent, wait for its answer. If the call is cancelled, the agent is
+        interrupted and its output so far is shown."""
+        caller, order = _caller(run), _spawn_request(arguments)
         kind = self._kinds.get(as_str(arguments.get("agent")))
         try:
             peer = await (caller.spawn(order) if kind is None else _spawn_kind(caller, order, kind))
@@ -107,11 +107,11 @@ class AgentSend(Harmless):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         caller, name = _caller(run), as_str(arguments.get("to"))
-        for _ in range(BEFORE_BIRTH):
+        for _ in range(MAX_SPAWN_ROUNDS):
             if caller.peers(name):
                 break
             await asyncio.sleep(0)
-        peers = _named(caller, name)
+        peers = _find_peers(caller, name)
         message = user(as_str(arguments.get("content")), sender=caller.path)
         names = ", ".join(peer.path for peer in peers)
         delay = arguments.get("delay")
@@ -151,7 +151,7 @@ class AgentSelf(Harmless):
         """Make all changes or none, then report what was requested."""
         caller = _caller(run)
         name = as_str(arguments.get("target"))
-        target, *others = _named(caller, name) if name else (caller,)
+        target, *others = _find_peers(caller, name) if name else (caller,)
         if others:
             named = ", ".join(peer.path for peer in (target, *others))
             raise ToolError(f"{name!r} means several agents: {named}. Name one.")
@@ -172,7 +172,7 @@ def _caller(run: RunContext) -> Caller:
     return run.caller
 
 
-def _order(arguments: JsonObject) -> SpawnRequest:
+def _spawn_request(arguments: JsonObject) -> SpawnRequest:
     tools, budget = arguments.get("tools"), arguments.get("budget_usd")
     try:
         usd = None if budget is None else Decimal(str(budget))
@@ -197,8 +197,8 @@ def _order(arguments: JsonObject) -> SpawnRequest:
 
 
 async def _spawn_kind(caller: Caller, order: SpawnRequest, kind: "AgentKind") -> Peer:
-    """Return an agent as it is described: with no tool that the caller has not, and where its model cannot be had with
-    the caller's."""
+    """Spawn an agent of a described kind, with only those of its tools that the caller has. If the kind's model is
+    unavailable, use the caller's."""
     there: object = getattr(caller, "tools", ())
     names = [as_str(getattr(each, "name", "")) for each in as_array(there)]
     allowed = {name.lower() for name in names if not any(names_tool(each, name) for each in kind.without)}
@@ -225,7 +225,7 @@ async def _spawn_kind(caller: Caller, order: SpawnRequest, kind: "AgentKind") ->
 
 
 def _answer_of(path: str, result: Result) -> ToolOutput:
-    """Return a child's answer; of one that failed, why, and what it had."""
+    """Return a child's answer; if the child failed, return the reason and its output so far."""
     if result.error is None:
         return ToolOutput.of(result.content or "(no answer)", summary=f"{path}: {count(result.turns, 'turn')}")
     had = f"\nIts output so far:\n{result.content}" if result.content else "\nIt had not said anything yet."
@@ -233,7 +233,7 @@ def _answer_of(path: str, result: Result) -> ToolOutput:
     return ToolOutput((Text(text),), is_error=True, summary=f"{path}: {result.error.kind}")
 
 
-def _named(caller: Caller, name: str) -> list[Peer]:
+def _find_peers(caller: Caller, name: str) -> list[Peer]:
     if found := list(caller.peers(name)):
         return found
     living = ", ".join(peer.path for peer in caller.peers()) or "none"
@@ -241,12 +241,12 @@ def _named(caller: Caller, name: str) -> list[Peer]:
 
 
 def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
-    """Check every change, then make them; what was done, in words. Raises UsageError."""
+    """Check all changes, then apply them. Return a sentence for each. Raises UsageError."""
     actions: list[tuple[Switch | Compact, str]] = []
-    switch = _members(arguments, "switch", ("provider", "model", "effort", "advisor"))
-    context = _members(arguments, "context", ("compact", "hints", "drop", "clear"))
-    limits = _limits(_members(arguments, "limits", LIMITS), caller.status(), target.status())
-    provider, model, effort, advisor = (_word(switch, name) for name in ("provider", "model", "effort", "advisor"))
+    switch = _object_in(arguments, "switch", ("provider", "model", "effort", "advisor"))
+    context = _object_in(arguments, "context", ("compact", "hints", "drop", "clear"))
+    limits = _limits(_object_in(arguments, "limits", LIMITS), caller.status(), target.status())
+    provider, model, effort, advisor = (_name_in(switch, name) for name in ("provider", "model", "effort", "advisor"))
     if provider and not model:
         raise UsageError(f"give a model of {provider} too. catalog lists them.")
     if provider and model and not model.startswith(f"{provider}/"):
@@ -270,16 +270,16 @@ def _change(caller: Caller, target: Peer, arguments: JsonObject) -> list[str]:
     return [f"{target.path}: {words}." for _, words in actions]
 
 
-def _members(arguments: JsonObject, name: str, known: Sequence[str]) -> Mapping[str, object]:
-    """Return an argument that is an object. Raises UsageError for a member that means nothing."""
+def _object_in(arguments: JsonObject, name: str, known: Sequence[str]) -> Mapping[str, object]:
+    """Return an argument that is an object. Raises UsageError for an unknown member."""
     found = as_object(arguments.get(name))
     if unknown := [member for member in found if member not in known]:
         raise UsageError(f"{name} has no {unknown[0]!r}, it takes {', '.join(known)}.")
     return found
 
 
-def _word(switch: Mapping[str, object], name: str) -> str | None:
-    """Return a member of a switch, if it is there. Raises UsageError for what is no name."""
+def _name_in(switch: Mapping[str, object], name: str) -> str | None:
+    """Return a name given in `switch`, or None. Raises UsageError for an empty name or another type."""
     value = switch.get(name)
     if value is None:
         return None
@@ -289,9 +289,9 @@ def _word(switch: Mapping[str, object], name: str) -> str | None:
 
 
 def _limits(wanted: Mapping[str, object], own: Status, other: Status) -> Mapping[str, int]:
-    """Limits as numbers, which models write as texts too. Raises UsageError for what is none, or is too high.
+    """Parse limits; models may write them as strings. Raises UsageError for other values, or if a limit is too high.
 
-    An agent may lower limits; those of agents below it it may raise as far as its own.
+    An agent may lower any limit. It may raise limits of agents below it up to its own.
     """
     ceiling = own.limits if other.path.startswith(f"{own.path}/") else other.limits
     limits: dict[str, int] = {}

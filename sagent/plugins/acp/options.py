@@ -21,36 +21,36 @@ MODE_WORDS: Mapping[Mode, tuple[str, str]] = {
     "full": ("Full", "No questions"),
 }
 OFF = "off"
-_UNSET = "default"  # the effort that the provider takes by itself
+_UNSET = "default"  # the provider's own default effort
 
 
 class Options:
-    """The options of one session. `models` are those that can be used, as "provider/id", each with a few words."""
+    """The options of one session. `models` are the usable models as "provider/id", each with a short description."""
 
     def __init__(self, agent: "Agent", policy: "PermissionPolicy", models: Sequence[tuple[str, str]]) -> None:
         self._agent, self._policy, self._models = agent, policy, models
-        self._chosen: dict[str, str] = {}  # while a turn runs: in force from its next model call on
+        self._chosen: dict[str, str] = {}  # made during a turn; used from its next model call on
 
     def settle(self) -> None:
-        """Clear the choices: they are in force, or were not to be had."""
+        """Clear the choices: the turn has applied or rejected them."""
         self._chosen.clear()
 
     def modes(self) -> Mapping[str, object]:
-        """Return the permission modes, for clients that know no other options."""
+        """Return the permission modes, for clients that do not support other options."""
         known = [{"id": mode, "name": MODE_WORDS[mode][0], "description": MODE_WORDS[mode][1]} for mode in MODES]
         return {"currentModeId": self._policy.mode, "availableModes": known}
 
     def every(self) -> list[Mapping[str, object]]:
-        """Return all options with their values now."""
+        """Return all options with their current values."""
         status = self._agent.status()
         efforts = [(each, each.capitalize(), "") for each in EFFORTS]
         model = self._chosen.get("model", status.model)
         effort = self._chosen.get("effort", status.effort or _UNSET)
         advisor = self._chosen.get("advisor", self._advisor())
-        advisors = [(OFF, "Off", "Ask no advisor"), *self._named(advisor)]
+        advisors = [(OFF, "Off", "Ask no advisor"), *self._model_choices(advisor)]
         return [
             _select("mode", "Mode", "mode", self._policy.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
-            _select("model", "Model", "model", model, self._named(model)),
+            _select("model", "Model", "model", model, self._model_choices(model)),
             _select("effort", "Effort", "thought_level", effort, [(_UNSET, "Default", ""), *efforts]),
             _select("advisor", "Advisor", "_advisor", advisor, advisors),
         ]
@@ -63,7 +63,7 @@ class Options:
         self._policy.mode = known
 
     def set(self, option: object, value: object) -> None:
-        """Set an option. Raises RpcError for an unknown option, and for a value that cannot be used."""
+        """Set an option. Raises RpcError for an unknown option or an unusable value."""
         found = next((each for each in self.every() if each["id"] == option), None)
         if found is None:
             raise RpcError(INVALID_PARAMS, f"There is no option {option!r}. There are mode, model, effort and advisor.")
@@ -73,11 +73,11 @@ class Options:
         if value == found["currentValue"]:
             return
         try:
-            self._make(str(option), value)
+            self._apply(str(option), value)
         except SagentError as error:
             raise RpcError(INVALID_PARAMS, str(error)) from error
 
-    def _make(self, option: str, value: str) -> None:
+    def _apply(self, option: str, value: str) -> None:
         match option:
             case "mode":
                 self.set_mode(value)
@@ -93,13 +93,13 @@ class Options:
         if self._agent.running:
             self._chosen[option] = value
 
-    def _named(self, current: str) -> list[tuple[str, str, str]]:
-        """Return the models, and the one in use where it is not among them."""
+    def _model_choices(self, current: str) -> list[tuple[str, str, str]]:
+        """Return the models to choose from, with the current one added if it is missing."""
         own = [] if current == OFF or any(name == current for name, _ in self._models) else [(current, "")]
         return [(name, name.partition("/")[2] or name, about) for name, about in (*own, *self._models)]
 
     def _advisor(self) -> str:
-        """Return the model of the first advisor that is asked, or "off"."""
+        """Return the model of the first active advisor, or "off"."""
         from sagent.advisor.extension import AdvisorExtension
 
         advisory = self._agent.advisory
@@ -118,6 +118,6 @@ def _select(
 
 
 def models_of(catalog: str) -> list[tuple[str, str]]:
-    """Return the models of a catalog, one a line: "provider/id: a few words"."""
+    """Parse a catalog: one model a line, "provider/id: a few words"."""
     lines = (line.partition(": ") for line in catalog.splitlines())
     return [(name, about) for name, colon, about in lines if colon and "/" in name]

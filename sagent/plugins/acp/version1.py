@@ -1,7 +1,7 @@
-"""Protocol version 1: what an event of ours is as a `session/update`, and a conversation that is shown again.
+"""Protocol version 1: translate agent events and earlier conversations to `session/update`.
 
 Source: https://agentclientprotocol.com/protocol/v1 and its schema. A turn's updates come before the turn's response,
-and every call that was announced ends as "completed" or "failed".
+and every announced call ends as "completed" or "failed".
 """
 
 import os
@@ -42,7 +42,7 @@ from sagent.usage import Cost
 
 Update: TypeAlias = Mapping[str, object]
 ROOT = "root"
-_SAYERS = {"user": "user", "assistant": "agent"}
+_SPEAKERS = {"user": "user", "assistant": "agent"}
 
 
 def text_block(text: str) -> Update:
@@ -50,12 +50,12 @@ def text_block(text: str) -> Update:
 
 
 def chunk(kind: str, message: str, block: Update) -> Update:
-    """Return a piece of a message; `kind` is "user_message", "agent_message" or "agent_thought"."""
+    """Return one chunk of a message; `kind` is "user_message", "agent_message" or "agent_thought"."""
     return {"sessionUpdate": f"{kind}_chunk", "messageId": message, "content": block}
 
 
 def content(block: Update) -> Update:
-    """Return a block as a part of what a tool call shows."""
+    """Wrap a block as content of a tool call."""
     return {"type": "content", "content": block}
 
 
@@ -64,13 +64,13 @@ def diff(change: Proposal) -> Update:
 
 
 def new_id() -> str:
-    """Return a message's name, unlike those of other processes that go on with the same session."""
+    """Return a new message id, unique among all processes that work on the session."""
     return os.urandom(8).hex()
 
 
 def usage(status: Status, cost: Cost) -> Update:
-    """Report what the context holds and the session has cost. Models without a known price are named, as the sum is
-    a minimum then; if the window is not known, its size is what is used of it."""
+    """Report the context size and the session's cost. Models without a known price are listed, because the cost is then
+    a minimum. If the window is unknown, the tokens in use stand for its size."""
     more = {"_meta": {"sagent": {"unpriced": list(cost.unpriced)}}} if cost.unpriced else {}
     return {
         "sessionUpdate": "usage_update",
@@ -82,19 +82,19 @@ def usage(status: Status, cost: Cost) -> Update:
 
 
 def plan(call: ToolCall, result: ToolResult) -> Iterator[Update]:
-    """Yield the list that a call has written, if it has."""
+    """Yield the to-do list that a call has written, if any."""
     if (tasks := written(call, failed=result.is_error)) is not None:
         entries = [{"content": task.text, "priority": "medium", "status": task.state} for task in tasks]
         yield {"sessionUpdate": "plan", "entries": entries}
 
 
 def with_agent(event: Notice) -> str:
-    """Return what a notice says, with whom it is about if that is not the root."""
+    """Return a notice's text, with its agent's path unless that is the root."""
     return event.text if event.agent == "root" else f"{event.agent}: {event.text}"
 
 
 def notice(level: str, text: str, *, known: bool) -> Update:
-    """Return a word of sagent's own; a thought of the agent for a client to which notices are not `known`."""
+    """Return a notice of sagent itself. A client that does not know notices gets it as a thought of the agent."""
     text = printable(text)
     if not known:
         return chunk("agent_thought", new_id(), text_block(f"{level.capitalize()}: {text}"))
@@ -105,27 +105,27 @@ def notice(level: str, text: str, *, known: bool) -> Update:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The result of an earlier call, and what it changed, as a unified diff."""
+    """The result of an earlier call, and its change of files as a unified diff."""
 
     result: ToolResult
     diff: str = ""
 
 
 class Updates:
-    """The updates of one session. Where the client knows no `notices` they are thoughts of the agent; with `terminals`
-    commands are shown in terminals of ours, by the members of `_meta` that Zed and its agents use for that."""
+    """The updates of one session. If the client knows no `notices`, they are sent as thoughts of the agent. With
+    `terminals`, commands are shown as terminals through the `_meta` members that Zed and its agents use."""
 
     def __init__(self, workspace: Workspace, *, notices: bool, terminals: bool = False) -> None:
         self._workspace, self._notices, self._terminals = workspace, notices, terminals
-        self._output: dict[str, str] = {}  # of commands that run, as far as it was shown
+        self._output: dict[str, str] = {}  # output of running commands that was already sent
         self._message, self._thought = new_id(), new_id()
         self._ids = CallIds()
-        self._changes: dict[str, Proposal] = {}  # of calls that have begun
+        self._changes: dict[str, Proposal] = {}  # proposed changes of calls that have begun
         self._asides = 0
         self._advice: dict[tuple[str, str], str] = {}
 
     def of(self, event: Event) -> Iterator[Update]:
-        """Yield the updates of an event."""
+        """Yield the updates for an event."""
         match event:
             case TextDelta("root", text):
                 yield chunk("agent_message", self._message, text_block(text))
@@ -158,13 +158,13 @@ class Updates:
                 assert_never(event)
 
     def said(self, text: str) -> Update:
-        """Return a message of sagent's own, such as what a slash command has to say; of several lines as they are."""
+        """Return a message of sagent itself, such as a slash command's output. Several lines are shown verbatim."""
         return chunk("agent_message", new_id(), text_block(fenced(text) if "\n" in text else text))
 
     # -- tool calls
 
     def announce(self, agent: str, call: ToolCall) -> tuple[str, list[Update]]:
-        """Return a call's id, and the update that makes it known, where that was not sent yet."""
+        """Return a call's id, and its announcement unless it was sent already."""
         name, new = self._ids.begin(agent, call.id)
         if not new:
             return name, []
@@ -173,12 +173,12 @@ class Updates:
         return name, [self._announcement(name, agent, call)]
 
     def changes(self, name: str) -> list[Update]:
-        """Return the changes that an open call would make, as a part of what it shows."""
+        """Return the proposed changes of an open call as content."""
         change = self._changes.get(name)
         return [] if change is None else [diff(change)]
 
     def place(self, call: ToolCall, changed: str = "") -> list[Update]:
-        """Return the place that a call reads, or has changed as a unified diff says."""
+        """Return the location that a call reads, or has changed according to a unified diff."""
         if (path := calls.place_of(call, self._workspace)) is None:
             return []
         line = calls.line_of(call, changed)
@@ -198,20 +198,20 @@ class Updates:
         return {**shown, **{key: value for key, value in more.items() if value}}
 
     def synthetic(self, title: str, kind: str, blocks: Sequence[Update]) -> tuple[str, Update]:
-        """Return a call that no model has made: its id and its announcement."""
+        """Return a call that no model has made, such as advice: its id and its announcement."""
         self._asides += 1
         name, _ = self._ids.begin(ROOT, f"sagent-{self._asides}-{new_id()}")
         shown = {"toolCallId": name, "title": title, "kind": kind, "status": "in_progress"}
         return name, {"sessionUpdate": "tool_call", **shown, "content": [content(block) for block in blocks]}
 
     def ended(self, name: str, *, failed: bool = False, **more: object) -> Update:
-        """Return the end of a call."""
+        """Return the update that ends a call."""
         self._ids.end(name, job=False)
         self._changes.pop(name, None)
         return _update(name, status="failed" if failed else "completed", **more)
 
     def close(self) -> list[Update]:
-        """Return an end for each call that has none yet: no turn ends before its calls."""
+        """Return an end for each open call, because a turn may not end before its calls."""
         left = self._ids.take_open()
         self._changes.clear()
         self._output.clear()
@@ -232,7 +232,7 @@ class Updates:
         if not news and not self._ids.is_job(name):
             before = self._changes.get(name)
             if (change := proposal_of(call, self._workspace)) is not None:
-                self._changes[name] = change  # calls before it may have changed the file
+                self._changes[name] = change  # an earlier call may have changed the file
             more = {"content": self.changes(name)} if change not in (None, before) else {}
             yield _update(name, status="in_progress", **more)
 
@@ -252,7 +252,7 @@ class Updates:
             yield from plan(call, result)
             return
         name = self._ids.find(event.agent, call.id)
-        if name is None:  # it was answered without having started
+        if name is None:  # answered without having started
             name, news = self.announce(event.agent, call)
             yield from news
         change = self._changes.pop(name, None)
@@ -271,7 +271,7 @@ class Updates:
 
     def _advising(self, event: AdviceDelta) -> Iterator[Update]:
         key = (event.agent, event.advisor)
-        if event.trigger != "asked" and key not in self._advice:  # what was asked for is a call's result
+        if event.trigger != "asked" and key not in self._advice:  # requested advice is shown as a call's result
             name, shown = self.synthetic(f"Advice of {event.advisor} ({event.trigger})", "think", ())
             self._advice[key] = name
             yield shown
@@ -286,7 +286,7 @@ class Updates:
     # -- what was said before
 
     def replay(self, said: Iterable[Message | Past]) -> Iterator[Update]:
-        """Yield a conversation as it was; what others than the person have put into it is left out, as it was then."""
+        """Yield an earlier conversation. Messages that did not come from the person are left out, as they were then."""
         asked: dict[str, tuple[str, ToolCall]] = {}
         for each in said:
             if isinstance(each, Past):
@@ -297,12 +297,12 @@ class Updates:
             for part in each.parts:
                 if isinstance(part, ToolCall):
                     name, new = self._ids.begin(ROOT, part.id) if part.name != TODO else ("", True)
-                    if new:  # else it is in progress, and goes on
+                    if new:  # otherwise it is still in progress
                         asked[part.id] = name, part
                     if new and name:
                         yield self._announcement(name, ROOT, part)
                 elif not each.sender:
-                    yield from _said(part, _SAYERS[each.role], message)
+                    yield from _replayed_part(part, _SPEAKERS[each.role], message)
         for name, _ in asked.values():
             if name:
                 self._ids.end(name, job=False)
@@ -319,8 +319,8 @@ class Updates:
         yield _update(name, **shown)
 
 
-def _said(part: Part, sayer: str, message: str) -> Iterator[Update]:
-    """Yield a part of a message that is shown again."""
+def _replayed_part(part: Part, sayer: str, message: str) -> Iterator[Update]:
+    """Yield the update for a part of an earlier message."""
     match part:
         case Text(text) if text:
             yield chunk(f"{sayer}_message", message, text_block(text))
@@ -341,7 +341,7 @@ def _update(name: str, **members: object) -> Update:
 
 
 def _outcome(call: ToolCall, result: ToolResult, change: Proposal | None) -> dict[str, object]:
-    """Return a result: the change of a file that was changed, else what it says, and images."""
+    """Return the status and content of a result: the change of a file if there is one, else the text and images."""
     failed = result.is_error
     if change is not None and not failed:
         return {"status": "completed", "content": [diff(calls.current_proposal(change))]}

@@ -1,8 +1,8 @@
-"""A bundle: what was exported, in one archive in which every byte is accounted for.
+"""A bundle: exported files in one archive in which every byte is checked.
 
 It is an uncompressed tar of `manifest.json` and the files that the manifest lists by name, size and sha256. The
-manifest carries the sha256 of its own canonical JSON, and the archive is exactly what these files make: no header,
-padding or order is free. Compress it to send it.
+manifest carries the sha256 of its own canonical JSON. Headers, padding and order follow from the files alone, so one
+set of files has exactly one archive. Compress it to send it.
 """
 
 import tarfile
@@ -19,7 +19,7 @@ from sagent.session.place import Place
 FORMAT = "sagent-bundle"
 VERSION = 1
 NAME = "manifest.json"
-SESSION = "session/"  # where a bundle has the session's files
+SESSION = "session/"  # folder of the session's files in a bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,13 @@ class Manifest:
 
 
 def manifest_bytes(members: Mapping[str, object]) -> bytes:
-    """Return the manifest's file: canonical JSON with the sha256 of it put in front as `id`, as an entry's line has
-    it."""
+    """Return the manifest file: canonical JSON that starts with its own sha256 as `id`, like a log entry."""
     content = canonical_bytes(members)
     return b'{"id":"%b",%b\n' % (sha256_hex(content).encode(), content[1:])
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Return the manifest of a file. Raises ValueError for one that is not what was written, or of a later version."""
+    """Parse a manifest file. Raises ValueError if it was changed or is of a later version."""
     head, rest = data[:73], data[73:]
     if head != b'{"id":"%b",' % sha256_hex(b"{" + rest[:-1]).encode() or not rest.endswith(b"\n"):
         raise ValueError("its content does not match its id")
@@ -78,9 +77,9 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def write_bundle(out: Path, members: Mapping[str, object], files: Mapping[str, Place | bytes]) -> str:
-    """Write a bundle of these files; the same ones always make the same bytes. The id of its manifest.
+    """Write a bundle of these files and return its manifest's id. The same files always make the same bytes.
 
-    Raises OSError; then there is nothing at `out` that was not there before.
+    Raises OSError and then leaves no new file at `out`.
     """
     rows: list[Thawed] = []
     for name, content in sorted(files.items()):
@@ -94,13 +93,13 @@ def write_bundle(out: Path, members: Mapping[str, object], files: Mapping[str, P
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file looks like a tar. Raises OSError."""
+    """Return True if a file looks like a tar. Raises OSError."""
     with path.open("rb") as file:
         return file.read(262)[257:] == b"ustar"
 
 
 def open_bundle(path: Path) -> tuple[Mapping[str, Place], list[str]]:
-    """Return the files of a bundle by their names, and what is wrong with the archive.
+    """Return the files of a bundle by name, and the problems of the archive.
 
     Raises OSError, and UsageError for a file that is no archive.
     """
@@ -144,5 +143,5 @@ def _same(path: Path, pieces: Iterable[bytes]) -> bool:
 
 
 def unpacked(directory: Path) -> bool:
-    """Return whether a directory is an unpacked bundle."""
+    """Return True if a directory is an unpacked bundle."""
     return (directory / NAME).is_file() and not (directory / "root.jsonl").exists()

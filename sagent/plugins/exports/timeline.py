@@ -1,5 +1,5 @@
-"""A session as a page or a document shows it: its steps, each turn with its number, its price and what became of its
-calls, and what the whole came to."""
+"""A session as a page or document shows it: its steps, each turn with its number, its cost and the results of its
+calls, and the totals."""
 
 import json
 import re
@@ -35,15 +35,15 @@ from sagent.session.savings import add_savings
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Charge, Saving, Totals
 
-MAX_TEXT_CHARS = 200_000  # of one text that are kept
+MAX_TEXT_CHARS = 200_000  # of one text; the rest is cut
 MAX_TITLE_CHARS = 80
-_LOOKED_AT = 4_000  # characters at the end of what is kept, in which no word is to be cut
-MAX_PARAMETERS = 100  # different ones that are kept
+_BLANK_CHARS = 4_000  # characters before the cut in which to look for a blank, so that no word is cut
+MAX_PARAMETERS = 100  # different parameter sets to keep
 
 
 @dataclass(slots=True)
 class Call:
-    """A tool call and what came of it; `state` is "" while that is not known."""
+    """A tool call and its result; `state` is "" until it is known."""
 
     name: str
     arguments: Mapping[str, object]
@@ -56,7 +56,7 @@ class Call:
 
 @dataclass(slots=True)
 class TurnShown:
-    """A turn with what later steps say of it; `number` counts those of its agent."""
+    """A turn with its calls and cost from later steps; `number` counts the turns of its agent."""
 
     turn: Turn
     number: int
@@ -65,7 +65,7 @@ class TurnShown:
 
 
 Shown: TypeAlias = Said | TurnShown | Consulted | Remark
-"""What has a place of its own in the timeline."""
+"""Anything with its own place in the timeline."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Member:
 
 @dataclass(slots=True)
 class Timeline:
-    """A session as it is shown. `damaged` are lines that could not be read."""
+    """A session's timeline. `damaged` lists lines that could not be read."""
 
     session: str = ""
     cwd: str = ""
@@ -91,12 +91,12 @@ class Timeline:
     tools: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     parameters: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
     compactions: int = 0
-    compacted: int = 0  # tokens that left the context, as estimated
-    saving: Saving = field(default_factory=Saving)  # USD by list prices
+    compacted: int = 0  # estimated tokens removed from the context
+    saving: Saving = field(default_factory=Saving)  # USD at list prices
     damaged: list[str] = field(default_factory=list[str])
 
     def heading(self, redaction: Redaction) -> str:
-        """Return the title in one line, redacted before it was cut."""
+        """Return the title in one line, redacted before it is cut."""
         return redaction.line(self.title, MAX_TITLE_CHARS)
 
     @property
@@ -109,7 +109,7 @@ class Timeline:
 
 
 def calls_of(timeline: Timeline) -> Iterator[tuple[int, Turn, Call]]:
-    """Yield the calls, each with its turn and where that is in the timeline."""
+    """Yield each call with its turn and the turn's place in the timeline."""
     for place, each in enumerate(timeline.shown):
         if isinstance(each, TurnShown):
             yield from ((place, each.turn, call) for call in each.calls)
@@ -125,13 +125,13 @@ def verdict_of(step: Consulted) -> str:
 
 
 def asked_of(step: Consulted) -> str:
-    """Return the model that was asked, why and what, as far as known."""
+    """Return the model, trigger, reason and question of a consultation, as far as known."""
     advice = step.advice
     return " · ".join(filter(None, (advice.model, advice.trigger, advice.reason, advice.question)))
 
 
 def words_of(remark: Remark) -> str:
-    """Describe a remark in a sentence of what is known of it."""
+    """Describe a remark in a sentence made of its known details."""
     facts = {name: value for name, value in remark.details if value}
     pieces = _SENTENCES.get(remark.kind)
     if pieces is None:
@@ -156,7 +156,7 @@ _SENTENCES: Mapping[str, Sequence[str]] = {
     "spawned": ("{agent} begins", " with {model}"),
     "switched": ("Switched", " to {model}", ", effort {effort}", ": {advisor}", ": {reason}"),
 }
-"""Remarks in words: a piece is left out where what it names is not known."""
+"""Sentences for remarks: a piece is left out if one of its details is unknown."""
 
 
 def _grouped(value: str) -> str:
@@ -164,7 +164,7 @@ def _grouped(value: str) -> str:
 
 
 def texts_of(shown: Shown) -> tuple[str, ...]:
-    """Return the texts of it, but for those of calls."""
+    """Return all texts of a step except those of its calls."""
     match shown:
         case Said(_, text):
             return (text,)
@@ -179,7 +179,7 @@ def texts_of(shown: Shown) -> tuple[str, ...]:
 
 
 def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
-    """Return the logs of a session. Raises OSError."""
+    """Read the logs of a session into a timeline. Raises OSError."""
     reader, builder = SessionReader(session, files), _Builder()
     for step in reader.steps():
         builder.add(step)
@@ -226,7 +226,7 @@ class _Builder:
             case Consulted():
                 timeline.shown.append(replace(step, advice=replace(step.advice, text=_bounded(step.advice.text))))
             case Judged(agent, judgement, at):
-                timeline.shown.append(Remark(agent, "advice", _words(judgement), at))
+                timeline.shown.append(Remark(agent, "advice", _judgement_details(judgement), at))
             case Remark(_, "label"):
                 timeline.title, self._labelled = dict(step.details).get("text", ""), True
             case Remark(_, kind, details):
@@ -277,7 +277,7 @@ class _Builder:
             turn.usd = (turn.usd or Decimal(0)) + charge.usd
 
 
-def _words(judgement: AdviceOutcome | AdviceRated) -> Sequence[tuple[str, str]]:
+def _judgement_details(judgement: AdviceOutcome | AdviceRated) -> Sequence[tuple[str, str]]:
     advisor, outcome = ("advisor", judgement.advisor), ("outcome", judgement.outcome)
     if isinstance(judgement, AdviceRated):
         return advisor, ("by", str(judgement.by)), outcome
@@ -295,19 +295,18 @@ def _call(asked: StoredCall) -> Call:
 def _bounded(text: str) -> str:
     if len(text) <= MAX_TEXT_CHARS:
         return text
-    end = max(text.rfind(blank, MAX_TEXT_CHARS - _LOOKED_AT, MAX_TEXT_CHARS) for blank in " \n") + 1 or MAX_TEXT_CHARS
+    end = max(text.rfind(blank, MAX_TEXT_CHARS - _BLANK_CHARS, MAX_TEXT_CHARS) for blank in " \n") + 1 or MAX_TEXT_CHARS
     return f"{text[:end]}\n[... {len(text) - end} characters more, in the log ...]"
 
 
 def without_names(diff: str) -> str:
-    """Return a unified diff without its first two lines: the call says which file it is."""
+    """Return a unified diff without the two header lines, because the call names the file."""
     lines = diff.rstrip("\n").split("\n")
     return "\n".join(lines[2:] if lines[0].startswith("--- ") and len(lines) > 2 else lines)
 
 
 def _diff(arguments: Mapping[str, object]) -> str:
-    """Return the change that the arguments of a call ask for, where they do: of a file's text, not of the lines'
-    numbers."""
+    """Return the text change that a call's arguments request, as a diff without line numbers; "" if there is none."""
     edits = [as_object(edit) for edit in as_array(arguments.get("edits"))] or [arguments]
     pairs = [(edit.get("old_string"), edit.get("new_string")) for edit in edits]
     if isinstance(arguments.get("content"), str) and "file_path" in arguments:

@@ -1,4 +1,4 @@
-"""The results and resources of a server as a model gets them, within what memory and log can take."""
+"""Convert an MCP server's results and resources for a model, within the limits of memory and log."""
 
 import base64
 import json
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from mcp.types import BlobResourceContents, CallToolResult, TextResourceContents
 
 MAX_RESULT_SIZE = 10_000_000  # characters of one text, or bytes of one image or document, in a result
-_MAX_STARTS = 20  # places in a text where JSON may begin that are tried
+_MAX_STARTS = 20  # positions in a text at which to try to parse JSON
 _MAX_SMALL = 20_000  # characters
 _JSON = json.JSONDecoder()
-MAX_MEDIA = 20  # images and documents of a result: providers take a hundred in all
+MAX_MEDIA = 20  # images and documents in one result; providers accept about a hundred in a request
 
 
 def output_of(result: "CallToolResult", server: str) -> ToolOutput:
-    """Return a result as a model reads it: its blocks, and its structured content unless a text holds the same JSON."""
+    """Convert a result: its blocks, and its structured content unless a text already holds the same JSON."""
     content = [part for block in result.content for part in parts_of(block)]
     if (data := result.structured_content) is not None and not is_said(data, content):
         content.append(Text(json_dump(json_freeze(data))))
-    content = _few([_bounded(part, server) for part in content], server)
+    content = _drop_excess_media([_bounded(part, server) for part in content], server)
     summary = " ".join(words_in(content).split())[:80] or "done"
     return ToolOutput(tuple(content) or (Text("(nothing)"),), is_error=bool(result.is_error), summary=summary)
 
 
 def is_small(blocks: Sequence[object]) -> bool:
-    """Return True if blocks are texts that are read in a moment; others are looked at in a thread."""
+    """Return True if blocks are short texts, which are quick to convert; others are converted in a thread."""
     return sum(len(as_str(getattr(block, "text", None))) or _MAX_SMALL + 1 for block in blocks) <= _MAX_SMALL
 
 
 def is_said(data: object, content: Sequence[Media]) -> bool:
-    """Return True if texts hold the same JSON as some structured content: whole, or between other words. Where servers
-    wrap a value as {"result": value}, the value is enough, and for a list one text for each item."""
+    """Return True if the texts contain the structured content as JSON, alone or between other words. If a server wraps
+    a value as {"result": value}, the value alone is enough, and for a list one text per item."""
     texts = [part.text for part in content if isinstance(part, Text)]
     fields = as_object(data)
     wrapped = tuple(fields.values()) if {*fields} == {"result"} else ()
@@ -50,7 +50,7 @@ def is_said(data: object, content: Sequence[Media]) -> bool:
 
 
 def _holds(text: str, wanted: object) -> bool:
-    """Return True if a text is a value, or has it somewhere."""
+    """Return True if a text is the wanted value or contains it."""
     if isinstance(wanted, str):
         return text.strip() == wanted.strip() or _parsed(text.strip()) == [wanted]
     starts = (found.start() for found in re.finditer(r"[\[{]", text))
@@ -62,7 +62,7 @@ def _holds(text: str, wanted: object) -> bool:
 
 
 def _parsed(text: str) -> list[object]:
-    """Return the value that a text begins with, alone in a list."""
+    """Return the JSON value at the start of a text as a list of one; [] if there is none."""
     try:
         return [_JSON.raw_decode(text)[0]]
     except (ValueError, RecursionError):
@@ -70,7 +70,7 @@ def _parsed(text: str) -> list[object]:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Return True if two values are the same in JSON, which knows no difference of 1 and 1.0, and true is no number."""
+    """Return True if two values are equal in JSON, where 1 equals 1.0 but not true."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if all(isinstance(each, Mapping) for each in (one, other)):
@@ -87,7 +87,7 @@ def words_in(content: Sequence[Media]) -> str:
 
 
 def parts_of(block: object) -> Sequence[Media]:
-    """Return a block of a result as a model is shown it."""
+    """Convert a block of a result to message parts."""
     from mcp import types
 
     match block:
@@ -115,8 +115,8 @@ def _embedded(held: "TextResourceContents | BlobResourceContents") -> Media:
 
 
 def _decoded(text: str, kind: str, name: str) -> Media:
-    """Data in base64 that a server says is of a kind. What no provider would take is words: once it is in a
-    conversation, that would be refused for ever."""
+    """Decode a server's base64 data of a stated type. Media that no provider accepts become text, because once in a
+    conversation they would make every later request fail."""
     from sagent.lib.encoding import text_in
     from sagent.tools.media import media_in
 
@@ -136,14 +136,14 @@ def _decoded(text: str, kind: str, name: str) -> Media:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Decode base64 of either alphabet, or a data URL, padded or not. Raises ValueError."""
+    """Decode base64 of either alphabet, padded or not, or a data URL. Raises ValueError."""
     text = text.partition(",")[2] if text.startswith("data:") else text
     plain = "".join(text.split()).translate(str.maketrans("-_", "+/")).rstrip("=")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
 def resource_part(held: "TextResourceContents | BlobResourceContents", most: int) -> Media:
-    """Return a resource that a person has mentioned, in at most so many characters."""
+    """Convert a resource that a person has mentioned; a text is cut to `most` characters."""
     from mcp import types
 
     if isinstance(held, types.TextResourceContents):
@@ -152,8 +152,8 @@ def resource_part(held: "TextResourceContents | BlobResourceContents", most: int
     return _embedded(held)
 
 
-def _few(content: Sequence[Media], server: str) -> list[Media]:
-    """Return the parts without those images and documents that are too many."""
+def _drop_excess_media(content: Sequence[Media], server: str) -> list[Media]:
+    """Remove images and documents beyond MAX_MEDIA."""
     media = [number for number, part in enumerate(content) if not isinstance(part, Text)]
     out = {*media[MAX_MEDIA:]}
     kept = [part for number, part in enumerate(content) if number not in out]
@@ -162,7 +162,7 @@ def _few(content: Sequence[Media], server: str) -> list[Media]:
 
 
 def _bounded(part: Media, server: str) -> Media:
-    """Return a part that memory and log can take; what is left out of it is said in its place."""
+    """Cut a part to MAX_RESULT_SIZE and say how much was left out."""
     size = len(part.text if isinstance(part, Text) else part.data)
     if size <= MAX_RESULT_SIZE:
         return part

@@ -1,4 +1,4 @@
-"""The routes. What a request may say is in openapi.json, and is checked by it."""
+"""The HTTP routes. Requests are described in openapi.json and validated against it."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 OPEN = ("/", "/login", "/openapi.json")
-"""What is shown without a token, in addition to the page's own files."""
+"""Paths shown without a token, in addition to the page's own files."""
 _HERE = Path(__file__).parent
 _PAGE = {"app.js": "text/javascript", "app.css": "text/css", "transcript.css": "text/css"}
 _POLICY = (
@@ -48,8 +48,8 @@ def is_open(path: str) -> bool:
 
 
 def make_app(users: Mapping[str, Sessions], host: str, more: Sequence[Route] = ()) -> "ASGIApp":
-    """Make the application; `users` has the sessions that each token opens. `more` are routes of others, for those who
-    have a token."""
+    """Make the application. `users` maps each token to the sessions it opens; `more` are additional routes, which need
+    a token."""
     repeats = Repeats()
 
     async def log_in(request: Request) -> Response:
@@ -106,7 +106,7 @@ async def _missing(request: Request, error: Exception) -> Response:
 
 
 async def _broken(_: Request, error: Exception) -> Response:
-    """Answer for a fault of ours; its traceback goes to stderr."""
+    """Answer 500 for an internal error; its traceback goes to stderr."""
     return problem(500, f"{type(error).__name__}: see the server's output.")
 
 
@@ -216,7 +216,7 @@ async def _interrupt(request: Request) -> Response:
 
 
 def _agent(live: LiveSession, given: Mapping[str, object]) -> Node:
-    """Return the agent that a request is about, by default the first. Raises UsageError."""
+    """Return the agent that a request names, by default the root. Raises UsageError."""
     path = as_str(given.get("agent"), "root")
     if (agent := live.agent.tree.get(path)) is None:
         raise UsageError(f"There is no agent {path!r} now; GET the session for the list.")
@@ -251,7 +251,7 @@ async def _answer(request: Request) -> Response:
         if answer is None and decision != "deny":
             raise UsageError("This is a question: give `answer`, or decision deny to leave it unanswered.")
         question.answer.set_result(answer)
-    await asyncio.sleep(0)  # whoever has asked goes on
+    await asyncio.sleep(0)  # let the waiting call continue
     return _json(hosted.status())
 
 
@@ -318,7 +318,7 @@ async def _transcript(request: Request) -> Response:
             return Response(page, media_type="text/markdown")
         from sagent.plugins.exports.page import policy_of
 
-        # an origin of its own: its script is not that of the sessions' page, and reads no key of it
+        # a sandboxed origin, so that its script cannot read the sessions page's key
         policy = f"{policy_of(page.decode())}; frame-ancestors 'none'; sandbox allow-scripts"
         return Response(page, media_type="text/html", headers={"content-security-policy": policy})
     if kind != "json":
@@ -330,7 +330,8 @@ async def _transcript(request: Request) -> Response:
 
 
 def _page_of(hosted: Hosted, after: str, limit: int) -> dict[str, object]:
-    """Return up to `limit` events after one, and all others of the last one's entry: the next page starts there."""
+    """Return up to `limit` events after one, and any further events of the last one's entry, so that the next page
+    starts at a new entry."""
     events: list[object] = []
     last = ""
     for item in hosted.feed.past(after):

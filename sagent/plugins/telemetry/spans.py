@@ -1,11 +1,12 @@
 """Spans and metrics of an agent and all below it, from its events and its ledger.
 
 A prompt is a trace: `invoke_agent`, and below it model calls, tools, consultations, compactions and the agents that a
-tool began, each with its parent. No request is named by an event before it is answered: a model call begins where the
-agent had its last input.
+tool spawned, each with its parent. Events name a request only once it is answered, so a model call's span starts at the
+agent's last input.
 
-The events of a call come from its own task: there its span becomes OpenTelemetry's current one. So what a tool does,
-the agents that it begins and what the MCP SDK sends have it as their parent, whatever else goes on.
+The events of a tool call come from the task that runs it, and its span becomes OpenTelemetry's current span there. So
+the tool's own spans, the agents it spawns and the MCP SDK's requests get it as their parent, whatever else runs
+meanwhile.
 """
 
 import asyncio
@@ -53,13 +54,13 @@ from sagent.usage import Charge, Sum, Usage
 from sagent.version import __version__
 
 Capture: TypeAlias = Literal["none", "content"]
-"""What spans say of what was said: nothing, or texts, arguments and results, without what looks like a secret."""
+"""What spans record of a conversation: nothing, or texts, arguments and results with likely secrets removed."""
 _Values: TypeAlias = dict[str, str | int | float | bool | list[str]]
 
 
 @dataclass(slots=True)
 class _Open:
-    """A span that has not ended, and the context of what is below it."""
+    """A span that has not ended; `context` is for spans below it."""
 
     span: Span
     started: int  # nanoseconds since 1970, as all times here
@@ -71,30 +72,31 @@ class _Open:
 
 @dataclass(slots=True)
 class _ToolCall(_Open):
-    task: "asyncio.Task[object] | None"  # in which it began
+    task: "asyncio.Task[object] | None"  # the task it began in
     token: Token[Context]
     is_job: bool = False
 
     def leave(self) -> None:
-        """Stop being the current span of the task; in a task that ends with the span, it stays."""
+        """Detach the span from the current task. If another task began it, that task ends with the span and nothing is
+        needed."""
         if self.task is asyncio.current_task():
             detach(self.token)
 
 
 @dataclass(slots=True)
 class _Consultation(_Open):
-    by_agent: bool = False  # an agent of its own, which has its own model calls
+    by_agent: bool = False  # the advisor ran as an agent and has its own model call spans
 
 
 @dataclass(slots=True)
 class _Run(_Open):
     """A run of an agent."""
 
-    since: int  # when it had its last input
-    first: int = 0  # when the first piece of the reply to it came
-    calls: dict[str, _ToolCall] = field(default_factory=dict[str, _ToolCall])  # those that have ended too
-    unread: list[Message] = field(default_factory=list[Message])  # that no span has shown, for those with content
-    billed: Sum = field(default_factory=Sum)  # of model calls that have not ended
+    since: int  # time of its last input
+    first: int = 0  # time of the first piece of the reply
+    calls: dict[str, _ToolCall] = field(default_factory=dict[str, _ToolCall])  # including ended ones
+    unread: list[Message] = field(default_factory=list[Message])  # input for the next model call's span
+    billed: Sum = field(default_factory=Sum)  # charges of model calls that have not ended
     compaction: _Open | None = None
     model_calls: int = 0
     tool_calls: int = 0  # some servers give calls of different turns the same id
@@ -105,11 +107,11 @@ class _Run(_Open):
 
 
 class Telemetry:
-    """Makes spans and metrics of agents: `watch` an agent, by a tracer and meter provider of one's own or, by default,
-    the global ones. It sets none up, and ends none.
+    """Makes spans and metrics of agents: `watch` an agent. Uses the given tracer and meter providers or, by default,
+    the global ones; it neither sets up nor shuts down a provider.
 
-    `capture` is whether spans have content. A prompt is below the current span, else in the context `parent`, else a
-    trace of its own.
+    `capture` says whether spans have content. A prompt's span is below the current span, else in the context `parent`,
+    else a trace of its own.
     """
 
     def __init__(
@@ -127,14 +129,14 @@ class Telemetry:
         self._content, self._parent = capture == "content", parent or Context()
         self._agent: Agent[Never] | None = None
         self._runs: dict[str, _Run] = {}
-        self._last: dict[str, Span] = {}  # by agent, of the run that has ended
-        self._jobs: dict[tuple[str, str], _ToolCall] = {}  # calls that go on after their run
+        self._last: dict[str, Span] = {}  # by agent, the span of its last ended run
+        self._jobs: dict[tuple[str, str], _ToolCall] = {}  # calls that continue after their run
         self._consulting: dict[tuple[str, str], _Consultation] = {}  # by agent and advisor
-        self._compacted: dict[str, str] = {}  # by agent, the entry of its last compaction
-        self._prompts: dict[str, str] = {}  # by agent, the system prompt that was shown last
+        self._compacted: dict[str, str] = {}  # by agent, the log entry of its last compaction
+        self._prompts: dict[str, str] = {}  # by agent, the system prompt that was recorded last
 
     def watch(self, agent: Agent[Never]) -> Callable[[], None]:
-        """Follow an agent and those below it; call what is returned to end that. One tree at a time."""
+        """Follow an agent and those below it until the returned function is called. One tree at a time."""
         self._agent = agent
         ends = agent.listen(self.on_event), agent.ledger.listen(self._count)
 
@@ -149,8 +151,7 @@ class Telemetry:
         return end
 
     def carrier(self, agent: str, call_id: str = "") -> Mapping[str, str]:
-        """Return the headers `traceparent` and `tracestate` for what an agent does now, in a call if it is one; none
-        where it does nothing."""
+        """Return the headers `traceparent` and `tracestate` for an agent's current call or run; empty if it is idle."""
         found: dict[str, str] = {}
         run = self._runs.get(agent)
         call = self._jobs.get((agent, call_id)) or (run and run.calls.get(call_id))
@@ -159,7 +160,7 @@ class Telemetry:
         return found
 
     def environment(self, agent: str, call_id: str) -> Mapping[str, str]:
-        """Return the carrier as variables of a command: TRACEPARENT, TRACESTATE."""
+        """Return the carrier as environment variables for a command: TRACEPARENT, TRACESTATE."""
         return {name.upper(): value for name, value in self.carrier(agent, call_id).items()}
 
     def on_event(self, event: Event) -> None:  # noqa: C901 -- one arm for each class of the union
@@ -171,16 +172,16 @@ class Telemetry:
                     run.first = now
             case Received(agent, message):
                 node = self._node(agent)
-                if node is None or node.running:  # not what a command puts there between two runs
-                    self._run(agent, now, message).since = now
+                if node is None or node.running:  # a command may add messages between two runs
+                    self._current_run(agent, now, message).since = now
             case ReplyFinished(agent, message):
-                self._replied(self._run(agent, now), agent, event, now)
+                self._replied(self._current_run(agent, now), agent, event, now)
             case Retrying(agent, _, kind, _, seconds):
-                run = self._run(agent, now)
+                run = self._current_run(agent, now)
                 self._failed(run, agent, kind, now)
                 run.since = now + int(seconds * 1e9)
             case ToolStarted(agent, call):
-                self._tool_started(self._run(agent, now), agent, call, now)
+                self._tool_started(self._current_run(agent, now), agent, call, now)
             case ToolFinished(agent):
                 self._tool_finished(agent, event, now)
             case AdviceDelta(agent, advisor, trigger, ""):
@@ -190,7 +191,7 @@ class Telemetry:
             case Notice(agent):
                 self._find_compaction(agent, now)
             case Finished(agent, result):
-                self._finished(self._run(agent, now), agent, result, now)
+                self._finished(self._current_run(agent, now), agent, result, now)
             case SessionOpened() | AdviceDelta() | ToolProgress() | Denied() | Switched():
                 pass
             case _:
@@ -201,8 +202,8 @@ class Telemetry:
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
-    def _run(self, agent: str, now: int, message: Message | None = None) -> _Run:
-        """Return the run of an agent that is in progress, begun if there is none."""
+    def _current_run(self, agent: str, now: int, message: Message | None = None) -> _Run:
+        """Return the current run of an agent; begin one if there is none."""
         run = self._runs.get(agent)
         if run is None:
             known: _Values = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: agent}
@@ -213,7 +214,7 @@ class Telemetry:
             before = self._last.get(agent)
             span = self._tracer.start_span(
                 f"{names.INVOKE_AGENT} {agent}",
-                self._above(agent, "" if message is None else message.sender),
+                self._parent_of(agent, "" if message is None else message.sender),
                 attributes=known,
                 links=[] if before is None else [Link(before.get_span_context())],
                 start_time=now,
@@ -223,9 +224,9 @@ class Telemetry:
             run.unread.append(message)
         return run
 
-    def _above(self, agent: str, sender: str) -> Context:
-        """Return what began an agent's run: a consultation; the call in whose task it was spawned; later the one who
-        writes to it."""
+    def _parent_of(self, agent: str, sender: str) -> Context:
+        """Return the parent context of an agent's run: a consultation, the call in whose task the agent was spawned, or
+        for a later run the sender's last open call."""
         above, _, own = agent.rpartition("/")
         for (asker, advisor), consultation in self._consulting.items():
             if above == asker and own.startswith(f"advisor-{advisor}"):
@@ -259,7 +260,7 @@ class Telemetry:
     # -- model calls ---------------------------------------------------------------------------------------------------
 
     def _replied(self, run: _Run, agent: str, event: ReplyFinished, now: int) -> None:
-        message, provider, model = event.message, *_parted(event.message.model)
+        message, provider, model = event.message, *_split_model(event.message.model)
         node = self._node(agent)
         role, reasons = EXECUTOR if node is None else node.state.role, [names.finish_reason(message.stop)]
         known: _Values = {names.ROLE: role, names.FINISH_REASONS: reasons}
@@ -274,18 +275,18 @@ class Telemetry:
             run.unread.clear()
         run.take_billed()
         run.model_calls += 1
-        self._model_call(run, provider, model, known, _billed(event.usage, event.usd), run.since, now)
+        self._model_call(run, provider, model, known, _billing(event.usage, event.usd), run.since, now)
         if run.first:
             seconds = (run.first - run.since) / 1e9
             self._instruments.observe(names.FIRST_CHUNK_SECONDS, seconds, model_of(provider, model))
         run.since, run.first = now, 0
 
     def _failed(self, run: _Run, agent: str, kind: str, now: int) -> None:
-        """Record a model call that failed, with its bill."""
+        """Record a failed model call, with its charges."""
         if (node := self._node(agent)) is not None:
             billed = run.take_billed()
             known: _Values = {names.ROLE: node.state.role, names.ERROR: kind}
-            charged = _billed(billed.usage, billed.price) if billed.charges else {}
+            charged = _billing(billed.usage, billed.price) if billed.charges else {}
             self._model_call(run, node.model.provider, node.model.id, known, charged, min(run.since, now), now)
             run.model_calls += 1
         run.since, run.first = now, 0
@@ -302,7 +303,7 @@ class Telemetry:
         self._instruments.observe(names.INFERENCE_SECONDS, (now - start) / 1e9, about)
 
     def _count(self, charge: Charge) -> None:
-        """Count a charge. A summary's cost is reported by its model call, any other by its event."""
+        """Count a charge. A summary's charge ends its model call span here; other charges wait for their event."""
         self._instruments.count(charge)
         run, now = self._runs.get(charge.agent), time.time_ns()
         if run is None:
@@ -311,13 +312,13 @@ class Telemetry:
             if run.compaction is None:
                 run.compaction = self._open(names.COMPACT, run, {}, run.since)
             known: _Values = {names.ROLE: COMPACTOR}
-            billed = _billed(charge.usage, charge.usd)
+            billed = _billing(charge.usage, charge.usd)
             self._model_call(run.compaction, charge.provider, charge.model, known, billed, run.since, now)
         elif (node := self._node(charge.agent)) is not None and charge.role == node.state.role:
             run.billed.add(charge)
 
     def _find_compaction(self, agent: str, now: int) -> None:
-        """Record a compaction that the log holds, and drop one that was begun and came to nothing."""
+        """End the compaction span once the log has the compaction, and drop the span of one that failed."""
         node, run = self._node(agent), self._runs.get(agent)
         if node is None or run is None:
             return
@@ -392,9 +393,9 @@ class Telemetry:
         begun.span.set_attributes({names.STATUS: advice.status, names.VERDICT: advice.verdict})
         error = advice.status if advice.status in ("failed", "declined") else ""
         if advice.usage != Usage() and not begun.by_agent:
-            provider, model = _parted(advice.model)
+            provider, model = _split_model(advice.model)
             known: _Values = {names.ROLE: f"advisor:{advice.advisor}", **({names.ERROR: error} if error else {})}
-            self._model_call(begun, provider, model, known, _billed(advice.usage, advice.usd), begun.started, now)
+            self._model_call(begun, provider, model, known, _billing(advice.usage, advice.usd), begun.started, now)
         _close(begun, now, error)
 
     def _open(
@@ -413,14 +414,14 @@ def _close(opened: _Open, now: int, error: str = "") -> None:
     opened.span.end(max(now, opened.started))
 
 
-def _parted(model: str) -> tuple[str, str]:
-    """Provider and id of "provider/id"."""
+def _split_model(model: str) -> tuple[str, str]:
+    """Split "provider/id"."""
     provider, _, own = model.partition("/")
     return provider, own or model
 
 
-def _billed(usage: Usage, usd: object) -> _Values:
-    """Tokens and price. A price that is not known is none of 0."""
+def _billing(usage: Usage, usd: object) -> _Values:
+    """Return tokens and price as attributes. An unknown price is marked, not recorded as 0."""
     tokens: _Values = {
         names.INPUT_TOKENS: usage.total_input,
         names.OUTPUT_TOKENS: usage.output,
