@@ -1,4 +1,4 @@
-"""The sandbox of a session: how commands are confined here, and how one is run within a profile."""
+"""The sandbox of a session: finds a means to confine commands and runs commands within profiles."""
 
 import asyncio
 import contextlib
@@ -27,27 +27,26 @@ if TYPE_CHECKING:
 SandboxMode: TypeAlias = Literal["required", "auto", "off"]
 SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the strictest to the freest
 
-# What loaders and C libraries obey in any program, and ignore in those that have more rights than who runs them. By
-# LANGUAGE one may come to messages of a command's making, which are formats.
+# Variables that loaders and C libraries obey in any program, and ignore in setuid programs. LANGUAGE can load a
+# command's own message catalogs, which are format strings.
 _STEERING = ("LD_", "DYLD_", "GLIBC_TUNABLES", "GCONV_PATH", "LANGUAGE", "LOCPATH", "NLSPATH", "MUSL_", "MALLOC_")
 
 _REGISTER = "before"  # a directory of the cache
-_CHECK_INTERVAL_SECONDS = 1.0  # between two looks at what is protected, while something runs inside
+_CHECK_INTERVAL_SECONDS = 1.0  # between checks of protected paths while a command runs
 _AGAIN = 'If it is wanted, it can be written again with `needs` "write:FILE", or put back by hand'
-_MAX_TOLD = 20  # paths in one sentence
+_MAX_TOLD = 20  # paths to list in one sentence
 _BREATH_SECONDS = 0.05  # between two looks at further directories
-_LAST_SECONDS = 2.0  # for directories that are left when a session ends
+_LAST_SECONDS = 2.0  # for directories left over at the end of a session
 
 
 @dataclass(frozen=True, slots=True)
 class Confined:
-    """A command line to run within a profile, and the additions to its environment. Without a profile it runs
-    unchanged. `wall` is the command line that is put in front of it.
+    """A command line to run within a profile, and additions to its environment. Without a profile it runs unchanged.
+    `wall` is the prefix that confines it.
 
-    `detach` is called before the command may outlive us. `finish` is called in every case when it has ended, or was not
-    even started; it returns sentences for the model about what was undone, and a second call does nothing. For a
-    lasting command, changes are only checked between `attend` and a call of the function that it returns, which acts
-    like `finish`.
+    Call `detach` before the command may outlive this process, and `finish` when it has ended or could not start.
+    `finish` returns sentences for the model about changes that were undone; a second call does nothing. For a lasting
+    command, changes are checked only between `attend` and a call of the function it returns, which acts like `finish`.
     """
 
     argv: Sequence[str]
@@ -57,19 +56,19 @@ class Confined:
     finish: Callable[[], Sequence[str]] = tuple
     wall: Sequence[str] = ()
     attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple
-    cwd: Path | None = None  # where it is to be started, if that is not where its starter runs
+    cwd: Path | None = None  # directory to start it in, if not the caller's
 
     def launched(self, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """Return command line to start and its environment, so that the command gets this one and its own additions.
+        """Return the command line to start, and the environment for it: this one with the command's additions.
 
-        Variables that make a program run other code take effect only inside the wall: a command may have exported them
-        for the next one.
+        Variables that make a program load other code take effect only inside the wall, because an earlier command may
+        have exported them.
         """
         if not self.wall:
             return [*self.argv], {**environment, **self.environment}
         outside = {name: value for name, value in environment.items() if not name.startswith(_STEERING)}
         inside = [f"{name}={value}" for name, value in environment.items() if name not in outside]
-        # A program without a path is looked for inside, and env reports one that is missing.
+        # env finds a program without a path inside the wall, and reports a missing one
         by_name = "/" not in self.argv[0] or not os.access(self.argv[0], os.X_OK)
         env = ["/usr/bin/env", *inside] if inside or by_name else []
         return [*self.wall, *env, *self.argv], {**outside, **self.environment}
@@ -93,38 +92,39 @@ def _listing(paths: Sequence[str]) -> str:
 
 
 def _reached(profile: "Profile") -> tuple[str, ...]:
-    """Return the hosts by which commands share a box: in one box, a command could use another's access."""
+    """Return the hosts that decide which commands share a box: within a box, a command could use another's access."""
     return tuple(sorted(profile.domains))
 
 
 class Sandbox:
-    """Runs commands within profiles. One instance serves all agents of a session; `aclose` ends what still runs in it.
+    """Runs commands within profiles. One instance serves all agents of a session; `aclose` ends any process still
+    running.
 
-    `wanted`: "auto" uses what there is, "required" raises UsageError if there is nothing, "off" uses nothing. What was
-    found to work is cached in the directory `cache`. `memory` limits the data of each process, in bytes; the default is
+    `wanted`: "auto" uses the best means available, "required" raises UsageError if there is none, "off" uses none. The
+    means found are cached in the directory `cache`. `memory` limits the data of each process, in bytes; the default is
     four fifths of the machine's memory.
     """
 
     def __init__(self, wanted: SandboxMode = "auto", *, cache: Path | None = None, memory: int | None = None) -> None:
         self.wanted: SandboxMode = wanted
-        self.warn: Callable[[str], None] = lambda text: None  # the person, of what was undone, or is not known
+        self.warn: Callable[[str], None] = lambda text: None  # tells the person of undone or unknown changes
         self._cache = cache
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
         self._means: Confinement | None = None
         self._scratch: Scratch | None = None
         self._register: Scratch | None = None
-        self._watchdog: Watchdog | None = None  # where nothing else ends what runs inside
+        self._watchdog: Watchdog | None = None  # ends processes when nothing else would
         self._sweeping: asyncio.Task[None] | None = None
         self._boxes: Boxes | None = None
         self._guard: Guard | None = None
         self._plants: Plants | None = None
         self._running: set[Watch] = set()
-        self._outlived: dict[Sequence[str], Watch] = {}  # of commands that have left something running
+        self._outlived: dict[Sequence[str], Watch] = {}  # watches of commands that left a process running
         self._looking: asyncio.Task[None] | None = None
         self._network: Network | None = None
         self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
-        self._reported: set[str] = set()  # directories that are known in part
+        self._reported: set[str] = set()  # directories too large to check completely
         if wanted == "required" and not self.stands:
             raise UsageError(
                 f"--sandbox required: there is no sandbox here, because {self.means.why}. With --sandbox auto, you "
@@ -132,14 +132,14 @@ class Sandbox:
             )
 
     def switch(self, wanted: SandboxMode) -> None:
-        """Confine the following commands in another way; running ones continue unchanged. Raises UsageError if
-        "required" finds nothing; then nothing has changed."""
+        """Confine the following commands in another way; running ones continue unchanged. Raises UsageError, and
+        changes nothing, if "required" finds no means."""
         means = Sandbox(wanted, cache=self._cache).means
         self.wanted, self._means = wanted, means
 
     @property
     def means(self) -> "Confinement":
-        """The means that confine commands. They are tried on first use, which takes about 30 ms."""
+        """The means to confine commands. They are tried on first use, which takes about 30 ms."""
         if self._means is None:
             from sagent.sandbox.probe import Confinement, probe
 
@@ -183,7 +183,7 @@ class Sandbox:
 
     @property
     def is_busy(self) -> bool:
-        """True if a command runs in the sandbox, or something that one has left."""
+        """True if a command, or a process that one left behind, runs in the sandbox."""
         return any(watch.paths for watch in self._running) or self._lives()
 
     async def prepare(self, profile: "Profile") -> None:
@@ -192,13 +192,13 @@ class Sandbox:
         match self.means.name:
             case "bubblewrap":
                 held = (await self._open_boxes().view(profile, _reached(profile))).held
-            case "landlock":  # what is loaded for the first is what takes time
+            case "landlock":  # loading it takes most of the first command's time
                 (await self._make_wall(profile, (), 0)).close()
             case "seatbelt":
                 pass
             case "none":
                 return
-        if self._guard is None:  # what it looks at for the first time takes longer
+        if self._guard is None:  # its first look takes longer
             self._finish(self._watch(profile.protected, held))
 
     async def confine(
@@ -206,18 +206,18 @@ class Sandbox:
     ) -> Confined:
         """Return the way to run a command line within a profile, extended by what was granted for it. Raises ToolError.
 
-        `lasting`: a program of the person's that runs next to others for long. What it does of its own accord is not
-        undone, because the person works in the same files.
+        `lasting`: a long-running program of the person's, such as a language server. Its own changes are not undone,
+        because the person works in the same files.
         """
         needs = tuple(needs)
         name = self.means.name
         if name == "none":
             return Confined(argv)
         if any(need.kind == "all" for need in needs):
-            plants = self._plants  # git would obey what was not looked at yet
+            plants = self._plants  # git would obey a repository that was not checked yet
             if plants and (planted := await asyncio.to_thread(plants.go_on, self._kept, _LAST_SECONDS)):
                 self.warn(self._disarmed(planted))
-            own = () if self.is_busy else profile.protected  # else what it changes is not told from what others do
+            own = () if self.is_busy else profile.protected  # its changes cannot be told from others' otherwise
             watch = self._watch((), granted=own)
             watch.outside = True
             return Confined(argv, finish=partial(self._finish, watch))
@@ -266,7 +266,7 @@ class Sandbox:
 
         try:
             self._watchdog = self._watchdog or Watchdog(*self._own_scratch().marks)
-            return Wall(await asyncio.to_thread(made))  # which looks into directories of any size
+            return Wall(await asyncio.to_thread(made))  # walks directories of any size
         except (OSError, ValueError) as error:
             raise ToolError(f"The command was not run: its sandbox could not be made: {failure(error)}") from error
 
@@ -301,8 +301,8 @@ class Sandbox:
     async def _reach(
         self, domains: tuple[str, ...], view: "View | None", *, once: bool
     ) -> tuple[str, Mapping[str, str], int]:
-        """Return a pass for hosts, the variables that programs need for it, and the proxy's port. What was granted to
-        one command `once` ends with it, for another might use what it has kept of it."""
+        """Return a pass for hosts, the variables that programs need for it, and the proxy's port. Access granted `once`
+        ends with its command, because a later command could reuse the pass."""
         if self._network is None:
             from sagent.sandbox.network import Network
 
@@ -319,7 +319,7 @@ class Sandbox:
         granted: Iterable[str] = (),
         roots: Sequence[str] = (),
     ) -> "Watch":
-        """Have an eye on protected paths for one command, and on repositories below `roots`, until `_finish`."""
+        """Watch protected paths for one command, and repositories below `roots`, until `_finish`."""
         if self._guard is None:
             from sagent.sandbox.guard import Guard
             from sagent.sandbox.plants import Plants
@@ -329,7 +329,7 @@ class Sandbox:
         plants = self._plants if protected else None
         if plants is not None and (planted := plants.begin(roots, self._kept, protected)):
             self.warn(self._disarmed(planted))
-        for other in self._running if protected else ():  # from now on, what changes may be of this one
+        for other in self._running if protected else ():  # from now on, changes may be this command's
             if other.outside:
                 self._guard.withdraw(other)
         watch = self._guard.begin(protected, held, granted)
@@ -360,8 +360,8 @@ class Sandbox:
         )
 
     async def _look(self, guard: "Guard") -> None:
-        """Have what is protected put back while anything runs inside: what a person's editor or shell finds there in
-        between would run."""
+        """Restore protected paths while anything runs inside, because the person's editor or shell might run a planted
+        file."""
         plants = self._plants
         while (runs := any(each.paths for each in self._running)) or self._outlived or (plants and not plants.is_done):
             if plants is not None and not plants.is_done and not runs and not self._outlived:
@@ -385,7 +385,7 @@ class Sandbox:
                 self._outlived.clear()
 
     def _lives(self) -> bool:
-        """Return True if something runs inside."""
+        """Return True if a process runs inside."""
         if self._boxes is not None:
             return self._boxes.at_work
         if self.means.name != "landlock" or self._scratch is None:
@@ -397,7 +397,7 @@ class Sandbox:
     def _finish(
         self, watch: "Watch", token: str = "", view: "View | None" = None, wall: "Wall | None" = None
     ) -> Sequence[str]:
-        """Return what to say of a command that has ended; nothing the second time."""
+        """Return sentences about a command that has ended; none the second time."""
         if wall is not None:
             wall.close()
         if watch not in self._running:
@@ -466,7 +466,7 @@ class Sandbox:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        if self._watchdog is not None and not self._stays:  # before the last look at what it has changed
+        if self._watchdog is not None and not self._stays:  # before the last check of its changes
             from sagent.sandbox.tasks import end
 
             await asyncio.to_thread(end, *self._own_scratch().marks)
@@ -510,7 +510,7 @@ class Sandbox:
 
     @property
     def scratch(self) -> Path:
-        """A directory of the session's own, which is removed with it."""
+        """A directory of the session itself, removed when it ends."""
         return self._own_scratch().path
 
     @property
@@ -521,8 +521,8 @@ class Sandbox:
 
     @property
     def _copies(self) -> Path:
-        """The directory for copies of what was there before commands, also for other sessions: not among temporary
-        files, for a workspace may hold those, and with them a session that a command has made up."""
+        """The directory for copies of files as they were before commands, shared with other sessions. It is not among
+        temporary files, because a workspace may contain those, and a command could forge a session there."""
         from sagent.sandbox.scratch import ASIDE, Scratch
 
         if self._register is None and self._cache is not None:
@@ -540,7 +540,8 @@ class Sandbox:
         return self._scratch
 
     def _own_temporary(self) -> Path:
-        """Return the directory for commands' temporary files if /tmp is that of all: nothing of ours lies in it."""
+        """Return a directory for commands' temporary files, if /tmp is shared with other processes. It holds no files
+        of ours."""
         place = self.scratch / "tmp"
         place.mkdir(mode=0o700, exist_ok=True)
         return place

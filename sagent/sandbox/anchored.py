@@ -1,4 +1,4 @@
-"""Paths in directories that commands may still be changing: what lies there is reached, and copied, through no link."""
+"""Access to paths in directories that commands may still be changing: no link on the way is followed."""
 
 import contextlib
 import errno
@@ -15,8 +15,8 @@ _MAX_FILE_BYTES = 1 << 24
 
 @contextlib.contextmanager
 def anchored(path: str, *, opening: bool = False) -> Generator[Path]:
-    """Yield a path that leads to the same place whatever becomes of the directories above, where the system has such.
-    Raises OSError where one is gone or a link. With `opening` those that let nobody in do so from now on."""
+    """Yield a path that stays valid even if directories above it are moved, where the system supports that. Raises
+    OSError if a directory is gone or is a link. With `opening`, closed directories are made accessible."""
     *above, name = Path(path).parts
     way = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     directory = os.open(above[0], way)
@@ -35,9 +35,8 @@ def anchored(path: str, *, opening: bool = False) -> Generator[Path]:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy what lies at a path to another, where nothing is: links as they are, and modes and times. Of what is no
-    file, directory or link there is no copy. The directories that the two are in are taken as they lie. Raises OSError,
-    also where something else has come there meanwhile."""
+    """Copy a file, directory or link to a free path: links as links, with modes and times. Anything else is skipped.
+    Parent directories are used as they are. Raises OSError, also if something appears at the target meanwhile."""
     above, below = os.open(source.parent, _DIRECTORY), os.open(target.parent, _DIRECTORY)
     try:
         _copy(source.name, above, target.name, below)

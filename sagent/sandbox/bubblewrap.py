@@ -1,8 +1,8 @@
 """The wall by bubblewrap: namespaces that outlive one command, with everything mounted as a profile says.
 
-Commands with the same permissions share them, so that a server which one has started can be reached and ended by the
-next. What is mounted for each depends on what lies there when it starts: where that is not as it was for the one
-before, there is another view of files in the same box.
+Commands with the same permissions share a box, so that one can reach and end a server that another has started. A
+command's mounts depend on the files present when it starts: if those have changed since the last command, it gets a new
+view of files in the same box.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from sagent.sandbox.scratch import Scratch
 from sagent.sandbox.tasks import MAX_THREADS, count_tasks
 
 PROGRAMS = ("bwrap", "nsenter", "unshare", "setpriv", "prlimit", "mount", "bash")
-START_TIMEOUT_SECONDS = 10.0  # for a box to stand
-_MOUNT_SECONDS = 0.05  # and more for each mount, before which bubblewrap reads all the others
+START_TIMEOUT_SECONDS = 10.0  # to set up a box
+_MOUNT_SECONDS = 0.05  # more for each mount: bubblewrap reads all earlier mounts again
 _LATE = "bubblewrap did not finish in time"
 _SPARE = 400  # of them are not counted on: numbers up to 300 are given out but once
 _MAX_TRIES, _RETRY_SECONDS = 10, 0.01  # to make a box; and more each time
@@ -40,8 +40,8 @@ _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--as-pid-1",
 )
-# Process 1 of a box: its end is the end of all others. It ends when the line to us is cut, but where it got word to
-# stay only once nothing else runs there.
+# Process 1 of a box: when it ends, all others end. It ends when its pipe to us closes; if it was told to stay, it ends
+# once nothing else runs there.
 _FIRST = (
     "printf ready; exec >/dev/null 2>&1; read -r word && [ $word = stay ] || exit 0; "
     "while set -- /proc/[0-9]*; [ $# -gt 1 ]; do sleep 1; done"
@@ -52,10 +52,10 @@ KEPT = ",+wake_alarm"  # a capability of what leads to the proxy; of no use in a
 
 
 class Box:
-    """Namespaces of their own but for files, and in them a process that keeps them, which no command can look into."""
+    """Namespaces (except for files) and the process that keeps them, which no command can inspect."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", pid: int) -> None:
-        """Raises OSError where it is gone already."""
+        """Raises OSError if the process is gone."""
         self.relay: subprocess.Popen[bytes] | None = None  # what leads to the proxy, once it is needed
         self._process = process
         self._pid = pid
@@ -65,12 +65,12 @@ class Box:
 
     @property
     def stands(self) -> bool:
-        """True if it can be entered. Its first process is without a root as soon as it begins to end."""
+        """True if the box can be entered: once its first process begins to end, that has no root directory."""
         return self._process.poll() is None and os.path.lexists(f"/proc/{self._pid}/root/proc")
 
     @property
     def at_work(self) -> bool:
-        """True if a command runs in it, or something that one has left."""
+        """True if a command, or a process that one left behind, runs in it."""
         return self._tasks() > (2 if self.has_relay else 1)
 
     @property
@@ -80,7 +80,7 @@ class Box:
 
     @property
     def is_full(self) -> bool:
-        """True if so much runs in it, threads counted, that soon nothing more can be started."""
+        """True if so many threads run in it that soon none can be started."""
         return self._tasks() > MAX_THREADS - _SPARE
 
     def _tasks(self) -> int:
@@ -95,11 +95,11 @@ class Box:
         return [_program("nsenter"), f"--target={self._pid}", user, "--net", "--ipc", "--uts", "--preserve-credentials"]
 
     def harden(self, pid: int) -> str:
-        """Close what bubblewrap leaves open: what is mounted outside from now on would come in, writable, where
-        process `pid` is; root makes user namespaces, in which it mounts the very control groups that we are in; and
-        no resource limit bounds how many processes root has. Return why that did not work; "" if it did."""
+        """Close gaps that bubblewrap leaves in the box of process `pid`: later mounts outside would appear inside,
+        writable; root could create user namespaces and mount our own control groups in them; and resource limits do not
+        bound root's processes. Return why that failed, or ""."""
         mount, lines = f"{_program('nsenter')} --target={pid} --mount -- {_program('mount')}", list[str]()
-        if os.geteuid() == 0:  # else each command needs one of its own
+        if os.geteuid() == 0:  # otherwise each command needs its own
             lines.append("echo 0 > /proc/sys/user/max_user_namespaces")
         if has_own_pid_limit(os.uname().release):
             lines.append(f"echo {MAX_THREADS} > /proc/sys/kernel/pid_max")
@@ -109,7 +109,7 @@ class Box:
         return (ran.stderr.decode("utf-8", "replace").strip() or f"{argv[0]} failed") if ran.returncode else ""
 
     def detach(self) -> None:
-        """Let the box outlive us, until nothing runs in it any more."""
+        """Let the box outlive this process until nothing runs in it any more."""
         self._stays = True
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
@@ -124,7 +124,7 @@ class Box:
             self.relay = None
 
     def close(self) -> None:
-        """End it and whatever runs in it, unless it was let go."""
+        """End the box and all its processes, unless `detach` was called."""
         os.close(self._user)
         os.close(self.processes)
         self.end_relay()
@@ -139,10 +139,10 @@ class Box:
 
 
 class View:
-    """A box with its files, mounted as they were to be when a command was about to start."""
+    """A box with its files, mounted as they were when a command was about to start."""
 
     def __init__(self, box: Box, pid: int, held: frozenset[tuple[str, tuple[int, int] | None]]) -> None:
-        """Open the files as process `pid` sees them. No command can replace what is `held`. Raises OSError if the
+        """Open the files as process `pid` sees them. No command can replace files in `held`. Raises OSError if the
         process has ended."""
         self.box, self.mounted = box, held
         self._files = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
@@ -158,7 +158,7 @@ class View:
 
     def entering(self, argv: Sequence[str], cwd: str, *, memory: int, kept: str = "") -> list[str]:
         """Return the command line that runs another in the box, with `memory` bytes of data at most for each process.
-        What has KEPT a capability, no command can look into.
+        No command can inspect a program with the KEPT capability.
 
         The directory is entered there by its name: one that was opened outside would lead out. The programs that do it
         run outside of the wall, or within it with more rights than the command: no PATH of a command finds them.
@@ -169,7 +169,7 @@ class View:
         return [
             *(*self.box.joining(), "--pid", f"--mount=/proc/{os.getpid()}/fd/{self._files}", "--"),
             *(unshare, *own, f"--wd={cwd}", "--"),
-            *((GATE,) if gate() else ()),  # while commands that run can trace none of these
+            *((GATE,) if gate() else ()),  # running commands can trace none of these
             *(setpriv, "--no-new-privs", f"--bounding-set=-all{kept}", "--inh-caps=-all", "--"),
             *(prlimit, f"--data={_within(resource.RLIMIT_DATA, memory)}:"),
             *(f"--nproc={_within(resource.RLIMIT_NPROC, MAX_THREADS)}", "--core=0", "--", *argv),
@@ -185,7 +185,7 @@ def refusal() -> str:
         boxes = Boxes(scratch)
         view = boxes.open(())
         for tried in range(_MAX_TRIES):
-            if isinstance(view, str) and any(place in view for place in TEMPORARY):  # what lies there comes and goes
+            if isinstance(view, str) and any(place in view for place in TEMPORARY):  # files there come and go
                 time.sleep(tried * _RETRY_SECONDS)
                 view = boxes.open(())
         if isinstance(view, str):
@@ -200,7 +200,7 @@ def refusal() -> str:
 
 
 def _within(limit: int, wanted: int) -> int:
-    """Return as much as is wanted of what a limit of our own lets a command have (`ulimit -u`)."""
+    """Return the largest part of `wanted` that our own limit allows for a command (`ulimit -u`)."""
     most = resource.getrlimit(limit)[1]
     return wanted if most == resource.RLIM_INFINITY else min(wanted, most)
 
@@ -213,7 +213,7 @@ def has_own_pid_limit(release: str) -> bool:
 
 
 def _explained(said: str) -> str:
-    """Return what bubblewrap said as a part of a sentence, and what to do if that is known."""
+    """Return bubblewrap's error message as part of a sentence, with a remedy if one is known."""
     said = said.rstrip(".")
     if any(text in said for text in ("RTM_NEWADDR", "uid map", "uid_map")):
         return f"{said} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
@@ -221,7 +221,7 @@ def _explained(said: str) -> str:
 
 
 def _advise(said: str) -> str:
-    """Return what to do about a sandbox that could not be made: one without room is no reason to do without."""
+    """Return a remedy for a sandbox that could not be made. A lack of resources is no reason to turn it off."""
     if any(os.strerror(number) in said for number in (errno.EMFILE, errno.ENFILE)):
         return "Too many files are open at once: the person may raise the limit (ulimit -n) and start again."
     if any(os.strerror(number) in said for number in (errno.ENOSPC, errno.EDQUOT)):
@@ -230,20 +230,21 @@ def _advise(said: str) -> str:
 
 
 class Boxes:
-    """The boxes of a session's commands, one for each set of permissions, and for who may see each other.
+    """The boxes of a session's commands: one for each set of permissions and each group of commands that may see each
+    other.
 
-    `scratch` holds what boxes have in place of /tmp. They inherit its lock.
+    `scratch` holds the boxes' /tmp directories. Boxes inherit its lock.
     """
 
     def __init__(self, scratch: Scratch) -> None:
         self.mounts, self._lock = Mounts(scratch.path), scratch.lock
-        self._views: dict[tuple[object, ...], tuple[object, View]] = {}  # the last of each box, and what it shows
+        self._views: dict[tuple[object, ...], tuple[object, View]] = {}  # by box: key and view
         self._opening = asyncio.Lock()
         self._under_way: asyncio.Task[View | str] | None = None
 
     async def view(self, profile: Profile, whose: tuple[str, ...] = (), *, apart: bool = False) -> View:
-        """Return the box for a profile, shared with nobody but `whose` it is, and `apart` from those of commands.
-        Raises ToolError where none can be made."""
+        """Return a box for a profile. It is shared only among commands with the same `whose` and the same `apart`.
+        Raises ToolError if none can be made."""
         key = apart, whose, profile.permissions
         opened: View | str = ""
         async with self._opening:
@@ -265,7 +266,7 @@ class Boxes:
         raise ToolError(f"The command was not run: its sandbox could not be made: {opened}. {_advise(opened)}")
 
     def _standing(self, key: tuple[object, ...]) -> Box | None:
-        """Return the box that was made for this. Raises ToolError where one had no room, and was ended."""
+        """Return the box that was made for this. Raises ToolError if one was full and had to be ended."""
         if key not in self._views:
             return None
         box = self._views[key][1].box
@@ -277,18 +278,18 @@ class Boxes:
         return box
 
     def _end(self, key: tuple[object, ...], why: str) -> NoReturn:
-        """End a box in which nothing more can be run. Raises ToolError, always."""
+        """End a full box. Always raises ToolError."""
         self._views.pop(key)[1].box.close()
         raise ToolError(
             f"The command was not run: {why}. What earlier commands had left running was ended: run it again."
         )
 
     async def _open(self, key: tuple[object, ...], shown: object, mounts: Sequence[str], box: Box | None) -> View | str:
-        """Return a new view among the others, where nobody waits for it any more too: who else would close its box?"""
+        """Return a new view and record it even if nobody waits for it any more, so that its box will be closed."""
         held = self._views[key][1].mounted if box is not None and box.at_work else None
         opened = await asyncio.to_thread(self.open, mounts, box)
         if isinstance(opened, View):
-            if held is not None:  # else what runs there could still write what was not held before
+            if held is not None:  # or earlier processes could still write these files
                 opened.mounted &= held
             self._views[key] = shown, opened
         return opened
@@ -299,16 +300,16 @@ class Boxes:
 
     @property
     def at_work(self) -> bool:
-        """True if something runs in one of those of commands."""
+        """True if a command's box has a running process."""
         return any(view.box.at_work for (apart, *_), (_, view) in self._views.items() if not apart)
 
     def detach(self) -> None:
-        """Let the boxes outlive us until nothing runs in them any more; their /tmp stays."""
+        """Let the boxes outlive this process until nothing runs in them any more; their /tmp stays."""
         for _, view in self._views.values():
             view.box.detach()
 
     async def aclose(self) -> None:
-        """End all of them. It may take a while, and holds nobody up: the kernel waits for who reaps what ran there."""
+        """End all boxes. This may take a while but blocks nobody: the kernel waits for whoever reaps the processes."""
         await self._settled()
         views, self._views = self._views, {}
         loop = asyncio.get_running_loop()
@@ -316,7 +317,7 @@ class Boxes:
         await asyncio.shield(asyncio.gather(*ends))
 
     def open(self, mounts: Sequence[str], box: Box | None = None) -> View | str:
-        """Return a new box, or another view of files in this one; or what bubblewrap says."""
+        """Return a new box, or another view of files in this one; on failure return bubblewrap's message."""
         began = {place: identity(place) for place in mounts if place.startswith("/")}
         try:
             process, info = self._begin(mounts, box)
@@ -325,7 +326,7 @@ class Boxes:
         assert process.stdout is not None
         assert process.stderr is not None
         with process.stderr, info:
-            waiting = select.poll()  # as each mount has a descriptor, there may be more than `select` takes
+            waiting = select.poll()  # there is a descriptor per mount, which may exceed the limit of `select`
             waiting.register(process.stdout, select.POLLIN)
             ready = waiting.poll((START_TIMEOUT_SECONDS + _MOUNT_SECONDS * len(began)) * 1000)
             said = _LATE
@@ -344,15 +345,15 @@ class Boxes:
                     said = f"the sandbox could not be prepared: {failure(error)}"
                 else:
                     return why or view
-            with contextlib.suppress(ProcessLookupError):  # its child waits for it for ever, and holds the pipes
+            with contextlib.suppress(ProcessLookupError):  # its child would wait for ever and hold the pipes
                 os.killpg(process.pid, signal.SIGKILL)
-            _, errors = process.communicate()  # it closes the standard input, with which what runs inside ends
+            _, errors = process.communicate()  # closes standard input, which ends the processes inside
             remove_made(began)
         return errors.decode("utf-8", "replace").strip() or said
 
     def _begin(self, mounts: Sequence[str], box: Box | None) -> "tuple[subprocess.Popen[bytes], BinaryIO]":
         """Start a process that ends with its stdin; also return the file bwrap writes its id to. Raises OSError."""
-        info = os.memfd_create("info")  # no pipe: killed by SIGPIPE when we end, bubblewrap leaves a child that waits
+        info = os.memfd_create("info")  # not a pipe: SIGPIPE at our end would kill bubblewrap and leave a waiting child
         descriptors, pipe = {info}, subprocess.PIPE
         shared = [*([self._lock] if self._lock is not None else []), *([box.processes] if box else [])]
         try:
@@ -379,6 +380,6 @@ class Boxes:
 
 
 def _program(name: str) -> str:
-    """Find a program of the wall among the system's: other directories of PATH (a project's .venv) may be writable
-    for commands."""
+    """Find a program of the wall in the system's directories: other directories of PATH (a project's .venv) may be
+    writable for commands."""
     return shutil.which(name, path=system_path()) or name

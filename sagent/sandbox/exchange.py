@@ -1,4 +1,4 @@
-"""A request through the proxy: its target, and the bytes to and fro. h11 decides what they mean."""
+"""A request through the proxy: its target, and the bytes in both directions. h11 parses them."""
 
 import asyncio
 import base64
@@ -17,13 +17,13 @@ HEAD = 32 * 1024
 IDLE_TIMEOUT_SECONDS = 600.0  # without a byte either way
 CHUNK = 65_536
 
-# What concerns one connection only (RFC 9110, 7.6.1). Of a request's body `Transfer-Encoding` says where it ends.
+# Headers that concern one connection only (RFC 9110, 7.6.1). `Transfer-Encoding` marks the end of a request's body.
 _HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
 _CLOSE = (b"connection", b"close")
 
 
 class Refusal(Exception):
-    """Why the proxy answers a request itself. A status of 403 means that the sandbox does not let it through."""
+    """The reason why the proxy answers a request itself. Status 403 means that the sandbox does not allow it."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 class Side:
-    """A side of an exchange: the client, or the origin server. Both keep the same `patience`."""
+    """One side of an exchange: the client, or the origin server. Both share one `patience` timeout."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Side:
 
 
 async def read_head(client: Side) -> h11.Request:
-    """Return the head of a request and nothing after it. Raises Refusal, or ConnectionError where none comes."""
+    """Return the head of a request and nothing after it. Raises Refusal, or ConnectionError if none arrives."""
     try:
         client.http.receive_data(await client.reader.readuntil(b"\r\n\r\n"))
         event = client.http.next_event()
@@ -91,7 +91,7 @@ async def read_head(client: Side) -> h11.Request:
 
 
 def shown_pass(request: h11.Request) -> str:
-    """Return the user name in a request's credentials for the proxy; "" where there is none."""
+    """Return the user name in a request's proxy credentials; "" if there are none."""
     scheme, _, code = dict(request.headers).get(b"proxy-authorization", b"").partition(b" ")
     try:
         return base64.b64decode(code, validate=True).partition(b":")[0].decode() if scheme.lower() == b"basic" else ""
@@ -100,7 +100,7 @@ def shown_pass(request: h11.Request) -> str:
 
 
 def target(request: h11.Request) -> tuple[Endpoint, str]:
-    """Return the endpoint that is asked for, and the path there. Raises Refusal."""
+    """Return the requested endpoint and the path there. Raises Refusal."""
     text = request.target.decode("ascii")
     try:
         if request.method == b"CONNECT":
@@ -113,7 +113,7 @@ def target(request: h11.Request) -> tuple[Endpoint, str]:
 
 
 async def tunnel(client: Side, origin: Side) -> None:
-    """Carry bytes until both sides have said all. Raises OSError."""
+    """Pass bytes on until both sides have finished. Raises OSError."""
     await client.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
     await _together(_copy(origin, client), _copy(client, origin), wait=True)
 
@@ -129,7 +129,7 @@ def reason(error: OSError) -> str:
     """Return the system's reason why a connection or a look-up failed."""
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or "no answer in time"
-    return os.strerror(error.errno)  # asyncio has words of its own
+    return os.strerror(error.errno)  # asyncio's own messages are longer
 
 
 async def _together(main: Coroutine[None, None, None], other: Coroutine[None, None, None], *, wait: bool) -> None:
@@ -156,7 +156,7 @@ async def _bring_request(client: Side, origin: Side) -> None:
     except OSError:
         if client.writer.is_closing():
             raise
-        # Else the origin reads no more, and whoever waits for its answer hears of it.
+        # Otherwise the origin stops reading, and the client never gets its answer.
 
 
 async def _bring_answer(origin: Side, client: Side) -> None:
@@ -180,7 +180,7 @@ async def _bring_body(source: Side, sink: Side) -> None:
 
 
 def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the headers to pass on, without `dropped`. A length does not count in a chunked message."""
+    """Return the headers to pass on, without `dropped`. Content-Length is dropped from a chunked message."""
     headers = list(headers)
     lists = [value.lower().split(b",") for name, value in headers if name == b"connection"]
     out = _HOP | {dropped} | {name.strip() for each in lists for name in each}

@@ -1,7 +1,6 @@
-"""Protected paths that no mount can protect: what a command does to them is undone when it has ended.
+"""Protects paths that no mount can protect: changes by a command are undone when it has ended.
 
-This code works outside of the wall, on files that commands have made and may still be changing: it follows no link on
-the way.
+This code runs outside the wall, on files that commands may still be changing, so it follows no links.
 """
 
 import contextlib
@@ -19,8 +18,8 @@ from sagent.lib.regular import identity
 from sagent.sandbox.anchored import anchored, copy_tree
 from sagent.sandbox.scratch import COPY, PathState, before_for_others, share_states
 
-_MAX_ENTRIES = 1000  # of one protected directory
-_MAX_BYTES = 1 << 22  # of one
+_MAX_ENTRIES = 1000  # in one protected directory
+_MAX_BYTES = 1 << 22  # of one path
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class _State:
 
 @dataclass(slots=True, eq=False)
 class Watch:
-    """The watch over one command: the protected paths, and what was granted to it; of one outside of the sandbox that
-    is nothing any more as soon as another begins inside."""
+    """The watch for one command: protected paths, and paths granted to it. `granted` is dropped for a command outside
+    the sandbox as soon as another begins inside."""
 
     paths: tuple[str, ...]
     granted: tuple[str, ...] = ()
@@ -42,33 +41,32 @@ class Watch:
 
 
 class Guard:
-    """Checks protected paths before a command, regularly while it or what it left runs, and when all of that has ended,
-    and restores those that have changed. Changes by commands of another session in the same files are not taken for the
-    original state.
+    """Checks protected paths before a command, at intervals while it or a process it left runs, and after the last has
+    ended, and restores changed ones. It does not take changes by another session's commands for the original state.
 
-    If several commands run at the same time, it is unknown which one changed something: the state before the first of
-    them is restored, and one that has ended is informed of it, once.
+    If several commands run at the same time, it is unknown which one changed a path: the state before the first is
+    restored, and each command is told once, when it ends.
 
-    What a command created is moved to `aside`, so nothing is lost. Originals are kept in `copies`, next to those of
-    other sessions: no command may write there.
+    Files that a command created are moved to `aside`, so nothing is lost. Originals are kept in `copies`, next to those
+    of other sessions: no command may write there.
     """
 
     def __init__(self, aside: Path, copies: Path | None = None) -> None:
         self._aside, self._copies = aside, copies or aside
         self._over: set[str] = set()  # sessions that have ended
-        self._shared: dict[str, PathState] = {}  # what was there, as other sessions know it
+        self._shared: dict[str, PathState] = {}  # earlier states as other sessions know them
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
         self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
-        self._spare: dict[str, tuple[_State | None, Path]] = {}  # copies for the next command, and of what they are
-        self._held: dict[str, tuple[str, tuple[int, int] | None]] = {}  # what a mount holds: where it lies, and which
+        self._spare: dict[str, tuple[_State | None, Path]] = {}  # reusable copies, with their state
+        self._held: dict[str, tuple[str, tuple[int, int] | None]] = {}  # path and identity of mounted originals
         self._loose: list[str] = []
         self._closed: set[str] = set()  # what could not be looked at before
         self._undone: list[str] = []
 
     def begin(self, protected: Iterable[str], held: Container[str] = frozenset(), granted: Iterable[str] = ()) -> Watch:
-        """Begin a watch before a command. At paths in `held`, a mount holds the real file, and only links on the way to
-        it are watched. The command may change `granted` paths, and those changes stay."""
+        """Begin a watch before a command. At paths in `held`, a mount holds the real file, so only links on the way are
+        watched. Changes of the command at `granted` paths stay."""
         watch, links = Watch(tuple(protected), tuple(granted)), dict[str, bool]()
         self._granted.update(watch.granted)
         self._watched.update(watch.paths)
@@ -79,7 +77,7 @@ class Guard:
                 self._before[path] = self._noted(path, held, links, others)
         self._share()
         later = before_for_others(self._copies.parent, self._over) if watch.paths else {}
-        for path in later.keys() - others.keys():  # of one that has just begun
+        for path in later.keys() - others.keys():  # of a session that has just begun
             for noted in self._before.values():
                 if path in noted and (adopted := self._adopted(path, later[path], links)) is not None:
                     _drop(noted[path][1])
@@ -88,8 +86,8 @@ class Guard:
 
     @property
     def kept(self) -> frozenset[str]:
-        """Paths that are as they were, held by a mount or put back; without those that had no place to be in before a
-        command."""
+        """Paths that are unchanged, held by a mount or restored; paths that could not exist before a command are left
+        out."""
         noted = (real for each in self._before.values() for real in each)
         return frozenset((*noted, *(real for real, _ in self._held.values())))
 
@@ -104,22 +102,21 @@ class Guard:
         return changed
 
     def _loosen(self) -> None:
-        """Watch the files that were put in the place of held ones, as they are now: a mount holds only the original
-        file."""
+        """Watch new files at the paths of held ones: a mount holds only the original file."""
         for path, (real, held) in [*self._held.items()]:
             if path not in self._granted and identity(real) != held:
                 self._settle_one(path)
                 self._loose.append(real)
 
     def loosened(self) -> list[str]:
-        """Return what was put in the place of held files since the last call: commands could write it until now."""
+        """Return the files that replaced held ones since the last call: commands could write them until now."""
         loose, self._loose = self._loose, []
         return loose
 
     @contextlib.contextmanager
     def changing(self, path: str) -> Generator[None]:
-        """Let what the caller makes of a protected path meanwhile stay: it is on purpose."""
-        self.put_back()  # what a command did before is not
+        """Accept the caller's changes at a protected path within the block."""
+        self.put_back()  # but not earlier changes by a command
         mine = [each for each, noted in self._before.items() if any(_overlap(path, place) for place in (each, *noted))]
         self._granted.update(mine)
         try:
@@ -128,8 +125,8 @@ class Guard:
             self._settle(mine)
 
     def end(self, watch: Watch, *, outlived: bool = False) -> list[str]:
-        """End the watch over a command, and return the paths that were put back since the last report. If it was
-        `outlived` by something that it has started, the paths are watched until a call of `leave`."""
+        """End the watch for a command, and return the paths restored since the last report. If it was `outlived` by a
+        process it started, the paths are watched until `leave` is called."""
         self.put_back()
         self._settle(watch.granted)
         if not outlived:
@@ -138,12 +135,12 @@ class Guard:
         return undone
 
     def withdraw(self, watch: Watch) -> None:
-        """Keep what a command was granted as it is now, and have it looked at from now on."""
+        """Keep a command's granted paths as they are now, and watch them from now on."""
         self._settle(watch.granted)
         watch.granted = ()
 
     def leave(self, watch: Watch) -> None:
-        """Look at the paths no longer on behalf of one command."""
+        """Stop watching paths for one command."""
         self._watched -= Counter(watch.paths)
         for path in watch.paths:
             if path not in self._watched:
@@ -154,7 +151,7 @@ class Guard:
         self._share()
 
     def close(self) -> None:
-        """Put back what has changed, and look no more. Raises OSError."""
+        """Restore changed paths and stop watching. Raises OSError."""
         self.put_back()
         self._before.clear()
         self._held.clear()
@@ -171,7 +168,7 @@ class Guard:
             share_states(self._copies.parent, known)
 
     def _settle(self, granted: Iterable[str]) -> None:
-        """Keep what only one command was granted as it is now."""
+        """Keep the paths that were granted to one command only as they are now."""
         self._granted -= Counter(granted)
         for path in {*granted} - {*self._granted}:
             if path in self._before:
@@ -186,7 +183,7 @@ class Guard:
     def _noted(
         self, path: str, held: Container[str], links: dict[str, bool], others: Mapping[str, PathState]
     ) -> dict[str, tuple[_State | None, Path | None]]:
-        """Return the state of a path and of the first link on the way to it, or the state before commands of
+        """Return the state of a path and of the first link on the way to it; or the state before commands of
         `others`."""
         if path in others and (adopted := self._adopted(path, others[path], links)) is not None:
             return {path: adopted}  # whatever links are on the way by now
@@ -208,12 +205,12 @@ class Guard:
         if _is_small(state):
             try:
                 noted[real] = state, self._copy_of(real, state) if state and not state.link else None
-            except OSError:  # a command has put something else there since we looked
+            except OSError:  # replaced by a command since our check
                 noted[real] = None, None
         return noted
 
     def _copy_of(self, path: str, state: _State) -> Path:
-        """Return copy of what lies at a path; the one that an earlier command left, where nothing has changed since."""
+        """Return a copy of a path; the copy from an earlier command if nothing has changed since."""
         known, copy = self._spare.pop(path, (None, None))
         if copy is not None and known == state:
             return copy
@@ -223,14 +220,15 @@ class Guard:
     def _adopted(
         self, path: str, before: PathState, links: dict[str, bool]
     ) -> tuple[_State | None, Path | None] | None:
-        """Return what another session says was there; None if it is there now, or if that session is done with it."""
+        """Return the state that another session recorded; None if it is the current one, or if that session has
+        ended."""
         if before.copy is None:
             return _State(before.link) if before.link else None, None
         with contextlib.suppress(OSError):
             if not _link_above(path, links) and contents(path) == contents(str(before.copy)):
                 return None
         own = self._copies / os.urandom(8).hex()
-        with contextlib.suppress(OSError):  # shutil.Error is one
+        with contextlib.suppress(OSError):  # includes shutil.Error
             copy = _copied(str(before.copy), own)
             if before_for_others(self._copies.parent, self._over).get(path) == before:
                 return _look(str(copy)), copy
@@ -238,7 +236,7 @@ class Guard:
         return None
 
     def _restored(self, path: str, state: _State | None, copy: Path | None, links: dict[str, bool]) -> bool:
-        """Return True if a path had changed. Of a directory that is gone nothing is put back."""
+        """Return True if a path had changed. A deleted directory is not restored."""
         if path not in self._closed and _is_closed(path):
             with contextlib.suppress(OSError), anchored(path, opening=True):
                 links.clear()
@@ -265,7 +263,8 @@ class Guard:
         return bool(astray)
 
     def _take_away(self, place: Path) -> None:
-        """Aside, or where that is another disk by another name: nothing is copied, for it may be large, or a pipe."""
+        """Move it aside, or rename it in place if that is another disk. It is not copied, because it may be large, or a
+        pipe."""
         if os.path.lexists(place):
             name = f"{place.name}.undone-{os.urandom(4).hex()}"
             try:
@@ -276,13 +275,13 @@ class Guard:
                 place.rename(place.with_name(name))
 
     def _forget(self, path: str) -> dict[str, tuple[_State | None, Path | None]]:
-        """Remove and return what was known of a path, whose copies nobody needs any more."""
+        """Forget a path and return its last state; its copies are no longer needed."""
         self._held.pop(path, None)
         return self._before.pop(path, {})
 
 
 def changed(states: Mapping[str, PathState]) -> Iterator[str]:
-    """Yield the paths that are not as they were said to be before."""
+    """Yield the paths whose state differs from the recorded one."""
     for path, before in states.items():
         with contextlib.suppress(OSError):
             state = _State(before.link) if before.link else _look(str(before.copy)) if before.copy else None
@@ -307,7 +306,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _link_above(path: str, known: dict[str, bool]) -> str:
-    """Return the first directory of a path that is a link, or "". `known` caches answers of this moment."""
+    """Return the first parent directory of a path that is a link, or "". `known` caches answers during one check."""
     at, found = path.rpartition("/")[0], ""
     while at:
         if at not in known:
@@ -319,7 +318,7 @@ def _link_above(path: str, known: dict[str, bool]) -> str:
 
 
 def _is_closed(path: str) -> bool:
-    """Return True if it is not known what lies at a path, for somebody has closed a directory above."""
+    """Return True if a path cannot be read because a directory above was closed."""
     try:
         os.lstat(path)
     except PermissionError:
@@ -330,7 +329,7 @@ def _is_closed(path: str) -> bool:
 
 
 def can_guard(path: str) -> bool:
-    """Return True if what lies at a path is small enough to be put back."""
+    """Return True if a path is small enough to be restored."""
     return _is_small(_look(path))
 
 
@@ -341,7 +340,7 @@ def _is_small(state: _State | None) -> bool:
 
 
 def _look(path: str) -> _State | None:
-    """Return the state of a path; None if nothing is there."""
+    """Return the state of a path; None if there is nothing."""
     try:
         if stat.S_ISLNK(os.lstat(path).st_mode):
             return _State(os.readlink(path))  # noqa: PTH115 -- hundreds of them, before each command
@@ -353,7 +352,7 @@ def _look(path: str) -> _State | None:
 
 
 def _is_same(path: str, state: _State | None, copy: Path | None) -> bool:
-    """Return True if a path is as it was; what was put back from a copy is, for it has the same contents."""
+    """Return True if a path is unchanged; one restored from a copy counts as unchanged if its contents are equal."""
     found = _look(path)
     if found == state or copy is None or not found or found.link or not _is_small(found):
         return found == state
@@ -361,7 +360,7 @@ def _is_same(path: str, state: _State | None, copy: Path | None) -> bool:
 
 
 def contents(path: str) -> dict[str, tuple[int, bytes]]:
-    """Return modes and bytes of a file, or of what is in a directory, by name."""
+    """Return mode and bytes of a file, or of each entry of a directory by name."""
     place = Path(path)
     below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
     found: dict[str, tuple[int, bytes]] = {}
