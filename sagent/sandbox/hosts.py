@@ -1,11 +1,10 @@
-"""The hosts that may be reached: the entries of an allow list, a client's target, and the addresses that a name may
-lead to.
+"""Allowed hosts: entries of an allow list, a client's target, and the addresses that a name may resolve to.
 
-An entry is "example.org", "*.example.org" (what is below it, and not itself) or a literal address ("10.0.0.5",
-"[::1]"), each with an optional ":PORT"; without one it stands for 80 and 443. Whoever answers for a name decides
-where it leads, so a name reaches public addresses only. An entry with a port was written for one service: it reaches
-private addresses too (an intranet's registry is "registry.corp:443"). No name reaches loopback, link-local addresses
-or a cloud's metadata service, but "localhost", which is this machine; what else is wanted is listed as an address.
+An entry is "example.org", "*.example.org" (subdomains only) or a literal address ("10.0.0.5", "[::1]"), each with an
+optional ":PORT"; without one it means ports 80 and 443. A name's owner decides where it resolves, so a name reaches
+public addresses only. An entry with a port was written for one service, so it also reaches private addresses (an
+intranet's registry is "registry.corp:443"). No name reaches loopback, link-local addresses or a cloud's metadata
+service, except "localhost", which is this machine. List anything else as an address.
 """
 
 import re
@@ -22,15 +21,15 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?!.{{254}})(?:{_LABEL}\.)*{_LABEL}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what makes the system read a host that ends so as an IPv4 address
 _WEB = (80, 443)
-_DEFAULT_PORTS = (*_WEB, 8080, 8443)  # where pages of public hosts are
+_DEFAULT_PORTS = (*_WEB, 8080, 8443)  # ports where public web pages are served
 
 _GLOBAL_V6 = ip_network("2000::/3")
 _NAT64 = ip_network("64:ff9b::/96")
-# 198.18.0.0/15: where VPN clients let all names lead.
+# 198.18.0.0/15: VPN clients resolve all names to it.
 _PRIVATE = tuple(
     map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"))
 )
-# Those of Alibaba, Azure, Oracle, AWS and Google that do not lie among link-local addresses.
+# Metadata services of Alibaba, Azure, Oracle, AWS and Google that are not link-local.
 _METADATA = tuple(
     map(ip_network, ("100.100.100.200", "168.63.129.16", "192.0.0.0/24", "fd00:ec2::/32", "fd20:ce::254"))
 )
@@ -55,7 +54,7 @@ class Endpoint:
 
     @property
     def must_be_named(self) -> bool:
-        """True if it is reached only where an entry names it: this machine, a private address, an unusual port."""
+        """True if only an entry that names it exactly allows it: this machine, a private address, an unusual port."""
         return self.port not in _DEFAULT_PORTS or any(reach(address) != "public" for address in self.fixed)
 
     @property
@@ -65,7 +64,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, port: int | None = None) -> "Endpoint":
-        """Read "HOST:PORT", or "HOST" where there is a default. Raises ValueError."""
+        """Parse "HOST:PORT", or "HOST" if there is a default port. Raises ValueError."""
         host, given = _parse(text)
         if (port := given or port) is None:
             raise ValueError(f"{text!r} has no port")
@@ -90,14 +89,14 @@ class Entry:
         return cls(host, port, below)
 
     def rules_out(self, other: "Entry") -> bool:
-        """Return True if what is said against this one concerns a host that the other stands for: at any port, where
-        it names none."""
+        """Return True if a denial of this endpoint applies to a host of the other entry: at any port if it names
+        none."""
         if self.port and self.port not in ((other.port,) if other.port else _WEB):
             return False
         return _is_among(other, self) or _is_among(self, other)
 
     def covers(self, endpoint: Endpoint) -> bool:
-        """Return True if it stands for a host at a port."""
+        """Return True if this entry allows a host at a port."""
         if endpoint.port not in ((self.port,) if self.port else _WEB):
             return False
         if self.below:
@@ -106,8 +105,8 @@ class Entry:
 
 
 def is_within(one: str, other: str) -> bool:
-    """Return True if an entry stands for nothing that another does not, which is not so where only one has a port:
-    that reaches private addresses. What is no entry is within itself."""
+    """Return True if entry `other` allows all that `one` allows. An entry with a port is never within one without,
+    because it also reaches private addresses. Text that is no entry is only within itself."""
     if one == other:
         return True
     try:
@@ -121,14 +120,14 @@ def is_within(one: str, other: str) -> bool:
 
 
 def _is_among(some: Entry, all_: Entry) -> bool:
-    """Return True if what one entry stands for, or a part of it, is what the other does."""
+    """Return True if entry `all_` allows entry `some` or a part of it."""
     if all_.below and isinstance(some.host, str):
         return some.host.endswith(f".{all_.host}") or (some.below and some.host == all_.host)
     return _plain(some.host) == _plain(all_.host) and not some.below
 
 
 def _plain(host: str | Address) -> str | Address:
-    """Return an address without the IPv6 around it that leads to the same place."""
+    """Return the IPv4 address that an IPv6 address wraps, or the address itself."""
     return (host.ipv4_mapped or host) if isinstance(host, IPv6Address) else host
 
 
@@ -158,7 +157,7 @@ def _parse(text: str) -> tuple[str | Address, int | None]:
 
 
 def _named(text: str) -> str | IPv4Address:
-    """Return a name, or an address in the one spelling that everybody reads alike. Raises ValueError."""
+    """Return a name in lower case, or an address in its canonical spelling. Raises ValueError."""
     name = text.encode("idna").decode("ascii").lower().removesuffix(".")
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return IPv4Address(name)

@@ -1,15 +1,15 @@
-"""The wall of Linux where bubblewrap cannot stand: Landlock and seccomp, raised by a small program for each command.
+"""The wall of Linux where bubblewrap does not work: Landlock and seccomp, set up by a small program for each command.
 
-Everything may be read but what is hidden and devices; nothing may be written but what is said. What is hidden is left
-out by allowing what lies next to it when the command starts, so a directory with a hidden one below cannot be listed,
-and within such a wall no second one can stand.
-Without `network` there are no sockets but pairs of streams; with it there are those of IP and netlink. Unix sockets
-with a name are refused always: Landlock has no right for them, and Docker and agents with keys listen there. No ptrace,
-no namespaces, no System V IPC, no pseudo-terminals, for the person's own are among them. Root keeps no capability.
+Everything can be read except hidden paths and devices; only the profile's writable paths can be written. Landlock only
+allows, so a hidden path is left out by allowing its siblings when the command starts. So a directory with a hidden path
+below it cannot be listed, and no second wall can stand inside the first. Without `network` the only sockets are pairs
+of streams; with it IP and netlink work too. Named Unix sockets are always refused: Landlock has no right for them, and
+Docker and key agents listen there. There is no ptrace, no namespace, no System V IPC and no pseudo-terminal (the
+person's own could be opened). Root keeps no capability.
 
-Not held, for Landlock has no rights for it: modes but for set-ID bits, times and extended attributes of the person's
-files outside; the arguments of other processes; what an inherited descriptor leads to. What cannot be held of a
-profile is said, so that somebody is asked instead.
+Landlock has no rights for these, so they are not confined: modes (except set-ID bits), times and extended attributes of
+the person's files; the arguments of other processes; inherited descriptors. The parts of a profile that cannot be
+enforced are reported, so that a person is asked instead.
 """
 
 import functools
@@ -28,17 +28,17 @@ from sagent.lib.locklimit import LOCKS
 from sagent.sandbox.profile import Profile, is_below
 from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
 
-Tree: TypeAlias = "dict[str, Tree | None]"  # directories on the way to what is hidden, which is None
+Tree: TypeAlias = "dict[str, Tree | None]"  # directories that lead to hidden paths (None)
 Rules: TypeAlias = Iterator[tuple[int, str]]  # rights, on a path and all below
 
-MAX_RULES = 50_000  # what lies next to something hidden beyond that many cannot be read
+MAX_RULES = 50_000  # siblings of hidden paths beyond that many cannot be read
 DEVICES = ("null", "zero", "full", "random", "urandom", "dri", "kfd")
 
 # <linux/landlock.h>
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
 READ, MAKE_DEVICES = EXECUTE | READ_FILE | READ_DIR, 1 << 6 | 1 << 11
 OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
-RIGHTS = (13, 14, 15, 15, 16)  # how many there are, by ABI
+RIGHTS = (13, 14, 15, 15, 16)  # number of rights in each version of the ABI
 _PROBE_TIMEOUT_SECONDS = 20.0  # for a command that does nothing
 
 
@@ -51,12 +51,12 @@ def make_wall(
     processes: int | None = None,
     mark: int | None = None,
 ) -> bytes:
-    """Return the program that raises the wall for a profile. With `network` any host may be reached, else none.
+    """Return the program that sets up the wall for a profile. With `network` any host can be reached, else none.
 
-    `scratch` may be written too. `memory` bounds the data of each process, in bytes; `processes` bounds how many the
-    user may have, those outside included. By the `mark` it is found, and all that it starts. Exits with 126 and a
-    sentence on standard error where the wall cannot be raised; nothing has run then. Inherited descriptors, the
-    directory, the environment and signals stay as they are. Raises OSError or ValueError where there is no Landlock.
+    `scratch` is writable too. `memory` bounds the data of each process, in bytes; `processes` bounds the user's
+    processes, including those outside. The program and its children are found by the `mark`. It exits with 126 and a
+    sentence on standard error, without running anything, if the wall fails. Inherited descriptors, directory,
+    environment and signals stay as they are. Raises OSError or ValueError without Landlock.
     """
     gate, version, profile = Gate(), abi(), profile.files_shown()
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NPROC: processes, resource.RLIMIT_DATA: memory, LOCKS: mark}
@@ -79,7 +79,7 @@ def make_wall(
 
 
 def _lose_capabilities(gate: Gate) -> None:
-    """Give up what root can do beyond its own files: with CAP_DAC_OVERRIDE it would read and write everybody's."""
+    """Drop root's power beyond its own files: with CAP_DAC_OVERRIDE it would read and write everybody's."""
     gate.call("PR_CAP_AMBIENT", "prctl", 47, 4)
     if 0 not in os.getresuid():
         return
@@ -104,7 +104,7 @@ def _rules(profile: Profile, writable: Iterable[str]) -> Rules:
         inner = [each for each in hidden if each.startswith(f"{path.rstrip('/')}/") and each != path]
         if not inner:
             yield from _allowed(path, READ)
-        elif is_below(path, hidden):  # what lies in nothing hidden may be read already
+        elif is_below(path, hidden):  # below no hidden path: readable already
             yield from _around(tree(each[len(path) :] for each in inner), path)
     yield from _around(tree(hidden), "/")
 
@@ -115,15 +115,15 @@ def _allowed(path: str, rights: int) -> Rules:
 
 
 def _around(hidden: Tree, directory: str) -> Generator[tuple[int, str], None, bool]:
-    """Allow reading all below a directory but what is hidden. Whether it may be listed, for no directory is."""
+    """Yield rules to read a directory except hidden paths; return False if it has any, so that it cannot be listed."""
     try:
         entries = list(os.scandir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:  # what cannot be listed may still be passed through
+    except OSError:  # one that cannot be listed can still be passed through
         entries = []
     for entry in entries:
-        is_dev = entry.path == "/dev"  # of which only some is allowed, by name
+        is_dev = entry.path == "/dev"  # only some devices are allowed, by name
         if entry.name not in hidden and not is_dev and not entry.is_symlink():
             yield READ if entry.is_dir(follow_symlinks=False) else READ & OF_FILES, entry.path
     listable = True
@@ -137,7 +137,7 @@ def _around(hidden: Tree, directory: str) -> Generator[tuple[int, str], None, bo
 
 
 def tree(paths: Iterable[str]) -> Tree:
-    """Paths as directories within directories, without those that lie below another."""
+    """Return paths as nested directories; paths below another are left out."""
     root: Tree = {}
     for path in sorted(paths):
         node: Tree | None = root
@@ -151,7 +151,7 @@ def tree(paths: Iterable[str]) -> Tree:
 
 
 def available() -> str:
-    """Return the reason why Landlock does not work here, or "". It is really tried, which takes some 5 ms."""
+    """Return why Landlock does not work here, or "". A trial takes about 5 ms."""
     if sys.platform != "linux":
         return f"there is no Landlock for {sys.platform}"
     null = subprocess.DEVNULL
@@ -173,7 +173,7 @@ def available() -> str:
 
 @functools.cache
 def abi() -> int:
-    """Return the version of Landlock. Raises OSError where there is none."""
+    """Return the version of Landlock's ABI. Raises OSError if there is none."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -184,7 +184,7 @@ def abi() -> int:
 
 
 def gaps(profile: Profile) -> tuple[str, ...]:
-    """Return the parts of a profile that are not held, as phrases."""
+    """Return phrases for the parts of a profile that are not enforced."""
     return tuple(_gaps(profile))
 
 

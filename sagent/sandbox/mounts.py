@@ -19,14 +19,14 @@ from sagent.sandbox.profile import Profile, is_below
 from sagent.sandbox.scratch import PREFIX
 
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 -- a box has its own there
-INSIDE = "/run/sagent"  # where a box has the directory of the proxy's socket
-GATE = f"{INSIDE}-gate"  # and the program by which commands lose system calls
+INSIDE = "/run/sagent"  # the proxy socket's directory in a box
+GATE = f"{INSIDE}-gate"  # the program that filters commands' system calls
 _MAX_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
-# What listens in /run (Docker, D-Bus, agents with keys) can be connected to through a read-only mount: it is left out.
+# A read-only mount does not prevent connections to sockets in /run (Docker, D-Bus, key agents), so it is left out.
 _SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
-_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm: no limit of a process counts what lies there
-# What root may write there whatever namespace it is in, and what it may read of the kernel's memory and keys.
+_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm, which no process limit counts
+# Paths that root could write in any namespace, or where it could read kernel memory and keys.
 _KERNEL_READ_ONLY = (
     "/proc/sys",
     "/proc/sysrq-trigger",
@@ -37,12 +37,12 @@ _KERNEL_READ_ONLY = (
     "/proc/scsi",
 )
 _KERNEL_HIDDEN = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/sched_debug")
-_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # where NixOS has its programs
+_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS keeps its programs there
 _DEVICES = ("/dev/nvidia*", "/dev/dri", "/dev/kfd")
 
 
 class Mounts:
-    """The mounts of a session's boxes. `scratch` holds what these have in place of /tmp."""
+    """The mounts of a session's boxes. `scratch` holds their /tmp directories."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -53,20 +53,19 @@ class Mounts:
             directory.mkdir(mode=0o700, exist_ok=True)
         self._proxy = scratch / "proxy"
         self._proxy.mkdir(mode=0o700, exist_ok=True)
-        self._empty = scratch / "empty"  # in place of a hidden file: programs are content with one that says nothing
+        self._empty = scratch / "empty"  # stands in for hidden files
         self._empty.touch(0o444)
 
     def look(self, profile: Profile) -> tuple[tuple[str, ...], Hashable]:
-        """Return the mounts of a profile now, and a key that changes if it has to be mounted anew, by the same
-        arguments even."""
+        """Return the current mounts of a profile, and a key that changes if they have to be made anew."""
         sockets = sorted(listening(()))
         mounts = tuple(self._mounts(profile, sockets))
         files = tuple(identity(each) for each in mounts if each.startswith("/"))  # replaced, they lose their mounts
         return mounts, (mounts, files, tuple(path for path in sockets if is_below(path, self._seen)))
 
     def base(self, opened: set[int]) -> Iterator[str]:
-        """Yield the arguments of every box: the file system to read, and devices, processes and temporary files of
-        its own."""
+        """Yield the arguments that every box has: the readable file system, and its own devices, processes and
+        temporary files."""
         yield from _SYSTEM
         for place in filter(_exists, _KERNEL_READ_ONLY):
             yield from ("--ro-bind", place, place)
@@ -88,12 +87,12 @@ class Mounts:
                 self._seen.add(entry)
                 if _fits(entry, directory / entry.removeprefix(f"{place}/")):
                     yield from ("--ro-bind-try", entry, entry)  # they come and go
-        # Memory that no limit counts, and what a command must not change for the next one.
+        # Memory that no limit counts, and settings that a command must not change for later ones.
         yield from ("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 -- its own
         yield from ("--remount-ro", "/dev", "--remount-ro", "/run")
 
     def _mounts(self, profile: Profile, sockets: Sequence[str]) -> Iterator[str]:
-        """Yield the mounts of the host's files: later mounts lie on earlier ones, so the deeper come later."""
+        """Yield the mounts of the host's files, shallow ones first, because later mounts cover earlier ones."""
         others = [each for place in filter(profile.can_write, TEMPORARY) for each in _holding(place, sockets)]
         if profile.can_write(str(self._scratch)):  # all of /tmp is the workspace, say
             others += map(str, sorted(self._scratch.parent.glob(f"{PREFIX}*/")))
@@ -101,12 +100,12 @@ class Mounts:
         profile = replace(profile, hidden=(*profile.hidden, *real, *others))
         kept = filter(_exists, profile.protected)
         held = [os.path.realpath(place) for place in kept if not Path(place).is_symlink()]
-        # else one is renamed, mounts and all, and made anew
+        # so that no command renames one with its mounts and makes a new one
         parents = filter(profile.can_write, {str(parent) for place in held for parent in Path(place).parents})
         there = filter(_exists, {*profile.writable, *parents, *held, *profile.exposed})  # most are not
         bound = [place for place in there if profile.can_read(place)]
         writable = [place for place in bound if profile.can_write(place)]
-        covered = Profile(writable=(*writable, *profile.hidden, *self.private))  # what lies there is mounted anew
+        covered = Profile(writable=(*writable, *profile.hidden, *self.private))  # those paths are mounted anew
         shown = [*writable, *filter(covered.can_write, bound)]
         there = (place for place in (*real, *others) if _exists(place) and not is_below(place, ["/run"]))
         hidden = [place for place in there if not profile.can_read(place)]
@@ -116,7 +115,7 @@ class Mounts:
                 continue
             if profile.can_read(place):
                 if os.path.realpath(place) != place:
-                    continue  # what a command made a link to anywhere is not opened for it
+                    continue  # a command's links must not expose files
                 source = sources.get(place) or self._source(place)
                 yield from ("--bind" if profile.can_write(place) else "--ro-bind", source, place)
             elif Path(place).is_dir():
@@ -133,8 +132,8 @@ class Mounts:
                 yield from ("--ro-bind", str(self._empty), place)
 
     def _source(self, place: str) -> str:
-        """Return the path that is shown at a place: itself, or for a submodule's configuration a copy without what git
-        writes with each update."""
+        """Return the path to show at a place: itself, or for a submodule's configuration a copy without the lines that
+        git rewrites with each update."""
         if "/modules/" not in place or not place.endswith("/config") or (shown := without_work_tree(place)) is None:
             return place
         copy = self._scratch / f"config-{hashlib.sha256(shown).hexdigest()}"
@@ -145,7 +144,7 @@ class Mounts:
 
 @functools.cache
 def gate() -> bytes:
-    """Return the program that commands pass through; empty for a machine that it is not known for."""
+    """Return the program that filters commands' system calls; empty on an unsupported machine."""
     from sagent.lib.gate import Gate
     from sagent.sandbox.seccomp import NO_NEW_PRIVS, seccomp
 
@@ -159,7 +158,7 @@ def gate() -> bytes:
 
 
 def pin_mounts(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
-    """Mounts by what lies at their sources now: a command that runs may put a symlink there at any time, and bubblewrap
+    """Mounts with their sources pinned: a running command may replace a source by a symlink at any time, and bubblewrap
     would follow it out of the workspace. Raises OSError."""
     words = iter(mounts)
     for word in words:
@@ -176,8 +175,8 @@ def pin_mounts(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
 
 
 def remove_made(began: Mapping[str, tuple[int, int] | None]) -> list[str]:
-    """Remove what bubblewrap has made to mount on, for what lay there was moved away before it came to it: an empty
-    file or directory, which stays on the host. The paths of these."""
+    """Remove and return the empty mount points that bubblewrap created on the host because the mounted path was moved
+    away at that moment."""
     made: list[str] = []
     for place, was in began.items():
         if identity(place) not in (None, was):
@@ -203,7 +202,7 @@ def _shown(place: str) -> Iterator[str]:
     """Yield the host's temporary files that can be read in a box: the newest, without sockets and what leads to
     them."""
     sockets, entries = set(_holding(place, listening(()))), list[tuple[int, str]]()
-    ours = f"{place}/{PREFIX}"  # many may be kept, and dated ahead: they take no other's place
+    ours = f"{place}/{PREFIX}"  # commands may leave many, with future dates: they must not displace ours
     with contextlib.suppress(OSError):
         for entry in os.scandir(place):
             with contextlib.suppress(OSError):
@@ -216,14 +215,14 @@ def _shown(place: str) -> Iterator[str]:
 
 def _needed(places: Collection[str]) -> list[str]:
     """Return the paths in these places that commands need."""
-    own = Path(__file__).parents[2]  # where our package is: of a checkout, or a part of `sys.prefix`
+    own = Path(__file__).parents[2]  # our package: a checkout, or a part of `sys.prefix`
     needed = {os.path.realpath(path) for path in (*os.get_exec_path(), Path.home(), sys.prefix, sys.base_prefix, own)}
     return sorted(path for path in needed if is_below(path, places) and path not in places and _exists(path))
 
 
 def _really(hidden: Iterable[str], writable: Collection[str]) -> set[str]:
-    """Return where hidden places really lie: nothing can be mounted on or below a link. What commands can make a link
-    is not followed, unless it leads to what is hidden anyway."""
+    """Return the real paths of hidden places, because nothing can be mounted on or below a link. Links that commands
+    may have made are not followed, unless they lead to hidden paths."""
     places = {place: os.path.realpath(place) for place in hidden}
     found = {real for place, real in places.items() if real in places or not is_below(place, writable)}
     return {real for real in found if not os.path.islink(real)}  # noqa: PTH114 -- in a circle

@@ -1,4 +1,4 @@
-"""The way from sandboxes to the hosts that are allowed: one proxy for all, and a relay to it in each box."""
+"""Network access for sandboxes: one proxy to the allowed hosts for all, and a relay to it in each box."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,11 @@ from sagent.sandbox.proxy import Proxy
 if TYPE_CHECKING:
     from sagent.sandbox.bubblewrap import Box, View
 
-_MEMORY = 1 << 30  # bytes for a relay
+_MEMORY = 1 << 30  # data limit of a relay
 
 
 class Network:
-    """`directory` is where the proxy's socket lies, which a box has at INSIDE."""
+    """`directory` holds the proxy's socket; boxes see it at INSIDE."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -32,14 +32,15 @@ class Network:
         self._ports: dict[Box, int] = {}
 
     def admit(self, domains: Iterable[str]) -> str:
-        """Return a pass for hosts. Raises ToolError for what is none."""
+        """Return a pass for hosts. Raises ToolError for an invalid host."""
         try:
             return self.proxy.admit(domains)
         except ValueError as error:
             raise ToolError(f"The command was not run: {error}.") from error
 
     async def environment(self, token: str, view: "View | None") -> tuple[Mapping[str, str], int]:
-        """Return the variables that tell programs the proxy, and its port: on a box's own loopback, or this machine's.
+        """Return the variables that point programs to the proxy, and its port: on a box's own loopback, or this
+        machine's.
 
         Raises ToolError.
         """
@@ -57,7 +58,7 @@ class Network:
     async def _port_in(self, view: "View") -> int:
         if not self._open:
             await self.proxy.listen(self._directory)
-            shutil.copy(Path(__file__).with_name("relay.py"), self._directory)  # where boxes see it, wherever we lie
+            shutil.copy(Path(__file__).with_name("relay.py"), self._directory)  # boxes see it there
             self._open = True
         if not (box := view.box).has_relay:
             box.end_relay()
@@ -66,11 +67,11 @@ class Network:
 
 
 def _start_relay(view: "View") -> "tuple[subprocess.Popen[bytes], int]":
-    """Return a relay, and the port on which it listens in a box. Raises OSError."""
+    """Return a relay, and its port in a box. Raises OSError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
-    argv = view.entering(argv, "/", memory=_MEMORY, kept=KEPT)  # for it outlives the view
-    # Commands see what its environment holds: nothing of ours.
+    argv = view.entering(argv, "/", memory=_MEMORY, kept=KEPT)  # it outlives the view
+    # Commands can read its environment: it holds nothing of ours.
     relay = subprocess.Popen(
         argv, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=null, start_new_session=True
     )

@@ -1,4 +1,4 @@
-"""Files that programs other than git obey where they lie: found by the names of places.toml, in any directory."""
+"""Files in any directory that programs other than git obey: found by the names in places.toml."""
 
 import functools
 import os
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from sagent.lib.git import path_in, read_config
 from sagent.sandbox.places import known_places
 
-MAX_FILES = 1000  # of one directory
-# A file by which such a directory says where its repository is, what is obeyed there, and for what that counts.
+MAX_FILES = 1000  # in one directory
+# A file that says where a directory's repository is, the obeyed files there, and the programs concerned.
 _POINTERS = {
     ".hg": ("sharedpath", "hgrc", ".hg/hgrc"),
     ".sl": ("sharedpath", "config", ".sl/config"),
@@ -38,24 +38,24 @@ def _names() -> Mapping[str, tuple[str, ...]]:
 
 
 def is_obeyed(path: str) -> bool:
-    """Return True if an entry of a directory is called like one that is obeyed, or that holds what is."""
+    """Return True if a directory entry has the name of an obeyed file or of a directory that contains one."""
     return path.rpartition("/")[2].lower() in _names()  # in any case: a file system may ignore it
 
 
 def obeyed_at(sign: str) -> Iterator[Obeyed]:
-    """Yield what is obeyed at such an entry, below it, and in the repository that it names."""
+    """Yield the obeyed files at an entry, below it, and in the repository that it points to."""
     first = sign.rpartition("/")[2].lower()
     for name in _names().get(first, ()):
         yield Obeyed(sign + name[len(first) :], name)
     if first in _POINTERS:
         pointer, file, name = _POINTERS[first]
         if place := path_in(read_config(f"{sign}/{pointer}") or b""):
-            for start in (sign, sign.rpartition("/")[0]):  # to Mercurial it may be one from where it was started
+            for start in (sign, sign.rpartition("/")[0]):  # Mercurial resolves it against its start directory, too
                 yield Obeyed(os.path.join(start, place, file), name)  # noqa: PTH118 -- a text path
 
 
 def files_of(found: Obeyed) -> list[Obeyed]:
-    """Return the files that something obeyed consists of: itself, or all in it where it is a directory."""
+    """Return the files of an obeyed path: itself, or all in a directory."""
     if not os.path.isdir(found.path) or os.path.islink(found.path):  # noqa: PTH112, PTH114 -- text paths
         return [found]
     files = (f"{base}/{name}" for base, inner, names in os.walk(found.path) for name in (*names, *_links(base, inner)))
@@ -67,7 +67,7 @@ def _links(base: str, names: list[str]) -> list[str]:
 
 
 def harmless_lines(found: Obeyed) -> bytes | None:
-    """Return what may stay of a file that a command wrote; None where that is all of it."""
+    """Return the harmless lines of a file that a command wrote; None if all lines are harmless."""
     text = None if os.path.islink(found.path) else read_config(found.path)  # noqa: PTH114 -- a text path
     regex = known_places().harmless.get(found.name)
     if text is None or regex is None:

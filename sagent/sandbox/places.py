@@ -1,4 +1,4 @@
-"""Places that are not like others: where keys lie, what runs by itself, what builds write. The list is places.toml."""
+"""Special places: where keys are kept, which files run by themselves, where builds write. places.toml lists them."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from sagent.sandbox.profile import is_below
 
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo has a space
 _BEGINS = re.compile(r"(?<![^\s,;:=/])/")  # of paths in "unix:path=/a/b,guid=0", "unix:///a/b" and "/a/b,1,0"
-_ENDS = re.compile(r"[\s,;:=]|$")  # which may also be letters of a path: each is tried
+_ENDS = re.compile(r"[\s,;:=]|$")  # characters that may also be part of a path: both readings are tried
 _MAX_ENDS = 32
 _MOVED = (  # https://specifications.freedesktop.org/basedir-spec
     *((".config/", "XDG_CONFIG_HOME"), (".local/share/", "XDG_DATA_HOME"), (".local/state/", "XDG_STATE_HOME")),
@@ -28,9 +28,9 @@ class KnownPlaces:
     it.
 
     `secrets`, `run_by_themselves` and `caches` are relative to the home directory; `secret_files` are absolute;
-    `protected` and `repositories` are relative to any directory of a workspace. `secret_variables` name further
-    places of keys, or lead to them ("VARIABLE/name"). None needs to exist. `hooks` are names. `harmless` are regular
-    expressions, by a file that is `protected` or lies in what is, for lines of it that name no program.
+    `protected` and `repositories` are relative to any directory of a workspace. `secret_variables` are environment
+    variables that hold further places of keys, or lead to them ("VARIABLE/name"). No place needs to exist. `hooks` are
+    names. `harmless` has, for each protected file, regular expressions for lines that name no program.
     """
 
     secrets: tuple[str, ...]
@@ -46,7 +46,7 @@ class KnownPlaces:
 
 @cache
 def known_places() -> KnownPlaces:
-    """Return the list as it was shipped; it is read when it is first asked for."""
+    """Return the shipped list, which is read on first use."""
     import tomllib
 
     with Path(__file__).with_name("places.toml").open("rb") as file:
@@ -58,9 +58,9 @@ def known_places() -> KnownPlaces:
 
 
 def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
-    """Return absolute paths of places below a home directory, as spelled and as they really lie; not all need exist.
+    """Return places below a home directory as absolute paths, as spelled and with links resolved; not all need exist.
 
-    A place of which not even the first directory exists is not looked for any deeper: most do not.
+    If the first directory of a place does not exist (mostly so), its parts are not resolved.
     """
     real = os.path.realpath(home)
     found = {f"{start.rstrip('/')}/{name}" for start in (home, real) for name in names}
@@ -71,10 +71,10 @@ def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
 
 
 def caches(home: str, roots: Iterable[str]) -> Iterator[str]:
-    """Yield where the caches of builds lie below a home directory, which holds no link.
+    """Yield the build caches below a home directory that has no links of its own.
 
-    A link of the person's is followed (`~/.cache` on a large disk), but none in `roots` or to a further one: a command
-    could make such.
+    A link of the person's is followed (`~/.cache` on a large disk), but none in `roots` and no second one: a command
+    could have made it.
     """
     writable = tuple(roots)
     for name in known_places().caches:
@@ -91,8 +91,8 @@ def caches(home: str, roots: Iterable[str]) -> Iterator[str]:
 
 
 def homes(home: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `home` and all other home directories in which keys of this person may lie: those of the accounts that
-    run this process, by the user database, and of whoever became this account (sudo, doas, pkexec)."""
+    """Return `home` and all other home directories that may hold this person's keys: those of the accounts that run
+    this process, by the user database, and of whoever switched to this account (sudo, doas, pkexec)."""
     import pwd
 
     users = (environment.get(name, "") for name in ("SUDO_USER", "DOAS_USER"))
@@ -106,8 +106,8 @@ def homes(home: str, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def other_names(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the further paths at which these can be reached, or what lies in them, because a part of their file system
-    is mounted at several places. See proc_pid_mountinfo(5)."""
+    """Yield further paths that lead to these places or into them, because parts of their file system are mounted
+    several times. See proc_pid_mountinfo(5)."""
     mounts: dict[str, list[tuple[str, str]]] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
@@ -139,17 +139,18 @@ def paths_in_variables(variables: Iterable[str], environment: Mapping[str, str])
 
 
 def in_variables(names: Sequence[str]) -> list[str]:
-    """Return places below a home directory as `paths_in_variables` takes them, for whoever has these elsewhere."""
+    """Return places below a home directory as `paths_in_variables` takes them, for people who have moved these
+    elsewhere."""
     pairs = ((name, place, variable) for place, variable in _MOVED for name in names)
     return [f"{variable}/{name.removeprefix(place)}" for name, place, variable in pairs if name.startswith(place)]
 
 
 def listening(roots: Sequence[str]) -> frozenset[str]:
-    """Sockets in the file system that programs of this machine listen at: a read-only mount does not keep from them.
+    """Return socket files that programs on this machine listen at: a read-only mount does not prevent connections.
 
-    One that was opened by a relative name is looked for in `roots`, and where whoever listens works or was started.
-    Those of commands, in a network of their own, are not among them. One that listens in another network is seen where
-    the environment names it (SSH_AUTH_SOCK, DOCKER_HOST). See proc_net(5).
+    A relative name is looked for in `roots` and in the listener's working and start directories. Sockets of commands,
+    which have their own network, are not included. A socket of another network is only found if an environment variable
+    names it (SSH_AUTH_SOCK, DOCKER_HOST). See proc_net(5).
     """
     found = {path for value in os.environ.values() for path in _paths(value) if _is_socket(path)}
     relative: dict[str, str] = {}
@@ -167,7 +168,7 @@ def listening(roots: Sequence[str]) -> frozenset[str]:
 
 
 def _paths(value: str) -> Iterator[str]:
-    """Yield what may be an absolute path in a variable's value: up to each character that ends one, and all of it."""
+    """Yield possible absolute paths in a variable's value: up to each character that may end one, and all of it."""
     for begin in _BEGINS.finditer(value):
         at = begin.start()
         ends = [end.start() for end in islice(_ENDS.finditer(value, at), _MAX_ENDS)]
@@ -181,13 +182,12 @@ def _is_socket(path: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=4)  # before each command, and going through all descriptors takes some 10 ms
+@lru_cache(maxsize=4)  # called before each command; listing all descriptors takes about 10 ms
 def _places_of(sockets: frozenset[str]) -> frozenset[str]:
-    """Return the directories in which processes work, and were started, that have one of these sockets by its
-    number."""
+    """Return the working and start directories of processes that have one of these sockets, given by inode number."""
     found = set[str]()
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # of others, or gone
+        with contextlib.suppress(OSError):  # another user's process, or gone
             if any(_number(each) in sockets for each in (process / "fd").iterdir()):
                 found.add(str((process / "cwd").readlink()))
                 started = (process / "environ").read_bytes().split(b"\0")
