@@ -1,8 +1,8 @@
-"""Removal of what commands have made that git, an editor or a shell would obey, found by layout or name.
+"""Removes files that commands have made and that git, an editor or a shell would obey, found by layout or name.
 
-A command may make a repository anywhere that it can write, with whatever name, and whoever runs git there later
-obeys its configuration, its hooks and what an interrupted rebase is to do. Other programs obey files with certain
-names, whatever directory they are in. Those that were there before are read-only; this is about all others.
+A command may make a repository under any name anywhere it can write, and whoever runs git there later obeys its
+configuration, its hooks and the steps of an interrupted rebase. Other programs obey files with certain names in any
+directory. Files that existed before are read-only; this module deals with new ones.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ from sagent.sandbox.places import known_places
 from sagent.sandbox.survey import BUILT, Survey
 
 MAX_DIRECTORIES = 200_000  # below one directory that commands can write
-MAX_WINDOWS = 10_000  # times in which commands ran that are told apart
-_SLICE_SECONDS = 0.01  # in which directories are looked at before others have their turn
-_SAME_TIME_NS = 1_000_000_000  # since a change, within which another may have the same time
-_TICK_SECONDS = 0.02  # for a file system's clock to go on, which is that of the kernel's timer
+MAX_WINDOWS = 10_000  # separate periods in which commands ran
+_SLICE_SECONDS = 0.01  # of checking directories before other tasks run
+_SAME_TIME_NS = 1_000_000_000  # after a change, another may get the same time
+_TICK_SECONDS = 0.02  # for a file system's clock, the kernel's timer, to advance
 _FUTURE_NS = 1 << 63
 _LAYOUT = ("HEAD", "objects", "refs", "commondir")
 _CONFIGURATIONS = ("config", "config.worktree")
 _PASSED_OVER = frozenset({".git/objects"})
-# Where names are those of branches, or of what was fetched: nobody works there.
+# Directories whose names are branches or fetched objects: nobody works there.
 _NOT_WORKED_IN = (
     BUILT
     | {".git", "vendor", "Pods", "bower_components", "site-packages", ".terraform", ".yarn", ".direnv", ".gradle"}
@@ -51,34 +51,34 @@ _NOT_WORKED_IN = (
 )
 _TODO_LISTS = ("rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup")
 _PROGRAM = re.compile(rb"(?i)(?:\A|\bstrategy[ \t]*=)[^\n\[]*(?:/|\\\n)")
-# What else git keeps of work that was interrupted, and when it names a program: git runs `git-merge-STRATEGY`, a path
-# too, and before 2.34 a shell reads the names of a bisection.
+# Other files of interrupted work, and when one names a program: git runs `git-merge-STRATEGY`, a path too, and before
+# 2.34 a shell reads the names of a bisection.
 _STATES = {
     **dict.fromkeys(("rebase-merge/strategy", "sequencer/opts"), _PROGRAM),
     "BISECT_NAMES": re.compile(rb"\A(?!(?:[\w./ \n-]|'[^']*'|\\['!])*\Z)"),
 }
 _REMOTES = ("remotes", "branches")  # addresses, each in a file: gitrepository-layout(5)
-_HELPER = re.compile(rb"::")  # of which an address names the program
+_HELPER = re.compile(rb"::")  # followed by an address that names the program
 _HOLD_STATES = ("rebase-merge", "sequencer", "sl", *_REMOTES)
 _EXEC = re.compile(rb"(?m)^[ \t]*(?:exec|x)[ \t][^\n]*(?:\n|\Z)")
 
 
 class ProtectedPaths(NamedTuple):
-    """Paths whose changes by commands are undone or impossible, and those that commands were granted."""
+    """Protected paths, whose changes by commands are undone or impossible, and paths that commands were granted."""
 
     kept: AbstractSet[str] = frozenset()
     granted: AbstractSet[str] = frozenset()
 
 
 class Plants:
-    """Looks for repositories, and for names that programs obey, below the directories that commands can write.
+    """Finds new repositories, and new files that programs obey, below the directories that commands can write.
 
-    What changed while no command ran is the person's and stays, and so does what was `granted`, or is `kept` as it is
-    in another way: but for what a command could write before, which something that it left may still have open. What
-    is taken out is kept in the directory `aside`.
+    Changes made while no command ran are the person's and stay, like paths that were `granted` or are `kept` in another
+    way; except files that a process left by a command may still have open. Removed files are kept in the directory
+    `aside`.
 
-    Below `caches` only repositories are looked for. In a large tree the nearest directories are looked at for each
-    command, the others by and by.
+    Below `caches` only repositories are looked for. In a large tree the nearest directories are checked for each
+    command, the others from time to time.
     """
 
     def __init__(self, aside: Path, caches: AbstractSet[str] = frozenset()) -> None:
@@ -86,31 +86,31 @@ class Plants:
         self._surveys: dict[str, Survey] = {}
         self._windows: list[tuple[int, int]] = []
         self._since: int | None = None
-        self._open: set[str] = set()  # what was written by what may still run
+        self._open: set[str] = set()  # files that running processes may still write
         self._settled: dict[str, tuple[int, int]] = {}  # files that were looked at, as they are
-        self._answers: dict[str, bool] = {}  # which are new, by one look
-        self._planned: dict[str, frozenset[bytes]] = {}  # what a todo list of the person's runs
+        self._answers: dict[str, bool] = {}  # whether a path is new, for one check
+        self._planned: dict[str, frozenset[bytes]] = {}  # commands in the person's own todo lists
         self._protected: set[str] = set()  # all that ever was, and was looked at before
         self._inodes: set[tuple[int, int]] = set()  # of these
-        self._doubted: set[str] = set()  # of these what a command may have made
+        self._doubted: set[str] = set()  # those that a command may have made
         self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
-        self._entered: set[str] = set()  # directories that links lead to out of what is looked at for all names
+        self._entered: set[str] = set()  # link targets outside the directories checked for all names
 
     def begin(self, roots: Iterable[str], places: ProtectedPaths, protected: Iterable[str] = ()) -> list[str]:
-        """Begin to watch for a command, within which `protected` is read-only; return what those that run planted."""
+        """Begin to watch for a command, in which `protected` is read-only; return files planted by running commands."""
         for root in roots:
             if root not in self._surveys:
                 self._surveys[root] = self._survey(root)
         new = {*protected} - self._protected
         for path in new if self._windows else ():
             with contextlib.suppress(OSError):
-                if self._is_of_command(os.lstat(path).st_ctime_ns):  # others found it before we came to it
+                if self._is_of_command(os.lstat(path).st_ctime_ns):  # another session protected it before we checked it
                     self._doubted.add(path)
         for path in protected:
             with contextlib.suppress(OSError):
                 if path not in self._doubted and self._is_worked_in(path.partition("/.git/")[0]):
                     self._inodes.add(_inode(path))
-            if path.endswith("/commondir"):  # of each repository that was there
+            if path.endswith("/commondir"):  # of each known repository
                 for name in _TODO_LISTS:
                     self._note(f"{path.removesuffix('commondir')}{name}")
         found = self.look(places) if self._since else []
@@ -122,7 +122,7 @@ class Plants:
         return found
 
     def end(self, places: ProtectedPaths, *, goes_on: bool) -> list[str]:
-        """Return what commands have planted, by now taken out; `goes_on` where something still runs."""
+        """Return and remove the files that commands have planted; `goes_on` if a process still runs."""
         for survey in self._surveys.values():
             survey.renew()
         found = self.look(places)
@@ -130,13 +130,13 @@ class Plants:
             self._windows.append((self._since, max(now for _, now in self._moments())))
             self._since = None
             self._open.clear()
-        while len(self._windows) > MAX_WINDOWS:  # what lies between two is looked at too
+        while len(self._windows) > MAX_WINDOWS:  # merge two, with the time between them
             (start, _), (_, end) = self._windows[:2]
             self._windows[:2] = [(start, end)]
         return found
 
     def look(self, places: ProtectedPaths) -> list[str]:
-        """Take out what git would obey, near or where something was planted before, and return where it was."""
+        """Remove files that git would obey, near earlier finds and elsewhere; return where they were."""
         signs = [path for survey in self._surveys.values() for path in survey.look(_SLICE_SECONDS)]
         return [*self._disarmed(signs, places), *self.go_on(places)]
 
@@ -158,7 +158,7 @@ class Plants:
 
     @property
     def partly_known(self) -> list[str]:
-        """The directories below which not all were looked at since the last command."""
+        """Directories that were not checked completely since the last command."""
         return [root for root, survey in self._surveys.items() if survey.is_cut or not survey.is_done]
 
     def _disarmed(self, signs: Iterable[str], places: ProtectedPaths) -> list[str]:
@@ -186,7 +186,7 @@ class Plants:
         return entry.is_symlink() and self._is_worked_in(entry.path) and os.path.isdir(entry.path)  # noqa: PTH112 -- no error for one in a circle
 
     def _is_own(self, sign: str) -> bool:
-        """Return whether a name is one that programs obey, and lies where somebody may work."""
+        """Return True if programs obey a file of this name in a place where somebody may work."""
         return is_obeyed(sign) and self._is_worked_in(sign)
 
     def _is_worked_in(self, path: str) -> bool:
@@ -195,11 +195,12 @@ class Plants:
         return bool(root) and is_in and _NOT_WORKED_IN.isdisjoint(path[len(root) :].split("/")[:-1])
 
     def _follow(self, signs: list[str], places: ProtectedPaths) -> Iterator[str]:
-        """Look where links lead to what else is not looked at, adding to `signs`: who follows one works there.
+        """Check the targets of links outside the checked directories, and add to `signs`: a person who follows a link
+        works there.
 
-        A new link to what names programs is taken out: what lies there may be the person's, or of an earlier session.
+        A new link to a file that names programs is removed: the file may be the person's, or of an earlier session.
         """
-        for link in signs:  # which grow
+        for link in signs:  # they grow
             if _is_sign(link) or not os.path.islink(link):  # noqa: PTH114 -- a text path
                 continue
             real, is_first = os.path.realpath(link), False
@@ -220,13 +221,13 @@ class Plants:
             signs += inner
 
     def allow(self, path: str) -> None:
-        """Let a file stay as it is now, and until it is changed."""
+        """Accept a file as it is now, until it is changed."""
         with contextlib.suppress(OSError):
             found = os.lstat(path)
             self._allowed[path] = found.st_ino, found.st_ctime_ns
 
     def _disobey(self, sign: str, places: ProtectedPaths) -> Iterator[str]:
-        """Take out what programs other than git obey at a name, but for copies of what the person has there."""
+        """Remove a file that other programs than git obey, unless it is a copy of one of the person's."""
         for there, name in obeyed_at(sign):
             link = next((way for way in _way(sign, there) if os.path.islink(way)), "")  # noqa: PTH114 -- a text path
             if link and self._is_new(link, places):
@@ -258,10 +259,10 @@ class Plants:
             yield path
 
     def _has_arrived(self, path: str) -> bool:
-        """Return True for what a command may have moved here, with what was in it."""
+        """Return True if a command may have moved this here, with its contents."""
         root = max((root for root in self._surveys if path.startswith(f"{root}/")), key=len, default="")
         arrived = frozenset[str]().union(*(survey.arrived for survey in self._surveys.values()))
-        if not BUILT.isdisjoint(path[len(root) :].split("/")):  # which changes all the time, and is not known before
+        if not BUILT.isdisjoint(path[len(root) :].split("/")):  # build output changes constantly
             return False
         while len(path) > len(root):
             with contextlib.suppress(OSError):
@@ -275,7 +276,7 @@ class Plants:
         return self._allowed.get(path) == (found.st_ino, found.st_ctime_ns)
 
     def _is_copy(self, path: str, name: str) -> bool:
-        """Return whether something obeyed is the same as what the person has by this name in another directory."""
+        """Return True if an obeyed file equals the person's file of this name in another directory."""
         doubtful = self._open | self._doubted
         theirs = (each for each in self._protected if each.endswith(f"/{name}") and each not in doubtful)
         others = filter(self._is_worked_in, theirs)
@@ -283,7 +284,7 @@ class Plants:
         return any(os.path.lexists(each) and contents(each) == found for each in others)
 
     def _disarm(self, place: str, ways: Iterable[str], places: ProtectedPaths) -> Iterator[str]:
-        parts = (*(f"{place}/{name}" for name in _LAYOUT), *ways)  # it may have become one, of what was there
+        parts = (*(f"{place}/{name}" for name in _LAYOUT), *ways)  # existing files may have been made into a repository
         has_grown = any(self._is_new(each, places) for each in parts) or self._has_arrived(place)
         suspect = partial(self._is_suspect, places=places, has_grown=has_grown)
         for name in _CONFIGURATIONS:
@@ -319,7 +320,7 @@ class Plants:
         yield from (path for path in _entries(hooks) if not path.endswith(".sample"))
 
     def _unlock(self, path: str) -> None:
-        """Have a directory of a command's making be readable: git enters one that cannot be listed."""
+        """Make a command's directory readable, because git enters one that cannot be listed."""
         with contextlib.suppress(OSError):
             found = os.lstat(path)
             if (
@@ -335,12 +336,12 @@ class Plants:
         return is_new or (has_grown and os.path.lexists(path) and not self._is_known(path, places))
 
     def _is_known(self, path: str, places: ProtectedPaths) -> bool:
-        """Return whether a file was protected before it became a part of something, so that its own time tells."""
+        """Return True if a file was protected before it became part of a repository, so that its own time counts."""
         inodes = (_inode(path), _inode(path.rpartition("/")[0]))
         return self._is_kept(path, places) or lies_in(path, self._protected) or not self._inodes.isdisjoint(inodes)
 
     def _is_new(self, path: str, places: ProtectedPaths) -> bool:
-        """Return whether a command may have made or changed a file, or its name, since it was looked at."""
+        """Return True if a command may have made, changed or renamed a file since the last check."""
         if path not in self._answers:
             self._answers[path] = self._has_changed(path, places)
         return self._answers[path]
@@ -375,11 +376,11 @@ class Plants:
         self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield moment(str(self._aside))
         for root in self._surveys if hasattr(os, "O_TMPFILE") else ():
-            with contextlib.suppress(OSError):  # nothing is written there
+            with contextlib.suppress(OSError):  # such a file system is not written
                 yield moment(root)
 
     def _note(self, path: str) -> None:
-        """Remember what a todo list runs that no command has changed."""
+        """Remember the commands in a todo list that no command has changed."""
         with contextlib.suppress(OSError):
             found = os.lstat(path)
             if self._settled.get(path) != (found.st_ino, found.st_ctime_ns) and not self._is_of_command(
@@ -389,7 +390,7 @@ class Plants:
                 self._planned[path] = frozenset(_EXEC.findall(read_config(path) or b""))
 
     def _clean(self, path: str) -> str:
-        """Leave of a configuration what names no program; return what else there was."""
+        """Remove program names from a configuration; return the removed parts."""
         text = None if os.path.islink(path) else read_config(path)  # noqa: PTH114 -- as above
         kept = b"" if text is None else harmless_config(text, path)
         if kept == text:
@@ -399,12 +400,12 @@ class Plants:
         return lost_settings(text or b"", kept) or "all of it"
 
     def _detach(self, path: str, text: bytes) -> None:
-        """Have a file no other names, by which commands could change it later."""
+        """Give a file its only name, so that commands cannot change it later through another."""
         if os.lstat(path).st_nlink > 1:
             self._replace(path, text)
 
     def _unplan(self, path: str) -> bool:
-        """Leave out of a todo list what it would have git run, but for what was to be run before."""
+        """Remove commands from a todo list, except those that were in it before."""
         text = None if os.path.islink(path) else read_config(path)  # noqa: PTH114 -- as above
         planned = self._planned.get(path, frozenset())
         kept = _EXEC.sub(lambda line: line[0] if line[0] in planned else b"", text or b"")
@@ -430,10 +431,10 @@ class Plants:
 
 
 def moment(directory: str) -> tuple[int, int]:
-    """Return two times of the clock that stamps changes in a directory: what was changed before this is called has at
-    most the second, and what is changed after it returned has more than the first.
+    """Return two times of the clock that stamps changes in a directory: earlier changes have at most the second, later
+    changes more than the first.
 
-    They are the same unless the clock is coarser than `_TICK_SECONDS`.
+    They are equal unless the clock is coarser than `_TICK_SECONDS`.
     """
     descriptor = _unnamed(directory)
     try:
@@ -464,7 +465,7 @@ def _inode(path: str) -> tuple[int, int]:
 
 
 def _repositories(signs: Iterable[str]) -> dict[str, set[str]]:
-    """Return the directories of repositories, each with the files by which git comes to it."""
+    """Return the directories of repositories, each with the files that lead git to it."""
     starts, found = dict[str, set[str]](), dict[str, set[str]]()
     for path in signs:
         above, _, name = path.rpartition("/")
@@ -485,7 +486,7 @@ def _repositories(signs: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _names_program(sign: str) -> bool:
-    """Return whether programs may be run where a name lies."""
+    """Return True if programs may be run in a directory of this name."""
     above, _, name = sign.rpartition("/")
     if name.lower() == ".git" or is_git_directory(above):
         return bool(foreign_settings(above))
@@ -506,7 +507,7 @@ def _entries(directory: str) -> list[str]:
 
 
 def _named_files(signs: Iterable[str], roots: AbstractSet[str]) -> Iterator[str]:
-    """Yield what the configurations of work trees name below `roots`: files that they include, and their hooks."""
+    """Yield files that the configurations of work trees below `roots` name: included files and hooks."""
     for path in signs:
         above, _, name = path.rpartition("/")
         for named in files_named(above) if name.lower() == ".git" else ():
@@ -534,7 +535,7 @@ def _way(sign: str, path: str) -> Iterator[str]:
 
 
 def _signs_at(protected: Iterable[str]) -> Iterator[str]:
-    """Yield what may be the signs by which protected paths are found."""
+    """Yield paths that may be signs of protected paths."""
     for path in protected:
         for _ in range(4):  # as deep as a listed name is
             yield from (path, f"{path}/HEAD")
@@ -542,7 +543,7 @@ def _signs_at(protected: Iterable[str]) -> Iterator[str]:
 
 
 def _is_linked(place: str) -> bool:
-    """Return whether a directory is that of a linked work tree, where its repository keeps these."""
+    """Return True if a directory is that of a linked work tree inside its repository."""
     named = path_in(read_config(f"{place}/commondir") or b"")
     shared = os.path.realpath(os.path.join(place, named))  # noqa: PTH118 -- a text path
     return os.path.realpath(place).rpartition("/")[0] == f"{shared}/worktrees"

@@ -16,7 +16,7 @@ Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
 class Confinement(NamedTuple):
-    """The means that confine commands, and why it is not something better; "" if it is the best there is."""
+    """The means that confine commands, and why there is none better; "" if it is the best."""
 
     name: Name
     why: str = ""
@@ -43,7 +43,7 @@ def keep(cache: Path, means: Confinement) -> None:
 
 
 def forget(cache: Path | None) -> None:
-    """Have it found out again: what was found does not work any more."""
+    """Forget the cached means, because they no longer work."""
     if cache is not None:
         with contextlib.suppress(OSError):
             (cache / _FILE).unlink()

@@ -1,4 +1,4 @@
-"""Values for what a command may touch, and for what else it may request."""
+"""Values for the paths and hosts that a command may use, and for the grants that it may request."""
 
 import functools
 import os
@@ -27,7 +27,7 @@ class Need:
 
     @classmethod
     def parse(cls, text: str) -> "Need":
-        """Read "network:HOST[:PORT]", "write:PATH", "read:PATH" or "all". Raises ValueError that says what is read."""
+        """Parse "network:HOST[:PORT]", "write:PATH", "read:PATH" or "all". Raises ValueError that lists these forms."""
         kind, _, target = text.strip().partition(":")
         if kind == "all" and not target:
             return cls("all")
@@ -40,17 +40,15 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The permissions of commands. Paths are absolute and free of symlinks; a directory stands for all that is below
-    it.
+    """The permissions of commands. Paths are absolute and free of symlinks; a directory includes everything below it.
 
-    Everything may be read but `hidden`, and nothing may be written but `writable`. In there not what is `protected`,
-    which need not exist; `exposed` paths may be read although they lie below a hidden one, where nothing is written.
-    Where a path lies below several of these the deepest holds, and of two that are the same `protected` and
-    `exposed`. `domains` are the hosts that may be reached: "example.org", "*.example.org", each with an optional
-    ":PORT"; without one 80 and 443. `partly_known` are directories in which not everything was found that is to be
-    hidden or protected. `origin` is from what it follows but for what lies there at the moment: mode and rules, say;
-    () where that is not known. `shown` are pairs of an exposed directory and another one: of the first only the
-    files are exposed that the second has too.
+    Everything can be read except `hidden`, and nothing written except `writable` paths without the `protected` ones in
+    them, which need not exist. `exposed` paths can be read although they are below a hidden one, but not written. If a
+    path is below several of these, the deepest applies; of two equal ones, `protected` and `exposed` win. `domains` are
+    the reachable hosts: "example.org", "*.example.org", each with an optional ":PORT"; without one 80 and 443.
+    `partly_known` are directories too large to find everything in them that should be hidden or protected. `origin`
+    identifies the profile's sources, such as mode and rules, apart from the files present; () if unknown. `shown` are
+    pairs of an exposed directory and another one: of the first, only files that the second has too are exposed.
     """
 
     writable: tuple[str, ...] = ()
@@ -64,8 +62,7 @@ class Profile:
 
     @property
     def permissions(self) -> Hashable:
-        """A key that is equal for two profiles if one allows more than the other only because what lies there has
-        changed since."""
+        """A key that two profiles share if they differ only because the files present have changed."""
         return frozenset(self.writable), frozenset(self.exposed), self.origin or (self.hidden, self.protected)
 
     def can_write(self, path: str) -> bool:
@@ -75,7 +72,7 @@ class Profile:
         return _depth(path, self.hidden) <= _depth(path, self.exposed)
 
     def files_shown(self) -> "Profile":
-        """Return the profile with the files of `shown` among those that are exposed, in place of their directories."""
+        """Return the profile with the files of `shown` exposed in place of their directories."""
         if not self.shown:
             return self
         places = dict(self.shown)
@@ -83,8 +80,8 @@ class Profile:
         return replace(self, exposed=(*(path for path in self.exposed if path not in places), *files), shown=())
 
     def widened(self, needs: "Iterable[Need]") -> "Profile":
-        """Return the profile with the grants added; "all" is not a matter of profiles. A grant of a directory covers
-        nothing protected or hidden in it: that must be granted by name."""
+        """Return the profile with the grants added; "all" is handled elsewhere. A grant of a directory does not cover
+        protected or hidden paths in it: these must be granted by name."""
         needs = [need for need in needs if not self._has(need)]  # what need not be mounted cannot be swapped before
         given = {
             kind: tuple(need.target for need in needs if need.kind == kind) for kind in ("network", "write", "read")
@@ -96,7 +93,7 @@ class Profile:
             hidden=tuple(path for path in self.hidden if path not in paths),
             domains=(*self.domains, *given["network"]),
         )
-        # What is mounted by itself cannot be replaced: git and editors do that to a file that they write.
+        # A separately mounted file cannot be replaced, as git and editors do when they write one.
         mounted = tuple(path for path in given["write"] if not (freed.can_read(path) and freed.can_write(path)))
         seen = tuple(path for path in given["read"] if not freed.can_read(path))
         return replace(freed, writable=(*freed.writable, *mounted), exposed=(*freed.exposed, *mounted, *seen))
@@ -135,7 +132,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the hosts that both lists allow: of two entries the one that lies within the other."""
+    """Return the hosts that both lists allow: of two overlapping entries the narrower one."""
     if not one or not other:
         return ()
     from sagent.sandbox.hosts import is_within
@@ -146,7 +143,7 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _depth(path: str, directories: tuple[str, ...]) -> int:
-    """Return the length of the longest of the directories that a path is, or lies below; -1 for none."""
+    """Return the length of the longest directory that contains a path or equals it; -1 for none."""
     places = _places(directories)
     while path not in places:
         above = path.rpartition("/")[0] or "/"
@@ -156,7 +153,7 @@ def _depth(path: str, directories: tuple[str, ...]) -> int:
     return len(path)
 
 
-@functools.lru_cache(maxsize=64)  # hundreds of paths are held against each, before every command
+@functools.lru_cache(maxsize=64)  # hundreds of paths are checked before every command
 def _places(directories: tuple[str, ...]) -> frozenset[str]:
     return frozenset(directories)
 

@@ -1,8 +1,8 @@
-"""The way out for commands in the sandbox: an HTTP proxy that lets each command reach what it was admitted for.
+"""Network access of sandboxed commands: an HTTP proxy that lets each command reach the hosts it was admitted for.
 
-A command shows a pass, which stands as user name in the address of its proxy. What it asks for is read strictly, held
-against its entries, resolved once, judged by where it leads (see `hosts`), and connected to at the very address that
-was judged. What goes through a CONNECT is not looked into: a name that is allowed is one that is trusted.
+A command presents a pass: the user name in its proxy's address. Its request is parsed strictly, compared to the pass's
+entries, resolved once, judged by the addresses (see `hosts`), and connected to exactly the address that was judged. A
+CONNECT tunnel is not inspected: an allowed name is a trusted one.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ from sagent.lib.dataclass import dataclass
 from sagent.sandbox.exchange import CHUNK, HEAD, Refusal, Side, forward, read_head, reason, shown_pass, target, tunnel
 from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
 
-MAX_CONNECTIONS = 100  # of one pass
-MAX_WAITING = 100  # connections that have not shown a pass: of more the oldest ends, for who is honest shows it at once
-MAX_ALL_CONNECTIONS = 250  # each takes two of the process's descriptors, which are 1024 as a rule
-MAX_REFUSED = 100  # that are remembered of one pass
-REQUEST_TIMEOUT_SECONDS = 30.0  # for a request's head, for a look-up, and for a connection to be made
-_FAREWELL_SECONDS = 5.0  # for a client to read its answer while it still sends: a reset would take it away
+MAX_CONNECTIONS = 100  # per pass
+MAX_WAITING = 100  # connections without a pass; beyond that the oldest ends, as honest clients present one at once
+MAX_ALL_CONNECTIONS = 250  # each takes two descriptors; a process usually has 1024
+MAX_REFUSED = 100  # targets remembered per pass
+REQUEST_TIMEOUT_SECONDS = 30.0  # for a request's head, for a look-up, and for a connection
+_FAREWELL_SECONDS = 5.0  # for a client to read its answer while it still sends; a reset would discard it
 
-# Host and port -> addresses. Raises OSError where there are none.
+# Resolves host and port to addresses. Raises OSError if there are none.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
-MAX_SOCKET_NAME_BYTES = 103  # what macOS takes too
+MAX_SOCKET_NAME_BYTES = 103  # the limit of macOS
 
 
 class Proxy:
     """Serves until it is closed. Only what `admit` gave out is served, for as long as it is not dismissed."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
-        self._resolver = ThreadPoolExecutor(4, "sagent-resolver")  # slow names must not stop the session's own threads
+        self._resolver = ThreadPoolExecutor(4, "sagent-resolver")  # slow look-ups must not block the session's threads
         self._resolve = resolve or self._look_up
         self._passes: dict[str, _Pass] = {}
         self._servers: list[asyncio.Server] = []
@@ -56,7 +56,7 @@ class Proxy:
         await self.aclose()
 
     async def listen(self, directory: Path) -> Path:
-        """Listen on a Unix socket in a directory, which is made where it is missing and closed to others; its path."""
+        """Listen on a Unix socket in a private directory, created if missing; return its path."""
         directory.mkdir(mode=0o700, exist_ok=True)
         directory.chmod(0o700)
         path = directory / "proxy"
@@ -70,25 +70,24 @@ class Proxy:
         return path
 
     async def listen_on_loopback(self) -> int:
-        """Listen on a free port of loopback, for a sandbox that shares the machine's network; the port."""
+        """Listen on a free port of loopback, for a sandbox that shares the machine's network; return the port."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", limit=HEAD)
         self._servers.append(server)
         return server.sockets[0].getsockname()[1]
 
     def admit(self, domains: Iterable[str]) -> str:
-        """Return a pass for what entries stand for. Raises ValueError for one that cannot be read."""
+        """Return a pass for these entries. Raises ValueError for an invalid one."""
         entries = tuple(map(Entry.parse, domains))
         token = secrets.token_hex(16)
         self._passes[token] = _Pass(entries)
         return token
 
     def refused(self, token: str) -> tuple[str, ...]:
-        """Return the targets that were asked for with a pass and are not allowed, each once, as the entry that would
-        allow it."""
+        """Return the refused targets of a pass, each once, as the entry that would allow it."""
         return tuple(self._passes[token].refused) if token in self._passes else ()
 
     def dismiss(self, token: str) -> None:
-        """Let a pass be worth nothing, and end the connections that it has."""
+        """Invalidate a pass and end its connections."""
         if found := self._passes.pop(token, None):
             for task in found.tasks:
                 task.cancel()
@@ -96,8 +95,8 @@ class Proxy:
     def environment(self, token: str, port: int) -> Mapping[str, str]:
         """Return the variables by which programs find the proxy at a port of their own loopback.
 
-        They reach their own servers there without it. Where this machine's loopback is listed by a name, it is what
-        that name means. Raises KeyError for no pass.
+        Programs reach servers in their own sandbox without it. If this machine's loopback is allowed by name, loopback
+        names mean this machine. Raises KeyError for an unknown pass.
         """
         address = f"http://{token}:x@127.0.0.1:{port}"
         listed = {str(entry.host) for entry in self._passes[token].entries}
@@ -111,9 +110,7 @@ class Proxy:
         loop = asyncio.get_running_loop()
         for listener in (listener for server in self._servers for listener in server.sockets):
             loop.remove_reader(listener.fileno())
-        await asyncio.sleep(
-            0
-        )  # what was accepted by now is attached: after the close asyncio would drop it, still open
+        await asyncio.sleep(0)  # attach accepted connections first: the close would drop them, still open
         for server in self._servers:
             server.close()
         self._passes.clear()
@@ -140,10 +137,10 @@ class Proxy:
         self._waiting[task] = None
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda task: self._waiting.pop(task, None))
-        task.add_done_callback(lambda _: writer.transport.abort())  # cancelled before it began it runs no `finally`
+        task.add_done_callback(lambda _: writer.transport.abort())  # one cancelled before it starts runs no `finally`
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection, which carries one request."""
+        """Serve a connection, which carries a single request."""
         with contextlib.suppress(OSError, h11.ProtocolError):  # TimeoutError is an OSError
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS) as patience:
                 client = Side(reader, writer, h11.SERVER, patience)
@@ -164,7 +161,7 @@ class Proxy:
             raise Refusal(503, f"The sandbox allows a command at most {MAX_CONNECTIONS} connections at once.")
         self._waiting.pop(admitted.enter(), None)
         endpoint, path = target(request)
-        client.patience.reschedule(None)  # a look-up and a connection have limits of their own
+        client.patience.reschedule(None)  # look-up and connection have their own limits
         reader, writer = await _connect(endpoint, await self._judged(endpoint, admitted))
         try:
             origin = Side(reader, writer, h11.CLIENT, client.patience)
@@ -177,7 +174,7 @@ class Proxy:
             writer.transport.abort()
 
     async def _judged(self, endpoint: Endpoint, admitted: "_Pass") -> Sequence[Address]:
-        """Return the addresses at which an endpoint may be connected to, at least one. Raises Refusal."""
+        """Return the permitted addresses of an endpoint, at least one. Raises Refusal."""
         entries = [entry for entry in admitted.entries if entry.covers(endpoint)]
         if not entries:
             raise admitted.refuse(endpoint.wanted, f"The sandbox does not let this command reach {endpoint}")
@@ -224,7 +221,7 @@ class _Pass:
 async def _connect(
     endpoint: Endpoint, addresses: Sequence[Address]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection to the first address that takes one. Raises Refusal."""
+    """Return a connection to the first address that accepts one. Raises Refusal."""
     said = ""
     for address in addresses:
         try:

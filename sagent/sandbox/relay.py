@@ -1,8 +1,8 @@
-"""Joins connections to a port of loopback with a Unix socket: `python -I -S relay.py SOCKET PORT`.
+"""Joins a loopback port with a Unix socket: `python -I -S relay.py SOCKET PORT`.
 
-It runs where there is no network, and the socket leads to the proxy. Once it listens it prints its port, which is a
-free one where PORT is 0. Somebody waits for that, and asyncio takes four times as long to import as these modules. It
-ends with its standard input.
+It runs in a sandbox without network, and the socket leads to the proxy. It prints its port as soon as it listens; PORT
+0 picks a free one. The starter waits for that, and asyncio takes four times as long to import as these modules. It ends
+when its standard input closes.
 """
 
 import os
@@ -10,11 +10,11 @@ import select
 import socket
 import sys
 
-MAX_CONNECTIONS = 200  # at once, others wait; select(2) knows descriptors below 1024
+MAX_CONNECTIONS = 200  # more have to wait; select(2) takes descriptors below 1024
 
 
 class Flow:
-    """A direction of a connection. What was read is written before anything more is read."""
+    """One direction of a connection. Each piece is written before the next is read."""
 
     def __init__(self, source: socket.socket, sink: socket.socket, back: "Flow | None" = None) -> None:
         self.source, self.sink, self.back = source, sink, back or Flow(sink, source, self)
@@ -22,7 +22,7 @@ class Flow:
         self.ended = False
 
     def advance(self) -> None:
-        """Write, or else read; called when that does not block. When both directions have ended all is closed."""
+        """Write pending data, else read; called when that does not block. Close all once both directions have ended."""
         try:
             if self.waiting:
                 self.waiting = self.waiting[self.sink.send(self.waiting) :]
@@ -33,7 +33,7 @@ class Flow:
                 self.waiting = data
         except BlockingIOError:
             return
-        except OSError:  # one side is gone: nobody is left to read what the other says
+        except OSError:  # one side is gone: nobody reads the rest
             self.ended = self.back.ended = True
         if self.ended and self.back.ended:
             self.source.close()
@@ -77,7 +77,7 @@ def main(path: str, port: int) -> None:
 
 
 def accept(listener: socket.socket, path: str) -> list[Flow]:
-    """Accept a waiting connection, and return both its directions; none if the Unix socket has no listener."""
+    """Accept a waiting connection and return both directions; none if the Unix socket has no listener."""
     client, proxy = None, socket.socket(socket.AF_UNIX)
     try:
         client, _ = listener.accept()

@@ -12,12 +12,12 @@ from sagent.sandbox.profile import Profile
 
 
 def held_by(sandbox: Sandbox) -> str:
-    """Name what holds commands: a means, "none", or "off". It is tried if it is not known yet."""
+    """Name the means that confines commands, "none", or "off". Tries the means if it is unknown."""
     return "off" if sandbox.wanted == "off" else sandbox.means.name
 
 
 def shortfall(sandbox: Sandbox) -> str:
-    """Return the warning if a sandbox is wanted and there is none, or not the one that is installed; else ""."""
+    """Return the warning if a sandbox is wanted but missing, or not the installed one; else ""."""
     if sandbox.wanted == "off":
         return ""
     means = sandbox.means
@@ -29,7 +29,7 @@ def shortfall(sandbox: Sandbox) -> str:
 
 
 def advice(means: Confinement) -> str:
-    """Tell how to get the best sandbox; "" if nothing is known."""
+    """Explain how to get the best sandbox; "" if nothing is known."""
     if "not installed" not in means.why:
         return ""
     if "bwrap" in means.why:

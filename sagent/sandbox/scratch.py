@@ -1,7 +1,7 @@
-"""Directories for temporary files: a session's own, and those of all else that is to be gone with its process.
+"""Directories for temporary files: a session's own, and others that end with their process.
 
-Each is locked for as long as its owner lives, that of a session also while a box that it let go does. What killed
-processes left is removed by later sessions.
+Each is locked while its owner lives; a session's also while a detached box does. Later sessions remove the directories
+of killed processes.
 """
 
 import contextlib
@@ -21,45 +21,45 @@ from sagent.lib.process import system_path
 
 PREFIX = "sagent-tmp-"
 _NEW = ".sagent-new-"
-ASIDE = "put-back"  # where the guard puts what it takes away
-COPY = "copy"  # of what is protected, in a directory of its own there
-_BEFORE = "before"  # what was there when the commands began that run now, by path
-_STAYS = "stays"  # is in one that something uses which holds no lock
-_REMOVAL_TIMEOUT_SECONDS = 10.0  # for one's own
-_SWEEP_TIMEOUT_SECONDS = 1.0  # for those that others left
+ASIDE = "put-back"  # for paths that the guard moved away
+COPY = "copy"  # of a protected path, in its own directory there
+_BEFORE = "before"  # earlier states for running commands, by path
+_STAYS = "stays"  # marks a directory used by a process without a lock
+_REMOVAL_TIMEOUT_SECONDS = 10.0  # for one's own directory
+_SWEEP_TIMEOUT_SECONDS = 1.0  # for directories of others
 _MAX_SWEPT = 500  # of those at a time
-_NEW_SECONDS = 60.0  # in which one may be made and not locked yet
-_UNSURE_NS = 1_000_000_000  # since a directory changed, within which its time may not show another change
-_KEPT_SECONDS = 30 * 24 * 3600.0  # for the person to find what the guard has put there
-# Commands make trees that are deeper than our recursion goes, and directories that let nobody in.
+_NEW_SECONDS = 60.0  # a new directory may not be locked yet
+_UNSURE_NS = 1_000_000_000  # after a change of a directory, its time may not show another
+_KEPT_SECONDS = 30 * 24 * 3600.0  # for the person to find files that the guard moved away
+# Commands make trees deeper than our recursion limit, and directories without permissions.
 _REMOVE = 'rm -rf -- "$@" || { chmod -R u+rwX -- "$@"; rm -rf -- "$@"; }'
 
 
 class PathState(NamedTuple):
-    """The state of a path before commands: a link's target, or a copy. Neither: there was nothing."""
+    """The state of a path before commands: a link's target, or a copy. Neither means that nothing was there."""
 
     link: str = ""
     copy: Path | None = None
 
 
 class Scratch:
-    """`lock` is a descriptor for what may outlive the session to inherit; None where directories cannot be locked.
+    """`lock` is a descriptor that processes which outlive the session inherit; None if directories cannot be locked.
 
-    It lies with temporary files, or in the directory `where`."""
+    It is a temporary directory, or lies in the directory `where`."""
 
     def __init__(self, where: Path | None = None) -> None:
         """Raises OSError."""
         made = Path(os.path.realpath(tempfile.mkdtemp(prefix=_NEW, dir=where)))
-        self.lock = _locked(made)  # before others see it: they look for locks, which takes one for a moment
+        self.lock = _locked(made)  # lock it before others see it: looking for locks takes one for a moment
         self.path = made.rename(made.with_name(made.name.replace(_NEW, PREFIX, 1)))
 
     @property
     def marks(self) -> tuple[int, int]:
-        """Return the marks of processes that no namespace separates: those of commands, and those that last."""
+        """Return the marks of processes that no namespace separates: of commands, and of lasting processes."""
         return _marks(self.path)
 
     def stay(self) -> None:
-        """Let nobody remove it while something goes on that holds no lock."""
+        """Keep the directory while a process without a lock uses it."""
         (self.path / _STAYS).touch()
 
     def remove(self) -> None:
@@ -67,14 +67,14 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Leave it to whoever has inherited the lock, and then to a later session."""
+        """Remove the directory, or leave it to processes that inherited the lock, and then to a later session."""
         if self.lock is not None:
             os.close(self.lock)
 
 
 @contextlib.contextmanager
 def temporary() -> Generator[Path]:
-    """Yield directory while the block lasts. It lies in one of these: what is in it has no say here. Raises OSError."""
+    """Yield a directory for the block, within a Scratch so that its files are not taken for ours. Raises OSError."""
     scratch = Scratch()
     try:
         (place := scratch.path / "tmp").mkdir(mode=0o700)
@@ -86,8 +86,8 @@ def temporary() -> Generator[Path]:
 def sweep(
     changed: Callable[[Mapping[str, PathState]], Iterable[str]] = lambda states: (), where: Path | None = None
 ) -> list[str]:
-    """Remove what processes of this user left there, as much as a moment is enough for. What `changed` says of what was
-    there before commands that were running when their session was killed."""
+    """Remove directories left by this user's processes, within a short time. Return what `changed` reports of earlier
+    states, if commands were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
         for path in islice(_candidates(where or tempfile.gettempdir()), _MAX_SWEPT):
@@ -100,7 +100,7 @@ def sweep(
         if going:
             from sagent.sandbox.tasks import end
 
-            with contextlib.suppress(OSError):  # on a system without /proc nothing has a mark
+            with contextlib.suppress(OSError):  # without /proc no process has a mark
                 end(*(mark for path in going for mark in _marks(path)))
         _remove(going, _SWEEP_TIMEOUT_SECONDS)
         return found
@@ -110,7 +110,7 @@ def sweep(
 
 
 def _candidates(where: str | os.PathLike[str]) -> Iterator[Path]:
-    """Directories of this user there that may have been left; files that have been for long are removed at once."""
+    """Yield this user's directories that may have been abandoned; old files are removed at once."""
     now = time.time()
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         for entry in entries:
@@ -123,7 +123,7 @@ def _candidates(where: str | os.PathLike[str]) -> Iterator[Path]:
                 if stat.S_ISREG(found.st_mode) and found.st_mtime < now - _KEPT_SECONDS:
                     Path(entry.path).unlink()
                 elif stat.S_ISDIR(found.st_mode) and found.st_mtime < now - _NEW_SECONDS * entry.name.startswith(_NEW):
-                    yield Path(entry.path)  # of a new one of late the maker is about to have the lock
+                    yield Path(entry.path)  # a new one may be about to be locked
 
 
 def _stays(path: Path) -> bool:
@@ -143,8 +143,8 @@ def _marks(path: Path) -> tuple[int, int]:
 
 
 def share_states(directory: Path, states: Mapping[str, PathState]) -> None:
-    """Let other sessions know what was there before the commands of this one began: what these make of it is not theirs
-    to keep. Copies lie in ASIDE, each in a directory of its own."""
+    """Tell other sessions the states before this session's commands, so that they do not keep these commands' changes.
+    Copies are in ASIDE, each in its own directory."""
     with contextlib.suppress(OSError):
         if not states:  # taking the place of a file makes some disks write
             (directory / _BEFORE).unlink(missing_ok=True)
@@ -156,8 +156,8 @@ def share_states(directory: Path, states: Mapping[str, PathState]) -> None:
 
 
 def before_for_others(own: Path, over: set[str]) -> dict[str, PathState]:
-    """Return what was there when the running commands of other sessions of this user began. Those that have ended
-    are added to `over`, and not looked at again."""
+    """Return the states before the running commands of this user's other sessions. Ended sessions are added to `over`
+    and not checked again."""
     found: dict[str, PathState] = {}
     with contextlib.suppress(OSError):
         state = os.stat(own.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
@@ -172,7 +172,7 @@ def before_for_others(own: Path, over: set[str]) -> dict[str, PathState]:
     return found
 
 
-@lru_cache(maxsize=1)  # as long as the directory does not change: thousands of files may lie there
+@lru_cache(maxsize=1)  # cached until the directory changes: it may hold thousands of files
 def _sessions(directory: str, state: int) -> tuple[str, ...]:
     del state
     return tuple(entry.path for entry in os.scandir(directory) if entry.name.startswith(PREFIX))
@@ -200,7 +200,7 @@ def _lives(path: Path) -> bool:
 
 
 def _locked(path: Path) -> int | None:
-    """Return a lock on a directory of this user, where nobody has it."""
+    """Return a lock on a directory of this user; None if another process has it."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -214,8 +214,8 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove(directories: Collection[Path], seconds: float) -> None:
-    """Remove all that is in these directories, except what the guard was said to have put there of late: that bears
-    the time until when it stays, and costs later sessions one look."""
+    """Remove all in these directories, except files that the guard moved away recently: their time says until when they
+    stay, and each costs later sessions one check."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         places = [str(place) for directory in directories for place in _going(directory)]
         argv, null, env = ["sh", "-c", _REMOVE, "sh", *places], subprocess.DEVNULL, {"PATH": system_path()}

@@ -20,13 +20,13 @@ _BASE = """(version 1)
 
 
 def wrap(argv: Sequence[str], profile: Profile, scratch: str, port: int = 0) -> list[str]:
-    """Return the command line that runs another within a profile; `scratch` may be written too. Through the loopback
-    `port`, where it is not 0, the proxy is reached."""
+    """Return the command line that runs another within a profile; `scratch` is writable too. The proxy is at loopback
+    `port`; 0 for none."""
     return [PROGRAM, "-p", profile_text(profile, scratch, port), *argv]
 
 
 def profile_text(profile: Profile, scratch: str, port: int = 0) -> str:
-    """Return the profile's text; of two rules for a path the later one holds."""
+    """Return the profile's text. Of two rules for a path the later one applies."""
     return _BASE + "".join(f"{line}\n" for line in _rules(profile.files_shown(), scratch, port))
 
 

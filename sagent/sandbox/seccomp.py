@@ -1,4 +1,4 @@
-"""The filter of system calls that commands run under, as a program for the kernel (seccomp)."""
+"""The filter of system calls for commands, as a kernel program (seccomp)."""
 
 import errno
 import functools
@@ -11,17 +11,17 @@ from sagent.lib.locklimit import LOCKS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Refused system calls: their numbers on x86_64 and on aarch64, and those that have one number everywhere.
+# Refused system calls: numbers on x86_64 and on aarch64, and those with the same number everywhere.
 CALLS = """add_key 248 217, request_key 249 218, keyctl 250 219, bpf 321 280, userfaultfd 323 282,
 perf_event_open 298 241, io_uring_setup 425 425, mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51,
 open_tree 428 428, move_mount 429 429, fsopen 430 430, fsmount 432 432, fspick 433 433, mount_setattr 442 442,
 open_tree_attr 467 467, setns 308 268, kexec_load 246 104, kexec_file_load 320 294, init_module 175 105,
 finit_module 313 273, delete_module 176 106, open_by_handle_at 304 265, fanotify_init 300 262"""
-# Refused too where processes and System V IPC are those of all: within namespaces of their own debuggers need them.
+# Also refused if processes and System V IPC are shared; debuggers need them within their own namespaces.
 SHARED = """ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
 shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193, semctl 66 191, semtimedop 220 192,
 msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181"""
-MACHINES = {  # the number for audit, and those of calls whose arguments are looked at
+MACHINES = {  # audit number, and numbers of calls whose arguments are checked
     "x86_64": (
         0xC000003E,
         {"ioctl": 16, "socket": 41, "pair": 53, "clone": 56, "unshare": 272, "prlimit": 302, "setrlimit": 160},
@@ -31,8 +31,8 @@ MACHINES = {  # the number for audit, and those of calls whose arguments are loo
         {"ioctl": 29, "socket": 198, "pair": 199, "clone": 220, "unshare": 97, "prlimit": 261, "setrlimit": 164},
     ),
 }
-# Calls that give a file its mode: the number on x86_64 and on aarch64, the argument that is the mode, and the one that
-# says whether a file is made at all. mkdir(2) is not among them: the kernel ignores these bits there.
+# Calls that set a file's mode: the number on x86_64 and on aarch64, the mode's argument, and the argument that says
+# whether a file is created. mkdir(2) is not included: the kernel ignores these bits there.
 MODES = """chmod 90 - 1 -, fchmod 91 52 1 -, fchmodat 268 53 2 -, fchmodat2 452 452 2 -, mknod 133 - 1 -,
 mknodat 259 33 2 -, creat 85 - 1 -, open 2 - 2 1, openat 257 56 3 2"""
 SET_ID = 0o6000  # set-user-ID and set-group-ID
@@ -42,14 +42,14 @@ CLONE3, X32 = 435, 0x40000000
 OPENAT2 = 437
 NAMESPACES = 0x7E020080  # every CLONE_NEW flag
 TYPING = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX type into a terminal
-UNIX, DATAGRAMS, NETWORK = 1, (2, 3), (2, 10, 16)  # families: IPv4, IPv6, netlink, by which addresses are looked up
+UNIX, DATAGRAMS, NETWORK = 1, (2, 3), (2, 10, 16)  # families: IPv4, IPv6, and netlink for address look-ups
 LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, REFUSE, MISSING = 0x7FFF0000, 0x80000000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 
 
 @functools.cache
 def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
-    """Return the program that judges system calls; `apart`: of a process in namespaces of its own."""
+    """Return the program that judges system calls; `apart` if the process has its own namespaces."""
     if machine not in MACHINES or sys.maxsize < 1 << 32:
         raise ValueError(f"the numbers of system calls are not known for {machine} and this Python")
     audit, looked_at = MACHINES[machine]
@@ -63,7 +63,7 @@ def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
     for number in (
         CLONE3,
         OPENAT2,
-    ):  # their arguments cannot be seen; where they are missing, clone and openat are used
+    ):  # their arguments cannot be seen; programs fall back to clone and openat
         code += [(EQUAL, number, 0, 1), (RETURN, MISSING, 0, 0)]
     for number in numbers:
         code += [(EQUAL, number, 0, 1), (RETURN, REFUSE, 0, 0)]
@@ -74,7 +74,7 @@ def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
         "socket": _allowed(0, *(NETWORK if network else ()), *((UNIX,) if apart else ())),
     }
     if not apart:
-        # A pair of datagram sockets could be connected to others; a raw one is one of datagrams under another name.
+        # Datagram pairs could be connected to other sockets; a raw socket is a datagram socket under another name.
         kinds = [(LOAD, 24, 0, 0), (AND, 15, 0, 0), *_refused(1, EQUAL, *DATAGRAMS)[1:]]
         blocks |= {"pair": [*_allowed(0, UNIX)[:-1], *kinds], "setrlimit": _refused(0, EQUAL, LOCKS)}
         blocks["prlimit"] = [*_allowed(0, 0)[:-1], *_refused(1, EQUAL, LOCKS)]

@@ -10,10 +10,10 @@ from sagent.sandbox.profile import Profile
 HOW_TO_ASK = ". If that is why it failed, call again with `needs` and `reason`: the person will be asked"
 _HELD_BACK = re.compile(
     r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|Bad system call|"
-    r"EROFS|EACCES|EPERM|EBUSY|writable by group"  # the last is git's, for a repository that a group shares
+    r"EROFS|EACCES|EPERM|EBUSY|writable by group"  # the last is git's message for a repository shared by a group
 )
-# What a program says that goes on all the same, and ends as if nothing had been: the end of a line about a file that a
-# box has mounted read-only, or what git says of a submodule, whose `.git` and configuration are.
+# Messages of programs that ignore the error and still succeed: the end of a line about a file that a box has mounted
+# read-only, or git's about a submodule with a read-only `.git` and configuration.
 _PASSED_OVER = re.compile(
     r": (?:Device or resource busy|Read-only file system)\r?$|"
     r"^(?:warning: )?Could not (?:unset core\.worktree setting in submodule|remove submodule work tree) ",
@@ -31,8 +31,8 @@ _CUT_OFF = re.compile(
 
 
 def was_held_back(shown: str, *, failed: bool) -> bool:
-    """Return True if what a program has printed may come from its sandbox; `failed`: it says so itself, by its exit
-    code."""
+    """Return True if a program's output suggests that its sandbox refused something; `failed` is its exit code's
+    verdict."""
     signs = (_CUT_OFF, _HELD_BACK) if failed else (_CUT_OFF, _PASSED_OVER)
     return any(sign.search(shown) for sign in signs)
 
@@ -43,8 +43,8 @@ def within(
     temporary: str = "/tmp",  # noqa: S108 -- as it is called
     said: str = "",
 ) -> str:
-    """Say what a program in a sandbox could reach, which of a workspace's roots it could write, and what else may have
-    led to what it `said`."""
+    """Describe what a program in a sandbox could reach and which of a workspace's roots it could write, and other
+    possible reasons for its output."""
     reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
     own = (str(root) for root in roots if profile.can_write(os.path.realpath(root)))
     written = ", ".join((*own, temporary))

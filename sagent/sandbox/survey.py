@@ -1,5 +1,5 @@
-"""The survey of what a sandbox must know of in a workspace: found once, and kept up to date at little cost before
-each command."""
+"""A survey of the paths in a workspace that a sandbox must know of: made once, then updated cheaply before each
+command."""
 
 import os
 import time
@@ -9,29 +9,29 @@ from itertools import chain, islice
 
 from sagent.lib.dataclass import dataclass
 
-MAX_DIRECTORIES = 50_000  # of one workspace
-_NEAR_DIRECTORIES = 300  # looked at every time, the first that were found, however long that takes
-_FAR_DIRECTORIES = 300  # as many of the others at a time: a look at one takes 2 µs
-_MAX_LOOK_SECONDS = 0.2  # for directories nobody has looked into yet; the next look goes on from there
-_UNSURE_NS = 1_000_000_000  # since a directory changed, within which its time may not show another change
+MAX_DIRECTORIES = 50_000  # in one workspace
+_NEAR_DIRECTORIES = 300  # the first found; checked every time
+_FAR_DIRECTORIES = 300  # others to check each time: one takes 2 µs
+_MAX_LOOK_SECONDS = 0.2  # for new directories; the next look continues there
+_UNSURE_NS = 1_000_000_000  # after a change of a directory, its time may not show another
 BUILT = frozenset({"node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache", ".ruff_cache"})
 _PASSED_OVER = BUILT | {".git"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """A directory as it was when it was read: a signature that shows changes, and directories to go into."""
+    """A directory as last read: a signature that shows changes, and its subdirectories."""
 
     state: tuple[int, int]
     below: tuple[str, ...]
 
 
 class Survey:
-    """Paths below a directory that `counts` is true for. Links are not followed, nor are directories gone into that
-    hold what was built or installed: `passed_over` are names, and names with that of the directory above.
+    """Paths below a directory for which `counts` is true. Links are not followed, and directories with built or
+    installed files are skipped: `passed_over` has their names, or names with that of the directory above.
 
-    The first look goes into everything, the nearest first. Later ones go into what has changed: at once in the nearest
-    directories, after several looks in those of a large tree.
+    The first look visits everything, the nearest directories first. Later looks visit changed directories: the nearest
+    at once, those of a large tree after several looks.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class Survey:
         follows: Callable[[os.DirEntry[str]], bool] = lambda entry: False,
     ) -> None:
         self._counts, self._passed_over, self._limit = counts, passed_over, limit or MAX_DIRECTORIES
-        self._follows = follows  # is true for an entry that counts whatever it is called
+        self._follows = follows  # true for an entry that counts under any name
         self._unlock = unlock  # is given a directory that cannot be read
         self._known: dict[str, _Directory] = {}
-        self._found: dict[str, list[str]] = {}  # what counts, by the directory that it is in
+        self._found: dict[str, list[str]] = {}  # paths that count, by directory
         self._new = deque([root])
-        self.arrived: set[str] = set()  # directories that are not known to have been there before
+        self.arrived: set[str] = set()  # directories that may be new
         self._at = 0
-        self._ring = deque[str]()  # all that are known, the next to be looked at first
+        self._ring = deque[str]()  # all known directories, the next to check first
         self._left = 0  # how many of them are yet to be looked at
 
     @property
     def is_cut(self) -> bool:
-        """True if there are more directories than are looked into."""
+        """True if the workspace has more directories than are visited."""
         return len(self._known) >= self._limit and bool(self._new)
 
     @property
@@ -69,13 +69,13 @@ class Survey:
         return bool(self._new) and len(self._known) < self._limit
 
     def renew(self) -> None:
-        """Have all directories looked at again by `go_on`."""
-        if len(self._ring) > 2 * len(self._known):  # of those that are gone
+        """Make `go_on` check all directories again."""
+        if len(self._ring) > 2 * len(self._known):  # drop those that are gone
             self._ring = deque(self._known)
         self._left = len(self._ring)
 
     def go_on(self, until: float) -> list[str]:
-        """Look at directories until a time of `monotonic`; return what counts in those that are new or have changed."""
+        """Check directories until a time of `monotonic`; return paths that count in new or changed ones."""
         found: list[str] = []
         while time.monotonic() < until:
             if self._goes_deeper:
@@ -94,7 +94,7 @@ class Survey:
         return found
 
     def look(self, seconds: float = _MAX_LOOK_SECONDS) -> Iterator[str]:
-        """Yield what is there now, as far as it is known."""
+        """Yield the paths that are there now, as far as known."""
         size = len(self._known)
         far = islice(self._known, max(self._at, _NEAR_DIRECTORIES), max(self._at, _NEAR_DIRECTORIES) + _FAR_DIRECTORIES)
         self._at = self._at + _FAR_DIRECTORIES if self._at + _FAR_DIRECTORIES < size else _NEAR_DIRECTORIES
@@ -107,7 +107,7 @@ class Survey:
         return chain.from_iterable([*self._found.values()])
 
     def _visit(self, path: str) -> None:
-        """Look into a directory, and have those looked into that are new there."""
+        """Read a directory, and queue its new subdirectories."""
         before, state = self._known.get(path), _state(path)
         found, below, name = list[str](), list[str](), path.rpartition("/")[2]
         try:
@@ -121,7 +121,7 @@ class Survey:
                     if not is_passed and entry.is_dir(follow_symlinks=False):
                         below.append(entry.path)
         except OSError:
-            state = (0, 0)  # which is no directory's, so it is looked at again
+            state = (0, 0)  # matches no directory, so it is read again
         recent = time.time_ns() - state[1] < _UNSURE_NS
         self._known[path] = _Directory((0, 0) if recent else state, tuple(below))
         self._found.pop(path, None)
@@ -133,8 +133,8 @@ class Survey:
             self._ring.append(path)
             self._new += new
         else:
-            self._new.extendleft(new)  # what was made meanwhile is looked into first
-        if before is not None or len(self._known) <= MAX_DIRECTORIES:  # of more, others know too little
+            self._new.extendleft(new)  # new directories are read first
+        if before is not None or len(self._known) <= MAX_DIRECTORIES:  # beyond that, new directories are skipped
             self.arrived.update(new)
         for gone in were.difference(below):
             self._forget(gone)

@@ -1,4 +1,4 @@
-"""Processes of commands: how many there are, and which, where no namespace separates them from others."""
+"""Processes of commands, counted and found where no namespace separates them from others."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from sagent.lib.process import spawn_aside
 
 MAX_THREADS = 4096
 _TIMEOUT_SECONDS = 20.0
-# Its standard input ends with us. What starts others while it is looked for is found by the next look.
+# Its standard input ends with us. Processes that start others during a look are found by the next.
 _WATCH = """trap '' HUP INT QUIT TERM PIPE; read -r word && exit
 for look in $(seq 200); do
     found=$(grep -lsE "^Max file locks +($1|$2) " /proc/[0-9]*/limits)
@@ -22,7 +22,7 @@ done"""
 
 
 def count_tasks(processes: str = "/proc", uid: int | None = None) -> int:
-    """Count the threads that run there, of all users or of one."""
+    """Count the threads there, of all users or of one."""
     found = 0
     for name in os.listdir(processes):  # noqa: PTH208 -- this and what follows come before every command
         with contextlib.suppress(OSError):
@@ -32,13 +32,13 @@ def count_tasks(processes: str = "/proc", uid: int | None = None) -> int:
 
 
 def marked(*marks: int) -> list[int]:
-    """Return the processes that run with one of these marks: a limit of locks, which all that they start inherits."""
+    """Return the processes with one of these marks: a limit of locks, which child processes inherit."""
     numbers = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 -- after every command
     return [pid for pid in numbers if _mark(pid) in marks and _runs(pid)]
 
 
 def end(*marks: int) -> None:
-    """Kill all that run with one of these marks, and what they start meanwhile."""
+    """Kill all processes with one of these marks, and those they start meanwhile."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while (found := marked(*marks)) and time.monotonic() < deadline:
         for pid in found:
@@ -48,7 +48,7 @@ def end(*marks: int) -> None:
 
 
 class Watchdog:
-    """Kills all that runs with one of two marks once this process has ended, however it did, or this is collected."""
+    """Kills all processes with one of two marks once this process has ended in any way, or this object is collected."""
 
     def __init__(self, one: int, other: int) -> None:
         """Raises OSError."""
@@ -61,7 +61,7 @@ class Watchdog:
         self._pid, process.returncode = process.pid, 0  # only `dismiss` waits for it
 
     def dismiss(self) -> None:
-        """Let it end, and kill nothing."""
+        """End the watchdog without killing anything."""
         if self._line >= 0:
             with contextlib.suppress(OSError):
                 os.write(self._line, b"stay\n")
@@ -78,7 +78,7 @@ class Watchdog:
 def _mark(pid: int) -> int:
     try:
         return resource.prlimit(pid, LOCKS)[1]
-    except OSError:  # it has ended, or is somebody else's
+    except OSError:  # ended, or another user's
         return 0
 
 
