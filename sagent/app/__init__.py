@@ -1,4 +1,4 @@
-"""The composition root: Settings become an Agent. The only package that knows every part by name."""
+"""The composition root, which builds an Agent from Settings. The only package that knows every part by name."""
 
 from sagent.app.assembly import open_agent, policy_of
 from sagent.app.models import Choice, choose_model

@@ -1,4 +1,5 @@
-"""Short names of models ("sonnet"), shipped in aliases.toml and of the person's own; full ones are used and logged."""
+"""Short names of models ("sonnet"): the shipped ones in aliases.toml and the person's own. Requests and logs use full
+names."""
 
 import re
 from collections.abc import Container, Mapping
@@ -24,7 +25,7 @@ def shipped() -> Mapping[str, str]:
 
 
 def own_alias(name: str, own: Mapping[str, str]) -> str:
-    """Resolve a name by the person's own aliases, one of which may name another; return other names unchanged."""
+    """Resolve a name by the person's own aliases, which may refer to each other; return other names unchanged."""
     seen: set[str] = set()
     while (word := name.lower()) in own and word not in seen:
         seen.add(word)
@@ -35,7 +36,7 @@ def own_alias(name: str, own: Mapping[str, str]) -> str:
 def newest(name: str, prices: "PriceBook", usable: Container[str]) -> str:
     """Resolve a shipped short name to the newest such model, as "provider/model"; "" for any other name.
 
-    `usable` are the providers with a key; if none of them has such a model, the first provider that has one is taken.
+    `usable` are the providers with a key; if none of them has such a model, the first provider that has one is used.
     """
     found: dict[str, tuple[tuple[int, ...], str]] = {}
     for pattern in shipped().get(name.lower(), "").split():

@@ -9,8 +9,8 @@ from sagent.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The way of a new tool into a session: `take` gives it to the agents. Where it is `found` by a search, a message
-    only names it, else the message describes it."""
+    """The way of a new tool into a session: `take` gives it to the agents. If it is `found` by a search, a message only
+    names it; otherwise the message describes it."""
 
     take: Callable[[Tool], None]
     found: bool
@@ -25,5 +25,5 @@ class ToolSource(Protocol):
         ...
 
     def take_in(self, intake: Intake) -> None:
-        """Give new tools to the session from now on; without this they wait for the next one."""
+        """Add new tools to the session from now on; otherwise they wait for the next session."""
         ...

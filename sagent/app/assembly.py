@@ -1,4 +1,4 @@
-"""Putting an agent together: session, prompt, tools, policy, ledger, model; and taking it apart again."""
+"""Builds an agent from session, prompt, tools, policy, ledger and model, and closes them again."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
@@ -64,14 +64,13 @@ async def open_agent(
     told: Told = ignore_wait,
     surface: Surface | None = None,
 ) -> AsyncGenerator[Agent]:
-    """Yield an agent as the settings describe it, its session open and its events passed to `listener`.
+    """Yield an agent as the settings describe it, with its session open and its events passed to `listener`.
 
-    What its policy (by default that of the settings) leaves to a person is put to `ask`, where there is one. `more` are
-    tools in addition to those of the settings, `sandbox` one that is known elsewhere too;
-    `answer` has a person decide on plans, and answer what servers ask; `adapt` gives the tools as they are offered;
-    `keeper` keeps the session elsewhere; requests go out by `batches`; `told` is told what calls to local servers wait
-    for, "" when for nothing; `surface` is where its person is, to which its parts add. All of it is closed in the end.
-    Raises UsageError, and SessionBusy or SessionCorrupt for the session.
+    Questions of its policy (by default the one in the settings) go to `ask`, if given. `more` are additional tools;
+    `sandbox` is a shared one; `answer` lets a person decide on plans and answer servers' questions; `adapt` wraps the
+    offered tools; `keeper` mirrors the session; requests go out through `batches`; `told` receives why calls to local
+    servers wait ("" when they no longer do); `surface` is the person's, to which parts add. Everything is closed at the
+    end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     async with AsyncExitStack() as stack:
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
@@ -116,8 +115,8 @@ async def _open_session(
 
 
 async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
-    """Add the parts of this moment that are wanted; each part's module is loaded with it. A part of a plugin that fails
-    is left out with all that it added; what it adds that fails later is left out alone."""
+    """Add the parts wanted at this moment; each part's module is loaded with it. If a plugin's part fails, it is left
+    out with all that it added; if something it added fails later, only that is left out."""
     plugins = builder.settings.plugins
     for plugin, part in plugins.parts(moment):
         if not any(map(builder.knows, part.when)):
@@ -146,8 +145,8 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
 
 @contextmanager
 def _apart(builder: AgentBuilder, plugin: str, *, guards: bool = False) -> Generator[None]:
-    """Warn of what a plugin's code raises in the block. Errors of the person's making are raised, and those of a plugin
-    that `guards` runs: that has a table of guards, or puts something around tools and policy."""
+    """Warn of exceptions that a plugin's code raises in the block. A SagentError is raised, and so is any error of a
+    plugin that `guards` runs: one with a table of guards, or that wraps tools or policy."""
     try:
         yield
     except SagentError:
@@ -181,12 +180,12 @@ class Admitting(Protocol):
     async def admit(
         self, state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
     ) -> Sequence[Message] | Failure:
-        """Return what an agent reads in place of these messages."""
+        """Return the messages that the agent reads in place of these."""
         ...
 
 
 def _admitting(before: Admit | None) -> Admit:
-    """Return what also asks the model of each agent, or one that may take over."""
+    """Return an `admit` that also asks each agent's model, or a model that may replace it, if it is Admitting."""
 
     async def admit(state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
         read = (() if prompt is None else (prompt,)) if before is None else await before(state, prompt)
@@ -213,7 +212,7 @@ def _make_agent(builder: AgentBuilder) -> Agent:
 
 
 async def _start(agent: Agent, builder: AgentBuilder) -> None:
-    """Give the agent what was said before, then its listeners, then what it had not read yet."""
+    """Give the agent its earlier conversation, then its listeners, then the messages it had not read yet."""
     past = builder.past
     await _in_thread(lambda: _restore(agent, past, shown=builder.ask is not None), long=past.resumed)
     if past.model not in ("", full_name(agent.model)):
@@ -262,8 +261,8 @@ def _resources(settings: Settings, choice: Choice, ledger: Ledger, warn: Callabl
 
 
 async def _in_thread(work: Callable[[], T], *, long: bool) -> T:
-    """Do what takes long with a long session in a thread, so that keys are not held; to its end in any case, for it may
-    open what is to be closed."""
+    """Run slow work on a long session in a thread, so that typing stays responsive. It always runs to its end, because
+    it may open files that have to be closed."""
     if not long:
         return work()
     task = asyncio.ensure_future(asyncio.to_thread(work))
@@ -275,14 +274,14 @@ async def _in_thread(work: Callable[[], T], *, long: bool) -> T:
 
 
 def _restore(agent: Agent, past: Past, *, shown: bool) -> None:
-    """Restore the conversation; where a person is `shown` its figures, encode it now and not when they are first."""
+    """Restore the conversation. If a person is `shown` its figures, encode it now rather than on first use."""
     agent.restore(past.messages)
     if shown:
         agent.state.context.tokens()
 
 
 def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[str]) -> Ledger:
-    """Return the session's ledger, what was spent before on it. Raises UsageError for a fallback that cannot be had."""
+    """Return the session's ledger with earlier charges. Raises UsageError for an unavailable fallback."""
     ledger = Ledger(settings.max_budget_usd, choice.prices())
     ledger.restore(past.charges)
     for model in choice.fallbacks():
@@ -294,7 +293,7 @@ def _open_ledger(settings: Settings, choice: Choice, past: Past, notices: list[s
 
 @contextmanager
 def _reporting(builder: AgentBuilder) -> Generator[None]:
-    """Report what was noticed also where nothing can be opened, for it may be the reason."""
+    """Report the notices even if the agent cannot be opened: they may be the reason."""
     try:
         yield
     except SagentError:
@@ -328,7 +327,7 @@ def _limits(settings: Settings) -> RunLimits:
 
 
 def _system_prompt(builder: AgentBuilder) -> str:
-    """Return the system prompt, fixed at the start: a resumed session keeps its own, unless another is given."""
+    """Return the system prompt, fixed at the start. A resumed session keeps its own unless another is given."""
     settings, past, notices = builder.settings, builder.past, builder.notices
     system, append = settings.system, settings.append_system
     if past.system is not None and system is None and not append:
@@ -348,7 +347,7 @@ def _system_prompt(builder: AgentBuilder) -> str:
 
 
 def _check_definitions(settings: Settings, notices: list[str]) -> None:
-    """Say what is left out of the agents and commands that there are."""
+    """Report which existing agents and commands are left out."""
     cwd, config_dir = settings.cwd, settings.config_dir
     if is_any("agents", cwd, config_dir):
         from sagent.context.agents import find_agents

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add(builder: AgentBuilder) -> None:
-    """Start it; what is known by then is logged when a run ends."""
+    """Start it. Facts that are known when a run ends are logged then."""
     work = BackgroundWork(builder)
     builder.stack.push_async_callback(work.aclose)
     builder.resources = replace(builder.resources, finish=work.finish)
@@ -29,10 +29,11 @@ def add(builder: AgentBuilder) -> None:
 
 
 class BackgroundWork:
-    """The state of the git repository, what can hold commands and the box of the first one, a model's listing.
+    """Facts found in the background: the state of the git repository, the means of the sandbox and its first box, and a
+    model's listing.
 
-    git starts at once, in a process of its own; the sandbox is tried, the box made ready and a listing asked for when
-    the agent has been quiet for a moment, as it is while a model thinks.
+    git starts at once in its own process. The sandbox, the box and the listing wait until the agent has been quiet for
+    a moment, as it is while a model thinks.
     """
 
     QUIET = 0.1  # seconds
@@ -47,7 +48,7 @@ class BackgroundWork:
         self._studying: asyncio.Task[None] | None = None
         self._agent: Agent | None = None
         bash = next((tool for tool in builder.tools if tool.name == "Bash"), None)
-        self._warn: Callable[[str], None] = builder.warn if bash else lambda _: None  # once, of what is lacking
+        self._warn: Callable[[str], None] = builder.warn if bash else lambda _: None  # if a sandbox is lacking
         self._prepare: Callable[[], Awaitable[None]] | None = None
         if bash is not None and isinstance(bash, tools.Bash):
             self._prepare = partial(bash.prepare, builder.workspace, builder.log.blobs)
@@ -58,7 +59,7 @@ class BackgroundWork:
         agent.listen(self.on_event)
 
     def on_event(self, event: Event) -> None:
-        if isinstance(event, Received | Switched):  # before the request, for a run may be killed
+        if isinstance(event, Received | Switched):  # before the request, because a run may be killed
             self._log_new(self._new_address())
         loop = asyncio.get_running_loop()
         self._last = loop.time()
@@ -89,8 +90,8 @@ class BackgroundWork:
         return held
 
     async def finish(self) -> str:
-        """Log what git said, which had the whole run to say it, and what holds commands and where the model was asked,
-        where that is new."""
+        """Log git's answer, for which the run has waited long enough, and the sandbox's means and the model's address
+        if they are new."""
         state: dict[str, object] = {}
         if self._git is not None:
             state, self._git = await asyncio.to_thread(read_git_status, self._git), None
@@ -121,7 +122,7 @@ class BackgroundWork:
 
 
 def start_git_status(cwd: Path) -> subprocess.Popen[bytes] | None:
-    """Ask git for the commit and whether tracked files differ from it; None where there is nobody to ask."""
+    """Ask git for the commit and whether tracked files differ from it; None without a repository or git."""
     if repository_root(cwd) is None or (call := git_call(cwd, "status", "--porcelain=v2", "--branch", "-uno")) is None:
         return None
     null, pipe = subprocess.DEVNULL, subprocess.PIPE
@@ -134,7 +135,7 @@ def start_git_status(cwd: Path) -> subprocess.Popen[bytes] | None:
 
 
 def read_git_status(git: subprocess.Popen[bytes]) -> dict[str, object]:
-    """{"git_commit", "git_dirty"}, or {} when git does not answer within two seconds."""
+    """Return {"git_commit", "git_dirty"}, or {} if git does not answer within two seconds."""
     try:
         out, _ = git.communicate(timeout=2.0)
     except subprocess.TimeoutExpired:

@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Layer: TypeAlias = Callable[[Sequence[Tool]], list[Tool]]
-"""Gives tools with something put around them."""
+"""Wraps tools."""
 _PROMISED = (
     *((name, "__call__") for name in ("ask", "listener", "adapters", "layers", "sections", "started")),
     *(("judge", "before_tool"), ("resources", "admit"), ("surface", "brought"), ("sources", "adds")),
 )
-"""Members of a builder that parts may change, and one that the value of each, or each in its list, has."""
+"""Builder members that parts may change, each with a method that its value, or each item of its list, must have."""
 _READ = ("settings", "stack", "policy", "sandbox", "answer", "log", "past", "choice", "workspace", "notices", "shared")
 """Members that parts use as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """The outcome of one hook, or of all that were asked. `fault` is why it failed.
+    """The outcome of one hook, or of all asked hooks together. `fault` is the reason of a failure.
 
-    `context` is for the model and `message` for the person; `arguments` and `output` take the place of a call's.
-    `stop` ends the run, for a reason; None lets it go on.
+    `context` is for the model and `message` for the person; `arguments` and `output` replace those of a call. `stop` is
+    a reason to end the run; None continues.
     """
 
     decision: Literal["", "allow", "ask", "deny"] = ""
@@ -60,12 +60,11 @@ class HookAnswer:
 
 @dataclass(slots=True)
 class AgentBuilder:
-    """The material of an agent, which each part is given before there is the agent.
+    """The material of an agent, given to each part before the agent exists.
 
-    A part changes `tools` (or puts a layer around them), `judge`, `ask` and `resources`, adds `sections` to the
-    system prompt and functions to `started`, pushes onto `stack` what is to be closed, and puts into `notices` what
-    the person should know. `surface` is where the person is; `sources` may add tools later. `offered` are the tools
-    as `adapters` give them, before anything is put around them.
+    A part changes `tools` (or wraps them), `judge`, `ask` and `resources`, adds `sections` to the system prompt and
+    functions to `started`, pushes things to close onto `stack`, and adds news for the person to `notices`. `surface` is
+    the person's; `sources` may add tools later. `offered` are the tools as `adapters` give them, before wrapping.
     """
 
     settings: Settings
@@ -90,9 +89,9 @@ class AgentBuilder:
     layers: list[Layer] = field(default_factory=list[Layer])
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
-    """Called with the agent once its history is there, before it says anything to the listener."""
+    """Called with the agent once its history is loaded, before it tells the listener anything."""
     fired: "Callable[[str, str, Mapping[str, object], str], Awaitable[HookAnswer]] | None" = None
-    """Asks hooks at an event of a plugin, as `fire`; None where there are none."""
+    """Runs the hooks for an event of a plugin, like `fire`; None if there are none."""
     shared: dict[object, object] = field(default_factory=dict[object, object], repr=False)
 
     def __post_init__(self) -> None:
@@ -100,11 +99,11 @@ class AgentBuilder:
 
     @property
     def plans(self) -> bool:
-        """True if a session begins in plan mode, with somebody there who decides on plans."""
+        """True if a session begins in plan mode and a person is present to decide on plans."""
         return self.settings.plan or (self.answer is not None and self.settings.permission_mode == "plan")
 
     def knows(self, fact: str) -> bool:
-        """Return True if a fact by which parts are chosen is so: one of those below, or one that settings say."""
+        """Return True if a condition of a part holds: one of those below, or a setting."""
         match fact:
             case "had advisors":
                 return bool(self.past.advisors)
@@ -126,7 +125,7 @@ class AgentBuilder:
                 return self.settings.says(fact)
 
     def once(self, make: "Callable[[AgentBuilder], T]") -> T:
-        """Return what this function makes for the agent. It is called once: several parts and tools share it."""
+        """Return the result of this function for the agent. It is called once and shared by parts and tools."""
         if make not in self.shared:
             self.shared[make] = make(self)
         return cast("T", self.shared[make])
@@ -134,12 +133,12 @@ class AgentBuilder:
     async def fire(
         self, event: str, about: str = "", data: Mapping[str, object] = EMPTY, agent: str = "root"
     ) -> HookAnswer:
-        """Ask the hooks of an event that a plugin declares, and return what they say together.
+        """Run the hooks for an event that a plugin declares, and return their combined answer.
 
-        A matcher is compared to `about`; hooks get the `data`, which must be JSON, beside what every hook gets. `agent`
-        is the path of the agent that it happens to. A hook that fails or hangs is reported, and answers nothing. The
-        answer's `decision` is "deny", "ask", "allow" or "", with a `reason`; `context` is what they add for the model.
-        Raises ValueError for an event that no plugin declares, and for one of the plugin of hooks itself.
+        A matcher is compared to `about`; hooks get `data`, which must be JSON, in addition to the common fields.
+        `agent` is the path of the agent concerned. A hook that fails or hangs is reported and has no answer. The
+        answer's `decision` is "deny", "ask", "allow" or "", with a `reason`; `context` is added for the model. Raises
+        ValueError for an event that no plugin declares, and for one of the hooks plugin itself.
         """
         if event not in self.settings.plugins.named(HookEvent):
             raise ValueError(f"The event {event} is declared by no plugin")
@@ -152,7 +151,7 @@ class AgentBuilder:
         return own | {name: copy(value) if hasattr(value, "append") else value for name, value in found.items()}
 
     def check(self, before: Mapping[str, Any]) -> None:
-        """Raise TypeError for what is not of the kind that its place takes, or was not to be replaced."""
+        """Raise TypeError for a value of the wrong kind, or for a member that may not be replaced."""
         if replaced := [name for name in _READ if getattr(self, name, None) is not before[name]]:
             raise TypeError(f"it replaced builder.{replaced[0]}, which is to be used as it is")
         for name, member in _PROMISED:
@@ -162,7 +161,7 @@ class AgentBuilder:
                     raise TypeError(f"it put {type(each).__name__} into builder.{name}, which has no {member}")
 
     def wrap(self, layer: Layer) -> None:
-        """Put something around the tools, those that come later too."""
+        """Wrap all tools, including those added later."""
         self.tools = layer(self.tools)
         self.layers.append(layer)
 
@@ -171,7 +170,7 @@ class AgentBuilder:
         self.listener(Notice("root", "warning", text))
 
     def expose(self, notes: Sequence[Path] = ()) -> None:
-        """Let tools read what is the session's own, and in the directories `notes` write too."""
+        """Let tools read the session's own files, and write in the directories `notes` too."""
         home, kept = self.settings.config_dir, self.log.path
         session = (Path(kept),) if kept else ()
         self.policy.expose(home / "skills", *plugin_folders(home), session=session, notes=notes)

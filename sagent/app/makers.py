@@ -1,4 +1,4 @@
-"""Makes those of the core's tools that need something of the agent they are for."""
+"""Makers of the core tools that need parts of their agent."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ def bash(builder: AgentBuilder) -> tools.Bash:
 
 
 def agent_spawn(builder: AgentBuilder) -> tools.AgentSpawn:
-    """Make AgentSpawn, which knows the kinds of agents that files describe."""
+    """Make AgentSpawn, which knows the kinds of agents described in files."""
     settings = builder.settings
     if not any(places("agents", settings.cwd, settings.config_dir)):
         return tools.AgentSpawn()
@@ -27,7 +27,7 @@ def agent_spawn(builder: AgentBuilder) -> tools.AgentSpawn:
 
 
 def ask_user(builder: AgentBuilder) -> "AskUser":
-    """Make AskUser, which puts questions to whoever decides on plans."""
+    """Make AskUser, which asks the person who also decides on plans."""
     from sagent.tools.ask import AskUser
 
     return AskUser(builder.answer)

@@ -35,8 +35,8 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
 LOCAL_SERVER_TIMEOUT_SECONDS = 0.5
-LISTING_SECONDS = 15.0  # for a server to list its models, where one of them is to be chosen
-MEETING_SECONDS = 3.0  # for a server of the person's own to say what it serves, before the first request to it
+LISTING_SECONDS = 15.0  # for a server to list its models, from which one is chosen
+MEETING_SECONDS = 3.0  # for the person's own server to list its models, before the first request
 
 UNKEYED = "no provider has an API key set"
 NOTHING = """No model was named, {why}, and no server answers on this machine.
@@ -68,16 +68,16 @@ class Choice:
     """The model chosen, and how to get another while the program runs. Providers are opened once each."""
 
     settings: Settings
-    wrap: Callable[[Model], Model] | None = None  # what is put around each model
-    batches: "Collecting | None" = None  # by which requests to those go out that have a batch API
-    told: Told = ignore_wait  # what calls to servers of the person's own wait for
+    wrap: Callable[[Model], Model] | None = None  # wraps each model
+    batches: "Collecting | None" = None  # sends requests to models with a batch API
+    told: Told = ignore_wait  # receives why calls to the person's own servers wait
     model: Model = field(init=False)
-    rows: Mapping[str, Row] = field(init=False)  # of the person's own providers
+    rows: Mapping[str, Row] = field(init=False)  # the person's own providers
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
     home: tuple[str, str] = ("", "")  # the provider that an address was given for, or found, and the address
     listings: Listings = field(default_factory=Listings)
     layers: dict[str, Callable[[Model], Model]] = field(default_factory=dict[str, Callable[[Model], Model]])
-    asked: set[str] = field(default_factory=set[str])  # places whose listing this process has asked for
+    asked: set[str] = field(default_factory=set[str])  # listings requested by this process, by place
 
     def __post_init__(self) -> None:
         self.rows = self.settings.rows
@@ -85,18 +85,18 @@ class Choice:
             self.listings = Listings(self.settings.state_dir / "listings.json")
 
     def resolve(self, name: str) -> Model:
-        """Return a model by "provider/id" or "id", or by a short name for it. Raises UsageError, for a provider that is
-        not allowed too."""
+        """Return a model by "provider/id", "id" or a short name. Raises UsageError, also for a provider that is not
+        allowed."""
         name = self.spelled_out(name, elsewhere=bool(self.home[1]))
         provider, model_id = split_model(name, None, self.rows, self.home[1])
         if provider is None and self.home[1] and row_called(name, self.rows) is None:
-            provider = self.home[0]  # the server that was named has others too
+            provider = self.home[0]  # the named server has other models too
         if provider is None:
             raise UsageError(_unresolved(name, self.rows))
         return self.wrapped(self.provider(provider).model(model_id))
 
     def wrapped(self, model: Model) -> Model:
-        """Return a model with what is put around each, and with the layers of plugins. Raises UsageError."""
+        """Return a model wrapped by `wrap` and by the layers of plugins. Raises UsageError."""
         row = row_called(model.provider, self.rows)
         model = model if self.wrap is None else self.wrap(model)
         for plugin, layer in self.settings.plugins.owned(ModelLayer):
@@ -112,8 +112,8 @@ class Choice:
         return model
 
     def spelled_out(self, name: str, *, at: str | None = None, elsewhere: bool = False) -> str:
-        """Return a model's name, where a short one was given; `at` is the provider it is to be of. At an address of the
-        person's own (`elsewhere`) only their own are short: a server may have a model of its own called so."""
+        """Return a model's full name; `at` is the provider it must belong to. At an address of the person's own
+        (`elsewhere`) only the person's aliases apply: the server may have its own model of a shipped short name."""
         own = self.settings.aliases
         if not (name.isalpha() or own):  # as most are: what follows is not even imported
             return name
@@ -126,8 +126,8 @@ class Choice:
         return full if full and at in (None, full.partition("/")[0]) else name
 
     def resolve_at(self, name: str, base_url: str | None, key: str | None) -> Model:
-        """Resolve a model at an address and with a key of its own. Without a provider it is an OpenAI-compatible one,
-        which nearly every server is."""
+        """Resolve a model at a given address with its own key. Without a provider the server is taken to be
+        OpenAI-compatible, as nearly all are."""
         name = self.spelled_out(name, elsewhere=base_url is not None)
         provider, model_id = split_model(name, None, self.rows, base_url or "")
         return self.wrapped(self.provider(provider or "openai-compatible", base_url=base_url, key=key).model(model_id))
@@ -174,11 +174,11 @@ class Choice:
         return provider
 
     def fallbacks(self) -> tuple[Model, ...]:
-        """Return the models that `fallback` names. Raises UsageError for one that cannot be had."""
+        """Return the models in `fallback`. Raises UsageError for an unavailable one."""
         return tuple(self._resolve_for(f"--fallback {name}", name) for name in self.settings.fallback)
 
     def compactor(self) -> Model | None:
-        """Return the model that sums up, where it is another. Raises UsageError for one that cannot be had."""
+        """Return the summarizing model if it is a different one. Raises UsageError if it is unavailable."""
         name = self.settings.compactor
         return None if name is None else self._resolve_for(f"compactor = {name!r}", name)
 
@@ -189,12 +189,12 @@ class Choice:
             raise UsageError(f"{setting}: {error}") from error
 
     def allowed(self) -> tuple[str, ...] | None:
-        """Return the names of the providers that may be used; None for all. Raises UsageError for an unknown one."""
+        """Return the names of the allowed providers; None for all. Raises UsageError for an unknown one."""
         given = self.settings.allow_providers
         return None if given is None else tuple(dict.fromkeys(row_named(name, self.rows).name for name in given))
 
     def with_keys(self, *, narrowed: bool = True) -> Iterator[str]:
-        """Yield the providers there is a key for, `narrowed` to those that are allowed; the person's own first."""
+        """Yield the providers with a key, `narrowed` to the allowed ones; the person's own first."""
         allowed = self.allowed() if narrowed else None
         own = {name: row for name, row in self.rows.items() if not row.plugin}
         for name, row in {**own, **built_in(), **self.rows}.items():
@@ -203,19 +203,18 @@ class Choice:
                 yield name
 
     def prices(self) -> PriceBook:
-        """Return the prices of calls, by the person's own prices and rows too."""
+        """Return the prices of calls, including the person's own prices and rows."""
         return price_book(self.settings)
 
     def limits(self, model: Model) -> ModelLimits:
-        """Return a model's sizes: what its provider's listing says wins over data, which may be older."""
+        """Return a model's limits. The provider's listing overrides shipped data, which may be older."""
         listed, known = self.listings.limits(self.place_of(model), model.id), model.limits
         return replace(known, window=listed.window or known.window, max_output=listed.max_output or known.max_output)
 
     def wants_listing(self, model: Model) -> bool:
-        """Return True if the model's listing is worth fetching: no data have its window, or its address is the
-        person's.
+        """Return True if the model's listing should be fetched: its window is unknown, or its address is the person's.
 
-        Once in a process, and only when what was kept of it is no longer fresh.
+        A listing is fetched once per process, and only if the cached one is stale.
         """
         own, home = self.settings.providers.get(model.provider), self.home[1] and self.home[0]
         if model.limits.window is not None and model.provider != home and not (own and own.base_url):
@@ -224,13 +223,13 @@ class Choice:
         return bool(place) and place not in self.asked and not self.listings.is_fresh(place)
 
     async def study(self, name: str) -> None:
-        """Keep what the listing of a provider in use says of sizes. One that cannot be had is done without."""
+        """Save the sizes in the listing of a provider in use. If there is no listing, nothing is saved."""
         self.asked.add(self.place(name))
         with suppress(ModelError):
             self.keep(name, await self.provider(name).models())
 
     def keep(self, name: str, listed: Sequence[ModelInfo]) -> None:
-        """Go by what a provider's listing says, where it differs from data, from now on and in later runs."""
+        """Prefer a provider's listing to shipped data, from now on and in later runs."""
         owners = {info.server: row.name for info in listed if (row := listed_by(info.server, self.rows))}
         named = [replace(info, server=owners.get(info.server, "")) for info in listed]
         told = [info for info in named if info.weights or info.server or info.limits != limits_of(name, info.id)]
@@ -242,7 +241,7 @@ class Choice:
         return _place_of(model.provider, source.base_url) if isinstance(source, Access) else self.place(model.provider)
 
     def place(self, name: str) -> str:
-        """Return a provider in use with its address, without what may be secret; "" for one that no row describes."""
+        """Return the address of a provider in use, without any secret part; "" if no row describes it."""
         try:
             provider = self.provider(name)
         except UsageError:
@@ -250,14 +249,14 @@ class Choice:
         return _place_of(name, provider.access.base_url if isinstance(provider, Endpoint) else "")
 
     def address(self, name: str) -> str:
-        """Return where a provider in use is called, "NAME at HOST/PATH"; "" for the address known to be its own."""
+        """Return a provider in use with its address, "NAME at HOST/PATH"; "" for its well-known address."""
         place, known = self.place(name).partition(" ")[2], _shipped(name, self.rows)
         own = urlsplit(known.base_url) if known is not None else None
         return "" if not place or (own and place == f"{own.netloc}{own.path}") else f"{name} at {place}"
 
     def check_address(self, before: str) -> None:
-        """Refuse to move a conversation away from the person's own address unless they say so now: whoever used their
-        own server yesterday may have left out the flag. Raises UsageError."""
+        """Refuse to move a conversation away from the person's own address unless requested now: yesterday's user of an
+        own server may have forgotten the flag. Raises UsageError."""
         if not before:
             return
         now = self.address(self.model.provider)
@@ -265,7 +264,7 @@ class Choice:
         name, _, address = before.partition(" at ")
         known = all(self.is_of_any_server(each) for each in (name, self.model.provider))
         if known and address == self.place(self.model.provider).partition(" ")[2]:
-            return  # by another name, since its listing has told what it is
+            return  # renamed since its listing has identified it
         if now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
             raise UsageError(
                 f"This session last used {spelled(before)}, and would be sent to {now or self.model.provider} now. "
@@ -273,13 +272,12 @@ class Choice:
             )
 
     def is_of_any_server(self, name: str) -> bool:
-        """Return True for a name of a server at an address of the person's own: before it is known, and after."""
+        """Return True for a name of the server at the person's own address: before it is identified, and after."""
         row = row_called(name, self.rows)
         return row is not None and (row.name == "openai-compatible" or bool(row.owned_by))
 
     def rename(self, name: str, own: str) -> Provider:
-        """Open the server at the address that was given as provider `own`, with the same key. It is the one to ask
-        from now on."""
+        """Open the server at the given address as provider `own`, with the same key, and use it from now on."""
         url, access = self.home[1], self.provider(name)
         key = access.access.key if isinstance(access, Endpoint) else ""
         before, self.home = self.place(name), (own, url)
@@ -310,11 +308,11 @@ async def choose_model(
     batches: "Collecting | None" = None,
     told: Told = ignore_wait,
 ) -> Choice:
-    """Return the model to begin with; `earlier` is the one a resumed session used last, `wrap` is put around each,
-    requests go out by `batches`, and `told` is told what calls wait for. Raises UsageError."""
+    """Return the initial model. `earlier` is the one a resumed session used last; `wrap` wraps each model; requests go
+    out through `batches`; `told` receives why calls wait. Raises UsageError."""
     choice = Choice(settings, wrap, batches, told)
     try:
-        choice.allowed()  # says which of them there are not
+        choice.allowed()  # raises for unknown names
         choice.model = await _begin(choice, earlier)
         choice.model = choice.wrapped(await _ask_server(choice, choice.model))
     except BaseException:
@@ -339,7 +337,7 @@ async def _begin(choice: Choice, earlier: str) -> Model:
 
 
 async def _ask_server(choice: Choice, model: Model) -> Model:
-    """Ask a server of the person's own what it serves, unless it has said so today. If it is a llama-server and no
+    """Ask a server of the person's own for its models, unless it has listed them today. If it is a llama-server and no
     provider was named, return its model under that provider and its own name."""
     name, url = choice.home
     if not url or model.provider != name or not choice.is_of_any_server(name):
@@ -359,7 +357,7 @@ async def _ask_server(choice: Choice, model: Model) -> Model:
 
 
 async def listing_of(choice: Choice, name: str, url: str | None = None, seconds: float = MEETING_SECONDS) -> Listing:
-    """Return what a server lists. Raises ModelError, also after so many seconds."""
+    """Return a server's models. Raises ModelError, also on a timeout of `seconds`."""
     provider = choice.provider(name, base_url=url)
     try:
         async with asyncio.timeout(seconds):
@@ -369,8 +367,8 @@ async def listing_of(choice: Choice, name: str, url: str | None = None, seconds:
 
 
 def _default_model(choice: Choice) -> Model | None:
-    """Return the usual model of the first provider there is a key for. A project's file may rule that provider out, but
-    not so choose another, to which the conversation would go: then UsageError is raised."""
+    """Return the default model of the first provider with a key. A project's file may exclude that provider, but must
+    not thereby send the conversation to another: then UsageError is raised."""
     origin = choice.settings.origins.get("allow_providers", "")
     by_project = origin == str(choice.settings.project_file)
     usual = ((name, row_named(name, choice.rows).default) for name in choice.with_keys(narrowed=not by_project))
@@ -381,8 +379,8 @@ def _default_model(choice: Choice) -> Model | None:
 
 
 def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: str = "") -> tuple[str | None, str]:
-    """Return the provider and the id in "provider/model" or "model"; an id may have slashes of its own. `at` is the
-    address that goes with it."""
+    """Split "provider/model" or "model" into provider and id; an id may have slashes of its own. `at` is the address
+    that goes with it."""
     head, slash, rest = name.partition("/")
     named = row_called(head, rows) if slash and rest else None
     if named is not None and provider in (None, named.name):
@@ -406,7 +404,7 @@ def _named(choice: Choice, name: str) -> Model:
 
 
 async def _default_of(choice: Choice) -> Model:
-    """Return the provider's usual model; of a server nobody knows, the first it lists."""
+    """Return the provider's default model; for an unknown server, the first it lists."""
     settings = choice.settings
     row = row_named(settings.provider or "openai-compatible", choice.rows)
     name = row.name
@@ -439,7 +437,7 @@ async def _local(choice: Choice) -> Model:
     asked = await asyncio.gather(*(_ask(choice, url) for url in urls))
     for url, answer in zip(urls, asked, strict=True):
         found = answer
-        if found is None and not any(asked):  # nobody else is there, so that one which loads its model is waited for
+        if found is None and not any(asked):  # no other server answers: wait for the one that is loading
             with suppress(ModelError):
                 found = await when_loaded(partial(listing_of, choice, name, url), choice.told)
         if found:
@@ -467,7 +465,7 @@ def _explain_no_model(choice: Choice) -> str:
 
 
 async def _ask(choice: Choice, url: str) -> Listing | None:
-    """Return what a server lists; () if none answers, None if one does that is loading its model."""
+    """Return a server's models; () if it does not answer, None if it is still loading its model."""
     try:
         return await listing_of(choice, "openai-compatible", url, LOCAL_SERVER_TIMEOUT_SECONDS)
     except ModelError as error:
@@ -479,7 +477,7 @@ async def _ask(choice: Choice, url: str) -> Listing | None:
 
 
 def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
-    """Explain why the provider of a model is not known."""
+    """Explain why a model's provider is unknown."""
     head, slash, rest = name.partition("/")
     if ending := lacking(head):
         return f"The provider {head} is not known{ending}."
@@ -504,8 +502,8 @@ def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
 
 
 def _match_model(word: str, rows: Mapping[str, Row]) -> str:
-    """Return a model that a part of its name stands for, with its provider ("sonnet"): a usual one, else the last of
-    such a name; "" for none."""
+    """Return provider and id of the model that a part of a name stands for ("sonnet"): a default model, else the last
+    match; "" for none."""
     usual = {name: row.default for name, row in {**rows, **built_in()}.items() if row.default}
     named = (f"{name}/{model}" for name, model in usual.items() if word.lower() in model.lower())
     known = (
@@ -518,9 +516,9 @@ def _match_model(word: str, rows: Mapping[str, Row]) -> str:
 
 
 def _auth(settings: Settings, row: Row, chosen: str, rows: Mapping[str, Row]) -> Auth | None:
-    """Choose how to authenticate with a provider. The setting is meant for the chosen provider: another one without a
-    login is called with its own key, or its SDK would send it a key of somebody else. Raises UsageError if the chosen
-    one has no login."""
+    """Choose how to authenticate with a provider. The setting is for the chosen provider; another one without a login
+    is called with its own key, so that its SDK does not send it somebody else's. Raises UsageError if the chosen one
+    has no login."""
     if "auth" not in settings.origins:
         return None
     if settings.auth != "credentials" or row.via or row.credentials:
@@ -534,7 +532,7 @@ def _auth(settings: Settings, row: Row, chosen: str, rows: Mapping[str, Row]) ->
 
 
 def catalog(choice: Choice, prices: PriceBook) -> str:
-    """Return the models that can be switched to, with window and price, for a model to read; loads the prices."""
+    """Return the models to switch to, with window and price, as text for a model; loads the prices."""
     lines: list[str] = []
     for provider in choice.with_keys():
         priced = {row.id: row for row in prices.known_models(provider)}
@@ -546,8 +544,8 @@ def catalog(choice: Choice, prices: PriceBook) -> str:
 
 
 def offered_models(row: Row, priced: Iterable[str]) -> Sequence[str]:
-    """Return the models of a provider that are known, or have a price, and hold a conversation. Price lists are of a
-    whole house: Claude is not spoken to where Gemini is, on Google's clouds."""
+    """Return a provider's models for conversations that are known or have a price. Price lists cover a whole company,
+    but Claude is not reached as Gemini is on Google's clouds."""
     from sagent.providers.abilities import can_converse
 
     known = {*priced, *(info.id for info in known_models(row.name))}

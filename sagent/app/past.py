@@ -1,4 +1,4 @@
-"""Opens a session for writing, and reads what an earlier run left in it."""
+"""Opens a session for writing, and reads the facts that an earlier run logged."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -26,41 +26,41 @@ C = TypeVar("C", bound=Content)
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Facts that an earlier run left in the log: nothing for a new session."""
+    """Facts that an earlier run logged; nothing for a new session."""
 
     messages: tuple[Message, ...] = ()
-    charges: Iterable[Charge] = ()  # read from the logs as they are asked for
+    charges: Iterable[Charge] = ()  # read from the logs on demand
     system: str | None = None
     model: str = ""  # that answered last, or that was switched to since
     agents: tuple[str, ...] = ()
-    sandbox: str = ""  # what held commands
-    address: str = ""  # where its model was asked, if not at its provider's own address
-    advisors: tuple[str, ...] = ()  # what became of who advises, in words, the earliest first
+    sandbox: str = ""  # means of the sandbox
+    address: str = ""  # address of its model, if not the provider's own
+    advisors: tuple[str, ...] = ()  # changes of advisors, oldest first
     proposes: bool = False  # plans, by a tool
     resumed: bool = False
 
 
 class SessionMirror(Protocol):
-    """Keeps a session in another place as well, and makes its agents wait for that before they do anything visible."""
+    """Mirrors a session in another place, and makes its agents wait for that before any visible effect."""
 
     def follow(self, session: Session) -> None:
-        """Start mirroring an opened session that has no new entries yet. May be called in another thread."""
+        """Start mirroring a newly opened session without new entries. May be called in another thread."""
         ...
 
     def model(self, model: Model) -> Model:
-        """Return the model, each of whose calls waits; unchanged if it already does."""
+        """Return the model with calls that wait for the mirror; unchanged if it waits already."""
         ...
 
     def tools(self, tools: Sequence[Tool]) -> list[Tool]:
-        """Return the tools, whose calls wait if they may change something."""
+        """Return the tools; calls that may change something wait for the mirror."""
         ...
 
 
 def open_log(
     settings: Settings, stack: AsyncExitStack, notices: list[str], keeper: SessionMirror | None
 ) -> tuple[Log, Past]:
-    """Return the session's log and what is in it. A new session that cannot be written is kept in memory, with a
-    notice; an earlier one is not, because without its history it would be another conversation. Raises UsageError."""
+    """Return the session's log and what is in it. If a new session cannot be written, it is kept in memory, with a
+    notice. An earlier one is not: without its history it would be another conversation. Raises UsageError."""
     if not settings.ephemeral:
         try:
             return _open_file_log(settings, stack, notices, keeper)
@@ -81,7 +81,7 @@ def open_log(
 
 
 def _is_named(settings: Settings, path: Path) -> bool:
-    """Return True if the setting names what there is of a session, by its path or its id."""
+    """Return True if the setting names an existing session, by path or id."""
     try:
         if not (is_session(path) or is_damaged(path)):
             find(settings.state_dir, path.name if path.parent == settings.cwd else str(path), settings.cwd)
@@ -102,12 +102,12 @@ def _open_file_log(
         notices.extend(session.losses())
         return log, _read_past(log, session)
     first = session.begin(settings.cwd)
-    stack.callback(session.close_begun, first)  # nothing happened in it where no model was found, for instance
+    stack.callback(session.close_begun, first)  # for instance if no model was found
     return log, Past()
 
 
 def _close(session: Session, copied: str, kind: type[BaseException] | None, *_: object) -> None:
-    """Close it; after an error, a session that was copied up to an entry is deleted if nobody continued in it."""
+    """Close it. After an error, a copied session is deleted if nobody continued in it."""
     if copied and kind is not None:
         session.close_begun(copied)
     else:
@@ -115,7 +115,7 @@ def _close(session: Session, copied: str, kind: type[BaseException] | None, *_: 
 
 
 def _open_session(settings: Settings, *, mirrored: bool) -> tuple[Session, bool]:
-    """Return the session to write to, and whether it is an earlier one. A mirrored one may begin with a given id."""
+    """Return the session to write to, and whether it existed. A mirrored one may get a given id."""
     if settings.fork is not None:
         name, _, entry = settings.fork.partition("@")
         source = find(settings.state_dir, name, settings.cwd)
@@ -123,7 +123,7 @@ def _open_session(settings: Settings, *, mirrored: bool) -> tuple[Session, bool]
     if (path := settings.session) is not None:
         if is_session(path):
             return Session.open(path), True
-        name = path.name if path.parent == settings.cwd else str(path)  # one that was taken for a path
+        name = path.name if path.parent == settings.cwd else str(path)  # a name taken for a path
         try:
             return Session.open(find(settings.state_dir, name, settings.cwd)), True
         except SessionNotFound:
@@ -136,7 +136,7 @@ def _open_session(settings: Settings, *, mirrored: bool) -> tuple[Session, bool]
 
 
 def _read_past(log: FileLog, session: Session) -> Past:
-    """Return the contents of a log; the charges are those of all its session's agents."""
+    """Return the contents of a log, with the charges of all agents of its session."""
     contents = log.contents()
     prompt = next(_latest(contents, PromptEntry), None)
     addresses = (each.address for each in _latest(contents, Environment))
@@ -155,6 +155,6 @@ def _read_past(log: FileLog, session: Session) -> Past:
 
 
 def _latest(contents: LogView, *of: type[C]) -> Iterator[C]:
-    """Return the contents of some kinds of entries, the last one first."""
+    """Return the contents of some kinds of entries, newest first."""
     entries = contents.latest(*map(kind_of, of))
     return (content for entry in entries if isinstance(content := entry.content, of))

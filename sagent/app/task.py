@@ -1,4 +1,4 @@
-"""The person's own settings for programs: an agent like that of the command line, or one task in one call."""
+"""Settings for programs that embed sagent: an agent like that of the command line, or one task in one call."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,8 +26,7 @@ from sagent.usage import Charge, Sum
 
 @dataclass(frozen=True, slots=True)
 class RoleUsage:
-    """The usage of a role: billed calls, tokens read and written, USD. `usd` is None if a price is not
-    known."""
+    """The usage of a role: billed calls, tokens read and written, USD. `usd` is None if a price is unknown."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -37,8 +36,8 @@ class RoleUsage:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result of a task. `usage_summary` is its usage by role: "executor", "advisor" (all of them together),
-    others if there were any, and "total". `result` has everything, including each advisor's figures."""
+    """The result of a task. `usage_summary` is its usage by role: "executor", "advisor" (all of them together), others
+    if there were any, and "total". `result` is complete and has each advisor's figures."""
 
     final_answer: str
     result: Result
@@ -50,8 +49,8 @@ def load_config(path: str | Path | None = None, **settings: Unpack[Overrides]) -
     project's and the environment's. `settings` come last, as on the command line, and are read the same way:
     `load_config(executor="openai/gpt-5.5", advisor="anthropic/claude-opus-4-8", max_budget_usd=0.5)`.
 
-    Nothing is opened and nobody is asked: `open_agent` and `run_task` find out whether a model is available. Raises
-    ConfigError that names the place and, for an unknown name, the nearest known one.
+    Nothing is opened or asked: `open_agent` and `run_task` check that a model is available. Raises ConfigError that
+    names the place and, for an unknown name, the nearest known one.
     """
     return load({**settings}, file=path)
 
@@ -64,11 +63,11 @@ async def open_agent(
     on_event: Callable[[Event], None] | None = None,
     ask: Asker | None = None,
 ) -> AsyncGenerator[Agent]:
-    """Yield the agent that the command line would have: its model and advisors, session, instructions, tools, policy
-    and budget as `config` says, by default that of `load_config()`. `tools` are added to it. `ask` answers the policy's
-    questions to a person; without it they are denied. The agent is closed at the end.
+    """Yield the agent that the command line would build: with model, advisors, session, instructions, tools, policy and
+    budget from `config`, by default that of `load_config()`. `tools` are added to it. `ask` answers the policy's
+    questions; without it they are denied. The agent is closed at the end.
 
-    Raises UsageError for a model, a key or a tool that is not available, SessionBusy and SessionCorrupt for a session.
+    Raises UsageError for an unavailable model, key or tool, SessionBusy and SessionCorrupt for a session.
     """
     check_kind("config", config, Settings, "load_config(...)")
     for name, given in (("on_event", on_event), ("ask", ask)):
@@ -81,12 +80,12 @@ async def open_agent(
 def run_task(
     task: str, *, config: Settings | None = None, on_event: Callable[[Event], None] | None = None
 ) -> TaskResult:
-    """Let an agent carry out a task, and wait for it. Without `config` the settings are those of `load_config()`.
+    """Run a task with an agent and wait for the result. Without `config` the settings are those of `load_config()`.
 
-    A run that was stopped by a limit has its answer so far, and `result.error`. Raises UsageError (also inside a
-    running event loop), ModelError and BudgetExceeded.
+    A run that a limit stopped has its answer so far, and `result.error`. Raises UsageError (also inside a running event
+    loop), ModelError and BudgetExceeded.
     """
-    with suppress(RuntimeError):  # and not `except`, for then an error of the run would name that one too
+    with suppress(RuntimeError):  # not `except`: the run's errors would get this one as context
         asyncio.get_running_loop()
         raise UsageError(
             "run_task waits for its result, so it cannot be called inside a running event loop: await Agent.run() "
@@ -121,5 +120,5 @@ def _by_role(made: Iterable[Charge]) -> Mapping[str, RoleUsage]:
 
 
 def _entries(agent: Agent) -> Iterator[Entry]:
-    """Return the logs of all agents of the session that have spent anything."""
+    """Return the logs of all agents of the session that have charges."""
     return chain.from_iterable(read_agent(agent.log, path) for path in agent.ledger.totals().by_agent)

@@ -1,4 +1,4 @@
-"""The tools of an agent: those that are asked for, by name, by group or as a Python file, made for it."""
+"""The tools of an agent: selected by name, group or Python file, and made for it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, ModuleType
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def choose_tools(settings: "Settings") -> tuple[ToolEntry, ...]:
-    """Return the tools asked for, by default those of the group "default"; one of a file has its path as its name.
-    Raises UsageError with the nearest names."""
+    """Return the selected tools, by default the group "default"; a file's tool has its path as its name. Raises
+    UsageError with the nearest names."""
     by_name = _by_name(settings.plugins.every(ToolEntry))
     chosen: dict[ToolEntry, None] = {}
     for name in ("default",) if settings.tools is None else settings.tools:
@@ -34,7 +34,7 @@ def choose_tools(settings: "Settings") -> tuple[ToolEntry, ...]:
 
 
 def _by_name(tools: Sequence[ToolEntry]) -> Mapping[str, Sequence[ToolEntry]]:
-    """Return which tools a name stands for, in small letters: one tool, or a group."""
+    """Return the tools that a name stands for, in lower case: one tool, or a group."""
     found: dict[str, list[ToolEntry]] = {each.name.lower(): [each] for each in tools if each.tool}
     for group in dict.fromkeys(group for each in tools for group in each.groups):
         found[group] = [each for each in tools if group in each.groups]
@@ -54,8 +54,8 @@ def _unknown(name: str, by_name: Mapping[str, Sequence[ToolEntry]], owner: str) 
 
 
 def make_tools(chosen: Sequence[ToolEntry], builder: "AgentBuilder") -> "list[Tool]":
-    """Make the tools for an agent. The notices name those that cannot be had here: their packages are not installed,
-    or their plugin fails."""
+    """Make the tools for an agent. Notices name the unavailable ones: their packages are missing, or their plugin
+    fails."""
     made: dict[str, Tool] = {}
     for entry in chosen:
         for tool in _made(entry, builder):
@@ -72,7 +72,8 @@ def make_tools(chosen: Sequence[ToolEntry], builder: "AgentBuilder") -> "list[To
 
 
 def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
-    """Return the tool of a plugin, or of its function, or those of a file. Raises UsageError for a file without one."""
+    """Return a plugin's tool, the tool of its function, or those of a file. Raises UsageError for a file without
+    one."""
     if not entry.tool:
         return _of_file(entry.name)
     plugin = builder.settings.plugins.owner(ToolEntry, entry.name)
@@ -81,7 +82,7 @@ def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
         (tool,) = tools_of([found(builder) if isinstance(found, FunctionType) else found])
         if tool.name != entry.name:
             raise UsageError(f"it is called {tool.name}")
-    except BaseException as error:  # what others wrote may do anything
+    except BaseException as error:  # third-party code
         if plugin == CORE.name or ends(error):
             raise
         why = str(error) if isinstance(error, SagentError) else reason(error)
@@ -91,10 +92,10 @@ def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
 
 
 def _of_file(path: str) -> "Sequence[Tool]":
-    """Return the tools of a Python file. Raises UsageError for one that cannot be loaded or has none."""
+    """Return the tools of a Python file. Raises UsageError if it cannot be loaded or has none."""
     try:
         module = load_file(path)
-    except (Exception, SystemExit) as error:  # what others wrote may do anything
+    except (Exception, SystemExit) as error:  # third-party code
         raise UsageError(f"--tools: {path} cannot be loaded: {type(error).__name__}: {error}") from error
     if isinstance(getattr(module, "plugin", None), Plugin):
         raise UsageError(f"--tools: {path} is a plugin: give --plugin {path}, and choose its tools by their names.")
@@ -107,7 +108,7 @@ def _of_file(path: str) -> "Sequence[Tool]":
 
 
 def _tools_in(module: ModuleType) -> Sequence[object]:
-    """Return what a module has of tools that are made and classes of tools; where it has none, its functions."""
+    """Return a module's tool objects and tool classes; if there are none, its functions."""
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     own = [value for value in public.values() if getattr(value, "__module__", None) == module.__name__]
     made = [value for value in public.values() if _is_tool(value) and not isinstance(value, type)]

@@ -1,4 +1,4 @@
-"""Optional parts of an agent: a module for each, with an `add` that is given the agent's builder.
+"""Optional parts of an agent: a module for each, with an `add` that takes the agent's builder.
 
-None is loaded unless the agent has it; `sagent/app/assembly.py` says when.
+A module is loaded only if its part is wanted; `sagent/app/assembly.py` decides.
 """

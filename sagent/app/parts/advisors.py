@@ -1,4 +1,4 @@
-"""Advisors as the settings name them, made only when there are any or one is switched to."""
+"""Advisors from the settings, made only if there are any or one is switched to."""
 
 import os
 import re
@@ -29,7 +29,7 @@ _GONE = (
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Give the agent those of the settings, or else those that its session had. Raises UsageError."""
+    """Add the advisors in the settings, or else those the session had. Raises UsageError."""
     settings, off, changed = remember_advisors(builder.settings, builder.past.advisors, builder.notices)
     advisory = builder.resources.advisory
     if settings.advisors:
@@ -49,7 +49,7 @@ def advisors_of(
     settings: Settings, choice: Choice, notices: list[str], warn: Callable[[str], object]
 ) -> ExtensionFactory:
     """Build the extension that gives agents their advisors. An unavailable advisor is left out with a notice; if it was
-    given on the command line, that is a UsageError. `warn` is told later of what fails."""
+    given on the command line, that is a UsageError. `warn` reports later failures."""
     from sagent.advisor.advisory import Setup
     from sagent.advisor.extension import advise
     from sagent.advisor.rules import Rules
@@ -92,8 +92,8 @@ def _spotters(settings: Settings, warn: Callable[[str], object]) -> Iterator["Sp
 def remember_advisors(
     settings: Settings, past: Sequence[str], notices: list[str]
 ) -> tuple[Settings, Sequence[str], str]:
-    """Return settings with the advisors that the session had, by the changes in its log, unless a flag or a variable
-    names others; the names of those that are off; and what is to be logged of who advises, "" where nothing is new."""
+    """Return settings with the advisors that the session had, by its log, unless a flag or variable names others; the
+    names of muted ones; and a log text if the advisors are new, else ""."""
     before: Mapping[Advisor, str] = {}
     off: Sequence[str] = ()
     if past:
@@ -107,7 +107,7 @@ def remember_advisors(
             gone = {one: place for one, place in before.items() if place and place != _address(settings, one)}
             notices += (_GONE.format(one=one, place=place) for one, place in gone.items())
             return replace(settings, advisors=tuple(one for one in before if one not in gone)), off, ""
-        named = settings.origins["advisors"].startswith("--")  # who is asked for now is not muted, whoever muted them
+        named = settings.origins["advisors"].startswith("--")  # naming an advisor on the command line unmutes it
         kept = [name for name in off if any(one.name == name for one in settings.advisors)]
         before, off = ({}, ()) if named and kept else (before, kept)
     has = {one: _address(settings, one) if one.name in settings.advisor_addresses else "" for one in settings.advisors}
@@ -116,7 +116,7 @@ def remember_advisors(
 
 
 def _address(settings: Settings, advisor: "Advisor") -> str:
-    """Return the URL of an advisor by the settings, without what may be a password in it."""
+    """Return an advisor's URL from the settings, without a password in it."""
     from sagent.config.servers import own_address, provider_of
 
     given = settings.advisor_addresses.get(advisor.name)
@@ -126,7 +126,7 @@ def _address(settings: Settings, advisor: "Advisor") -> str:
 
 
 def _model(settings: Settings, choice: Choice, advisor: "Advisor") -> Model:
-    """Return the model of an advisor, at the address that the settings give for it."""
+    """Return an advisor's model at the address in the settings."""
     address = settings.advisor_addresses.get(advisor.name)
     if address is None:
         return choice.resolve(advisor.model)

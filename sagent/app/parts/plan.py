@@ -1,5 +1,4 @@
-"""The tool that proposes a plan. It stays for the whole session, whatever its mode, so that the cache of its requests
-stays valid."""
+"""The tool that proposes a plan. It stays for the whole session in every mode, so that cached requests stay valid."""
 
 from sagent.app.builder import AgentBuilder
 from sagent.tools.plan import ExitPlan
