@@ -1,4 +1,4 @@
-"""Agents that a person or a project has described: each a file with what it is for, its tools, and its prompt."""
+"""Agents described by a person or a project: each a file with its purpose, tools and prompt."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from sagent.model import EFFORTS
 
 MAX_AGENTS = 32
 _MAX_FILE_BYTES = 100_000
-_MAX_DESCRIPTION_CHARS = 200  # that the model is shown
+_MAX_DESCRIPTION_CHARS = 200  # shown to the model
 FORM = Form(
     "agent",
     {
@@ -29,13 +29,13 @@ _TOOLS: Mapping[str, tuple[str, ...]] = {
     "BashOutput": ("BackgroundTask",),
     "KillShell": ("BackgroundTask",),
 }
-"""What other programs call tools of ours."""
+"""Names that other programs use for our tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentKind:
-    """A kind of agent. None as `tools` is all that the one has which spawns it, but for those `without`; what is named
-    and not there is left out, so that it never has more."""
+    """A kind of agent. If `tools` is None, it has all tools of the agent that spawns it, except those in `without`.
+    Named tools that the spawning agent lacks are left out, so it never has more."""
 
     name: str
     description: str
@@ -49,14 +49,14 @@ class AgentKind:
 
 
 def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[AgentKind, ...]:
-    """Return the person's agents, those of plugins and the project's, by name. The notices say what was left out."""
+    """Return agents by name: the person's, those of plugins and the project's. Notices list those left out."""
     notices = [] if notices is None else notices
     found = find_definitions("agents", FORM, agents_in, cwd, user_dir, notices)
     return tuple(found[name] for name in first_names("agent", sorted(found), MAX_AGENTS, notices))
 
 
 def tools_named(names: Sequence[str]) -> tuple[str, ...]:
-    """Tools as we call them; what stands in parentheses, as in Bash(git:*), narrows nothing here and is left out."""
+    """Return tools by our names. A restriction in parentheses, as in Bash(git:*), has no effect here and is dropped."""
     plain = [name.partition("(")[0] if name.endswith(")") else name for name in names]
     return tuple(dict.fromkeys(own for name in plain for own in _TOOLS.get(name, (name,))))
 

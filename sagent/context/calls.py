@@ -1,5 +1,5 @@
-"""A reply before it is acted upon: made valid text, told from an empty one, its calls' ids, calls that are not made;
-and the output of a call before it is read."""
+"""Checks on a reply before it is acted upon: makes its text valid, finds empty replies, numbers its calls and rejects
+malformed ones; and bounds the output of a call."""
 
 import operator
 import re
@@ -21,8 +21,8 @@ from sagent.usage import Charge, Usage
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 Given = TypeVar("Given")
-MAX_OUTPUT_CHARS = 60_000  # that one call may put into the context; tools bound themselves lower
-MAX_CUT_REPLIES = 3  # in a row of which no call was whole
+MAX_OUTPUT_CHARS = 60_000  # of one call in the context; tools have lower limits of their own
+MAX_CUT_REPLIES = 3  # in a row without a whole call
 _MAX_SHOWN = 500  # characters of arguments that cannot be used
 _WHY: Mapping[StopReason | None, str] = {
     "max_tokens": "the reply was cut at its output limit",
@@ -40,9 +40,9 @@ UNKNOWN = "{model} wrote a call of {tool} as text, a tool that there is not; it 
 LACKING = "{model} seems to have written a call as text, which was not carried out: that needs the plugin textcalls."
 REPEATED = "over and over: its reply was cut"
 MAX_REPEATED = 8_192
-"""Characters of a short unit over and over after which a reply is cut."""
+"""Characters of a repeated short unit after which a reply is cut."""
 MAX_REPEATED_IN_BLOCK = 32_768
-"""The same in a block of code, where a file of equal lines may be what was asked for."""
+"""The same limit in a block of code, where a file of equal lines may have been requested."""
 MAX_UNIT = 200  # characters
 _UNIT_START = 64  # characters of a unit, or of several, that are looked for
 _CHECKED_EVERY = 1_024  # characters
@@ -51,8 +51,8 @@ _CALL = re.compile(
     r"|[\[{]\s*[\"'](?:name|function|tool)[\"']\s*:\s*[\"'][\w.:-]+[\"']\s*,\s*[\"'](?:arguments|parameters|args)[\"'])",
     re.MULTILINE,
 )
-"""What many models begin a call with, to say so where no plugin reads it."""
-_MAX_LINE_CHARS = 300  # characters of what was shown that are kept
+"""The openings of calls in text that many models write; used for a hint if no plugin reads them."""
+_MAX_LINE_CHARS = 300  # to keep of the shown text
 _THOUGHT = re.compile(r"<(think(?:ing)?|thoughts?|reasoning)>.*</\1>|((?!</think>).)*</think>", re.DOTALL)
 """Thinking that a server left in the text; its first mark may be in the prompt already."""
 NOTHING = "the model ended its reply without saying or doing anything"
@@ -68,14 +68,14 @@ _QUOTED = (
 
 
 def says_nothing(reply: Message) -> bool:
-    """Return True for a reply that ended by itself and has nothing but thoughts and what cannot be seen."""
+    """Return True for a reply that ended normally but has only thoughts and invisible characters."""
     return reply.stop in (None, "end", "tool_use") and all(
         isinstance(part, Thinking) or (isinstance(part, Text) and not _is_seen(part.text)) for part in reply.parts
     )
 
 
 def _is_seen(text: str) -> bool:
-    """Return True if a text has a letter that can be seen, after what the model thought."""
+    """Return True if a text has a visible character after the model's thoughts."""
     text = text.strip()
     if text.endswith(">"):
         return _THOUGHT.fullmatch(text) is None
@@ -87,7 +87,7 @@ def _is_seen(text: str) -> bool:
 
 
 def what_is_missing(history: Sequence[Message]) -> Message | None:
-    """Return what a model is told that has read results and ended without a word; None if it has read none."""
+    """Return the message for a model that has read results and ended without a word; None if it has read none."""
     last = next((at for at in range(len(history) - 1, -1, -1) if history[at].role == "assistant"), -1)
     if last < 0 or not any(message.results for message in history[last:]):
         return None
@@ -96,7 +96,7 @@ def what_is_missing(history: Sequence[Message]) -> Message | None:
 
 
 def with_distinct_ids(message: Message) -> Message:
-    """Give every call of a reply a unique id: servers send empty and repeated ones, and results are matched by them."""
+    """Give every call of a reply a unique id: servers send empty and repeated ones, and results are matched by id."""
     seen: set[str] = set()
     parts: list[Part] = []
     for part in message.parts:
@@ -124,8 +124,8 @@ def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, T
 
 
 def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
-    """Return a call's arguments in the form of the tool's schema; a lenient tool ignores what it does not understand.
-    Raises ToolError for arguments that do not fit."""
+    """Return a call's arguments in the form of the tool's schema; a lenient tool ignores unknown ones. Raises ToolError
+    for arguments that do not fit."""
     from sagent.lib.schema import coerce, violations
 
     arguments = coerce(tool.parameters, given)
@@ -154,8 +154,8 @@ def explain_cut(call: ToolCall, stop: StopReason | None) -> str:
 
 
 def end_of_cut(reply: Message, cut_replies: int) -> str | None:
-    """Return the reason to end a turn after a reply with calls; None to go on. `cut_replies` came in a row, this one
-    included, of which no call was whole: asking for shorter calls did not help."""
+    """Return the reason to end a turn after a reply with calls; None to continue. `cut_replies` consecutive replies,
+    including this one, had no whole call: asking for shorter calls did not help."""
     if reply.stop in WITHDRAWN:
         return reply.stop
     if cut_replies < MAX_CUT_REPLIES:
@@ -174,11 +174,11 @@ class CallReader(Protocol):
     """A reader of one reply for a form of calls in text."""
 
     def feed(self, text: str) -> str:
-        """Take some text as it comes, and return what can be shown of all that has come."""
+        """Read the next piece of text; return all text so far that can be shown."""
         ...
 
     def rest(self) -> str:
-        """Return the text that was held back to the end."""
+        """Return the text that was held back until the end."""
         ...
 
     def calls_in(self, text: str, reply: Message) -> WrittenCalls | None:
@@ -188,10 +188,10 @@ class CallReader(Protocol):
 
 @runtime_checkable
 class LearnsProtocol(Protocol):
-    """A Model that chooses how its calls are written, and wants to know how it wrote the last one."""
+    """A Model that chooses how its calls are written, and learns how it wrote the last one."""
 
     def wrote_call_as_text(self) -> None:
-        """Take note of a reply whose calls came as text although tools were offered."""
+        """Record a reply that wrote its calls as text although tools were offered."""
         ...
 
 
@@ -201,14 +201,15 @@ Forms: TypeAlias = Callable[[], Sequence[CallForm]]
 
 @cache
 def own_forms() -> Sequence[CallForm]:
-    """Return the forms of calls that sagent's own plugins read, for programs that have no settings."""
+    """Return the forms of calls that sagent's own plugins read, for programs without settings."""
     return [form for _, form in of_ours(CallForm)]
 
 
 async def valid_stream(model: Model, request: Request, forms: Forms | None = None) -> AsyncGenerator[Delta | Reply]:
     """Make the call. Half of a surrogate pair at the end of a delta waits for the next delta of its kind; lone halves
-    are replaced, in deltas and in the reply. With `forms`, calls that come as text in one of these are calls of the
-    reply, and what may become one is held back. Closing it closes the model's stream. Raises ModelError."""
+    are replaced, in deltas and in the reply. With `forms`, calls written as text in one of these become calls of the
+    reply, and text that may become one is held back. Closing the iterator closes the model's stream. Raises
+    ModelError."""
     halves: dict[type[TextPart | ThinkingPart], str] = {}
     said = {TextPart: RepetitionDetector(), ThinkingPart: RepetitionDetector()}
     charges: tuple[Charge, ...] = ()
@@ -245,7 +246,7 @@ async def valid_stream(model: Model, request: Request, forms: Forms | None = Non
 def _cut(
     model: Model, said: "Mapping[type[TextPart | ThinkingPart], RepetitionDetector]", charges: tuple[Charge, ...]
 ) -> Reply:
-    """Return the reply of a model that was stopped because it repeated itself, with the repetition taken out."""
+    """Return the reply of a model that was stopped because it repeated itself, without the repetition."""
     thought, text = said[ThinkingPart].without_repetition, said[TextPart].without_repetition
     unit = next(one.unit for one in said.values() if one.unit)
     parts = (*((Thinking(thought),) if thought else ()), *((Text(text),) if text else ()))
@@ -260,7 +261,7 @@ def _cut(
 
 
 class RepetitionDetector:
-    """A text as it comes, and whether it has become one short unit over and over."""
+    """Watches a growing text for one short unit repeated over and over."""
 
     def __init__(self) -> None:
         self.unit = ""
@@ -271,7 +272,7 @@ class RepetitionDetector:
         self._fences = 0
 
     def repeats(self, text: str) -> bool:
-        """Take some text; return True if the end of it all is nothing but a repetition."""
+        """Add a piece of text; return True if the text now ends in a long repetition."""
         self._pieces.append(text)
         self._fresh += len(text)
         if self._fresh < _CHECKED_EVERY:
@@ -296,7 +297,7 @@ class RepetitionDetector:
 
 
 def _repeated(text: str) -> str:
-    """Return the unit that a text is a repetition of, "" if there is none that is short."""
+    """Return the short unit that a text repeats, "" if there is none."""
     at = text.find(text[:_UNIT_START], 1, MAX_UNIT + _UNIT_START)
     while at > 0:
         if text.startswith(text[: len(text) - at], at):
@@ -306,20 +307,20 @@ def _repeated(text: str) -> str:
 
 
 class _Watch:
-    """Looks out for calls in the text of a reply. What reads them is imported when there is a sign of one."""
+    """Looks for calls in the text of a reply. Their readers are imported at the first sign of one."""
 
     def __init__(self, model: Model, request: Request, forms: Forms) -> None:
         self._model = model
         self._request = request
         self._forms = forms
         self._readers: dict[str, CallReader] = {}
-        self._failed: dict[str, str] = {}  # forms that are left out, and what is said of them
-        self._end = ""  # of what was shown
+        self._failed: dict[str, str] = {}  # forms left out, with the reason
+        self._end = ""  # of the shown text
         self._shown: list[str] = []
         self._charges: tuple[Charge, ...] = ()
 
     def shown(self, part: TextPart | ThinkingPart) -> Delta:
-        """Return what can be shown of a text, or the bytes that are held back."""
+        """Return the part of a text that can be shown, and hold back the rest."""
         text = out = part.text
         if isinstance(part, ThinkingPart):
             return part
@@ -334,7 +335,7 @@ class _Watch:
         return TextPart(out) if out else Billed(self._charges, len(text.encode("utf-8", "replace")))
 
     def passed(self, item: Billed | Reply) -> Iterator[Delta | Reply]:
-        """Pass on what is no text. A reply comes with its calls, after the text that was held back and is none."""
+        """Pass on deltas that are not text, after any held-back text. A reply gets its calls."""
         if isinstance(item, Billed):
             self._charges = item.charges
             yield item
@@ -351,7 +352,7 @@ class _Watch:
         yield reply
 
     def _asked(self, form: CallForm, ask: Callable[[CallReader], Given]) -> Given | None:
-        """Return what the reader of a form says. One that fails is left out, which a note of the reply says."""
+        """Return the answer of a form's reader. One that fails is left out, with a note in the reply."""
         if form.name in self._failed:
             return None
         try:
@@ -361,7 +362,7 @@ class _Watch:
             if isinstance(said := ask(self._readers[form.name]), str | WrittenCalls | None):
                 return said
             raise TypeError(f"its reader returned {type(said).__name__}")
-        except Exception as error:  # what others wrote may raise anything
+        except Exception as error:  # third-party code
             self._readers.pop(form.name, None)
             self._failed[form.name] = f"Calls in the form {form.name} are not read: {reason(error)}."
             return None
@@ -383,7 +384,7 @@ class _Watch:
         left = (Text(found.text),) if found.text.strip() else ()
         kept = tuple(part for at, part in enumerate(message.parts) if at not in texts)
         before = kept[: texts[0]]
-        cut = message.stop in _LIMITS  # in what may be thinking that its prompt began
+        cut = message.stop in _LIMITS  # its calls may be part of unfinished thinking
         calls = (replace(call, whole=False) for call in found.calls) if cut else found.calls
         parts = (*before, *left, *kept[len(before) :], *calls)
         read = all(call.malformed is None for call in found.calls)
@@ -402,8 +403,8 @@ def _valid(reply: Reply) -> Reply:
 
 
 def valid_parts(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
-    """Return parts with the halves of surrogate pairs in their texts joined, lone ones replaced, and images called what
-    they are: the same object where there are none, as nearly always."""
+    """Return parts with surrogate pairs in their texts joined, lone halves replaced, and images named by their real
+    type. Returns the same object if nothing changes, as nearly always."""
     found = tuple(map(_valid_part, parts))
     return parts if all(map(operator.is_, found, parts)) else found
 
@@ -419,8 +420,8 @@ def _valid_part(part: AnyPart) -> AnyPart:
 
 
 def bound_output(output: ToolOutput, blobs: Blobs) -> ToolOutput:
-    """Return the output as valid Unicode with its text held to MAX_OUTPUT_CHARS; media pass. Raises ToolError for
-    what is no output: not every tool is checked for types."""
+    """Return the output as valid Unicode with its text limited to MAX_OUTPUT_CHARS; media pass. Raises ToolError for an
+    invalid output: not every tool is type-checked."""
     if not _is_output(output):
         given = f"ToolOutput({output.content!r:.60})" if hasattr(output, "content") else f"{output!r:.60}"
         raise ToolError(

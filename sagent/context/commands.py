@@ -1,4 +1,4 @@
-"""Slash commands that a person or a project has written: each a file whose text is sent."""
+"""Slash commands written by a person or a project: each a file whose text is sent."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ FORM = Form("command", dict.fromkeys(("name", "description", "argument-hint"), "
 
 @dataclass(frozen=True, slots=True)
 class CommandFile:
-    """A command by its name, and what its file holds; `root` is what its plugin, or its project, may not leave."""
+    """A command by its name, and its file; included files must be in `root`, its plugin or project."""
 
     name: str
     path: Path
@@ -23,7 +23,7 @@ class CommandFile:
 
 
 def find_commands(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[CommandFile, ...]:
-    """Return the person's commands, those of plugins and the project's. The notices say what was left out."""
+    """Return the person's commands, those of plugins and the project's. Notices list those left out."""
     notices = [] if notices is None else notices
     found = find_definitions("commands", FORM, commands_in, cwd, user_dir, notices)
     return tuple(found[name] for name in first_names("command", found, MAX_COMMANDS, notices))
@@ -32,7 +32,7 @@ def find_commands(cwd: Path, user_dir: Path, notices: list[str] | None = None) -
 def commands_in(place: Place, reader: DefinitionReader) -> Iterator[CommandFile]:
     """Yield a command for each `NAME.md`.
 
-    One in a folder is called by its name, too, or, where that is taken, by both: `folder:name`.
+    One in a folder is called by its name, too; if that is taken, it is called `folder:name`.
     """
     names: set[str] = set()
     for file in reader.files(place.path, 2):

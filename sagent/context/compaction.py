@@ -1,5 +1,5 @@
-"""Decides what of a conversation gives way in a full context, and what stands in its place: for old results and
-attachments stubs, which cost nothing, for all before the last turns a summary. `engine/compaction.py` does it."""
+"""Decides what a full context gives up and what replaces it: stubs, which cost nothing, for old results and
+attachments, and a summary for all before the last turns. `engine/compaction.py` carries it out."""
 
 import re
 import sys
@@ -19,41 +19,41 @@ from sagent.model import ToolSpec
 from sagent.tool import Blobs, Workspace
 
 HEADINGS = ("Goal", "Decisions", "Done", "Open", "Files", "Commands", "Failed")
-_MIN_HEADINGS = 4  # of these, without which an answer is not a summary
+_MIN_HEADINGS = 4  # of these; an answer with fewer is not a summary
 _MIN_SUMMARY_CHARS = 80
 _MAX_LINES = 40  # of each kind in a summary made by code
 _CHANGES = ("Write", "Edit")
-_ADDED = "mcp"  # says what tools of servers have changed: each time, what is other than before
-_HOLDING = ("plan mode", "sandbox", _ADDED)  # senders of what holds for the session: the last counts
+_ADDED = "mcp"  # reports changes of servers' tools since the last report
+_HOLDING = ("plan mode", "sandbox", _ADDED)  # senders of lasting messages: the last of each counts
 _JOB = re.compile(r" in the background as (job:\d+)\.")
 _ENDED = re.compile(r" (?:has (ended|failed)|was (cancelled)) after [\d.]+ s\.")
-_MAX_FILES, _MAX_FILE_BYTES = 3, 8_000  # that are being edited and are shown again, and of each
-_LATEST = 0.8  # of a window: what everything else may take, together with what was said since the last request
-_RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: the last turns, that stay whole
-_REQUESTS, _BRIEF = 0.4, 0.05  # of it: what earlier requests, which stay word for word, may take; and in any case
-_SUMMARY = 0.15  # of it: a summary made by code, and the files shown after it, each
-_BEFORE = 0.5  # of a summary made by code: what an earlier summary has of it at most
+_MAX_FILES, _MAX_FILE_BYTES = 3, 8_000  # edited files to show again, and bytes of each
+_LATEST = 0.8  # of a window, for everything else together with the messages since the last request
+_RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: last turns, which stay whole
+_REQUESTS, _BRIEF = 0.4, 0.05  # of it: earlier requests, which stay verbatim; the second is the least
+_SUMMARY = 0.15  # of it: each of a summary made by code, and the files shown after it
+_BEFORE = 0.5  # of a summary made by code: the most that an earlier summary may take
 _HEAD = "(From sagent: the conversation before this point was cut; "
 HEAD = _HEAD + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
 KEPT = " All of it is in {path}: Read it there, or search it with Grep, where the summary does not say enough."
-RECENT_ROUNDS = 3  # rounds of results that go only when taking all older ones is not enough
+RECENT_ROUNDS = 3  # latest rounds of results, which go only if taking all older ones is not enough
 MIN_BYTES = 1_000  # taking less out of a context is not worth the stub
 STUB_BYTES = 300  # about
-EXCERPT_CHARS = 4_000  # kept of what the model has not read yet
-LONG_REQUEST_BYTES, CUT_REQUEST_CHARS = 4_000, 2_000  # the second are left where a long one must give way
+EXCERPT_CHARS = 4_000  # to keep of text that the model has not read yet
+LONG_REQUEST_BYTES, CUT_REQUEST_CHARS = 4_000, 2_000  # a request longer than the first may be cut to the second
 ADVISOR = "advisor"
-"""The tool whose results are advice, and the beginning of the sender of advice that is a message."""
+"""Name of the tool whose results are advice, and the first part of the sender of an advice message."""
 _MARK = "[This result was taken out of the context"
 BYTES_PER_TOKEN = 3  # of a request, about
-STUBBED_SHARE = 0.6  # of what is allowed: stubs that come so far are enough
-_STUBBED_TOLERANCE = 1.1  # of that: no summary is bought for the rest
+STUBBED_SHARE = 0.6  # of the allowed size, which stubs have to reach
+_STUBBED_TOLERANCE = 1.1  # of that: accepted without paying for a summary
 _MIN_FREED_SHARE = 0.15  # of a context: a summary that would free less is not bought
-MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS = 8_192, 1_024  # without the latter none is asked for
-_MAX_LINE_CHARS = 1_900  # of longer ones Read shows only the beginning
+MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS = 8_192, 1_024  # with less than the minimum no summary is requested
+_MAX_LINE_CHARS = 1_900  # Read shows only the beginning of a longer line
 
 
 def part_bytes(part: Part) -> int:
-    """Bytes of a part, about: media count as 5,000."""
+    """Estimate the bytes of a part: media count as 5,000."""
     match part:
         case Text(text) | Thinking(text) | Opaque(text):
             return len(text.encode("utf-8", "replace"))
@@ -66,7 +66,7 @@ def part_bytes(part: Part) -> int:
 
 
 def size_of(message: Message) -> int:
-    """Bytes of a message, about: media count as 5,000."""
+    """Estimate the bytes of a message: media count as 5,000."""
     calls = sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
     return calls + sum(
         part_bytes(part) for part in message.parts if isinstance(part, Text | ToolResult | Image | Document)
@@ -74,7 +74,7 @@ def size_of(message: Message) -> int:
 
 
 def break_down(system: str, specs: Sequence[ToolSpec], history: Sequence[Message], tokens: int) -> Mapping[str, int]:
-    """Tokens by kind, estimated: of so many in all, each kind has its share by its bytes."""
+    """Estimate tokens by kind: `tokens` in all, shared out by bytes."""
     sizes = {"system prompt": len(system.encode("utf-8", "replace"))}
     sizes["tools"] = sum(
         len(spec.description) + len(canonical_bytes(spec.parameters)) for spec in specs if not spec.deferred
@@ -103,11 +103,11 @@ def _kind(part: Part, role: str, names: Mapping[str, str]) -> str:
 
 
 class RemovableParts:
-    """The parts of a conversation that can go, decided before anything does.
+    """The parts of a conversation that can be removed, decided before anything is.
 
-    `tokens` is what its next request likely has, `max_input` the most that it can have, and `usable` what its model
-    has room for, None if that is not known. Requests are what a person or the agent `above` said. `cut` is where it
-    can be cut so that the last turns stay; None if nothing can be left out.
+    `tokens` is the likely size of the next request, `max_input` its largest possible size, and `usable` the model's
+    room, None if unknown. Requests come from a person or the agent `above`. `cut` is where to cut so that the last
+    turns stay; None if nothing can be left out.
     """
 
     def __init__(self, history: Sequence[Message], above: str, tokens: int, max_input: int, usable: int | None) -> None:
@@ -117,30 +117,31 @@ class RemovableParts:
 
     @property
     def gone(self) -> Sequence[Message]:
-        """The messages that a summary takes the place of."""
+        """The messages that a summary replaces."""
         return () if self.cut is None else self.cut.gone(self._history)
 
     @property
     def can_give_way(self) -> bool:
-        """True if anything can be left out."""
+        """True if anything can be removed."""
         return self.cut is not None or can_shrink(self._history)
 
     def needs_summary(self, target: int) -> bool:
-        """Return True if stubs come nowhere near so many tokens, and a summary would free enough to be worth a call."""
+        """Return True if stubs alone leave far more than `tokens`, and a summary would free enough to be worth a
+        call."""
         if self._tokens - self._share(freed_bytes(self._history, self._room.words)) <= target * _STUBBED_TOLERANCE:
             return False
         freed = sum(map(size_of, self.gone)) - min(self._room.summary, MAX_SUMMARY_TOKENS * BYTES_PER_TOKEN) // 2
         return self._share(freed) >= _MIN_FREED_SHARE * self._tokens
 
     def stubs(self, before: int, target: int, blobs: Blobs) -> "Sequence[Stub]":
-        """Return the stubs that bring the conversation from so many tokens to the target, all at once so that the
-        prefix changes only once. Raises OSError."""
+        """Return the stubs that shrink the conversation from `tokens` to the target, all at once so that the prefix
+        changes only once. Raises OSError."""
         need = self._max_input * (before - target) // max(before, 1)
         return shrink(self._history, need, blobs, self._room.words, all_of_it=self.cut is None)
 
     def summed_up(self, summary: str | None, where: str, cwd: Path) -> "Change":
-        """Return the conversation after the cut, with a summary, built by code if there is no other. What goes is
-        kept at the path `where`, "" if only the log has it."""
+        """Return the conversation after the cut with a summary, by default one made by code. The removed part is kept
+        at the path `where`, "" if only in the log."""
         assert self.cut is not None
         room, gone = self._room.summary, self.gone
         text = summary or sum_up(gone, room, f"the full text is in {where or 'the log'}")
@@ -148,7 +149,7 @@ class RemovableParts:
         return Change((), self.cut.kept(self._history), (len(self.cut.stay), compose(text, where, 2 * room)), notes)
 
     def _share(self, size: int) -> int:
-        """Estimate the tokens of so many bytes of the history."""
+        """Estimate the tokens of a part of the history by its bytes."""
         return self._tokens * size // max(1, self._max_input)
 
 
@@ -163,7 +164,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A cut of a conversation: what is before `place` is summed up, but for the messages at `stay`."""
+    """A cut of a conversation: everything before `place` is summarized, except the messages at `stay`."""
 
     place: int
     stay: tuple[int, ...]
@@ -177,11 +178,11 @@ class Cut:
 
 
 def find_cut(history: Sequence[Message], recent: int, above: str, words: int | None = None) -> Cut | None:
-    """Find the cut with which the last turns, up to `recent` bytes, stay whole; None if nothing would go.
+    """Find a cut that keeps the last turns, up to `recent` bytes, whole; None if nothing would be removed.
 
-    Requests, which are what a person or the agent `above` said, stay, the last advice of each advisor, and what
-    holds for the session; of requests with more than `words` bytes the first, the last, and the latest of those that
-    fit. Results stay with the calls they answer.
+    These stay: requests (from a person or the agent `above`), each advisor's last advice, and messages that apply to
+    the session. If requests exceed `words` bytes, the first, the last, and as many of the latest as fit stay. Results
+    stay with their calls.
     """
     place, left = len(history), recent
     for at in range(len(history) - 1, 0, -1):
@@ -193,8 +194,8 @@ def find_cut(history: Sequence[Message], recent: int, above: str, words: int | N
             if left < 0:
                 break
     while 0 < place < len(history) - 1 and _is_request(history[place], above):
-        place += 1  # what was asked for stays anyway; a cut before an answer reads better, but not after all
-    if place >= len(history):  # all of it is one turn still open: its last round stays
+        place += 1  # the request stays anyway; a cut just before an answer reads better
+    if place >= len(history):  # one single open turn: its last round stays
         calls = [at for at, message in enumerate(history) if message.calls]
         place = calls[-1] if calls else len(history)
     stay = _staying(history, place, above, words)
@@ -202,7 +203,7 @@ def find_cut(history: Sequence[Message], recent: int, above: str, words: int | N
 
 
 def _staying(history: Sequence[Message], place: int, above: str, words: int | None) -> tuple[int, ...]:
-    """Return the messages before a place that stay word for word."""
+    """Return the messages before a place that stay verbatim."""
     requests = [at for at in range(place) if _is_request(history[at], above)]
     senders = ((at, history[at].sender) for at in range(place))
     kept = ((at, sender) for at, sender in senders if sender in _HOLDING or sender.startswith(ADVISOR))
@@ -210,7 +211,7 @@ def _staying(history: Sequence[Message], place: int, above: str, words: int | No
     left = sys.maxsize if words is None else words - sum(size_of(history[at]) for at in requests[:1])
     latest = list[int]()
     for at in reversed(requests[1:]):
-        size = size_of(history[at]) if latest else 0  # for the last there is room, whatever else goes
+        size = size_of(history[at]) if latest else 0  # the last always has room
         if size <= left or not latest:
             left -= size
             latest.append(at)
@@ -218,8 +219,7 @@ def _staying(history: Sequence[Message], place: int, above: str, words: int | No
 
 
 class PartBudgets(NamedTuple):
-    """Bytes that parts of a context may have when it is made smaller: the last turns, earlier requests, and a summary
-    made by code."""
+    """Bytes for the parts of a smaller context: the last turns, earlier requests, and a summary made by code."""
 
     recent: int
     words: int
@@ -227,8 +227,7 @@ class PartBudgets(NamedTuple):
 
 
 def part_budgets(history: Sequence[Message], window: int, above: str) -> PartBudgets:
-    """Return what there is room for in so many bytes, in addition to what was said since the last request, which
-    stays."""
+    """Return the budgets within a total, which excludes the messages since the last request: they stay."""
     last = max((at for at, message in enumerate(history) if _is_request(message, above)), default=len(history))
     left = max(0, int(window * _LATEST) - sum(map(size_of, history[last:])))
     recent = min(int(sum(map(size_of, history)) * _SHARE), int(window * _RECENT), left // 4)
@@ -237,20 +236,20 @@ def part_budgets(history: Sequence[Message], window: int, above: str) -> PartBud
 
 
 def instruction(hints: str) -> str:
-    """Return the request for a summary; `hints` say what matters."""
+    """Return the request for a summary; `hints` say what is important."""
     wanted = f"\n\nThe person says what matters: {hints.strip()}" if hints.strip() else ""
     return Path(__file__).with_name("summary.md").read_text("utf-8").strip().format(hints=wanted)
 
 
 def is_summary(text: str) -> bool:
-    """Return True if an answer is what was asked for: most headings are there, and something under them."""
+    """Return True if an answer is a summary: it has most headings, and text under them."""
     found = {heading for heading in HEADINGS if re.search(rf"^[^\w\n]*{heading}\b", text, re.MULTILINE | re.IGNORECASE)}
     return len(text.strip()) >= _MIN_SUMMARY_CHARS and len(found) >= _MIN_HEADINGS
 
 
 def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> str:
-    """Return a summary made by code: nothing is judged, nothing invented. What an earlier summary says is in it; of
-    what does not fit in `most` characters beginning and end, and `where` the rest is."""
+    """Return a summary made by code, without judgement or invention. It includes an earlier summary. A text longer than
+    `most` characters keeps its beginning and end, with `where` to find the rest."""
     calls = {call.id: call for message in history for call in message.calls}
     results = {result.call_id: result for message in history for result in message.results}
     failed = {call: result for call, result in results.items() if result.is_error}
@@ -299,7 +298,7 @@ def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
 
 
 def edited_files(history: Sequence[Message], cwd: Path, most: int = _MAX_FILE_BYTES) -> list[tuple[str, str]]:
-    """Return the latest files that were edited, as messages with sender and text: those that are text and not long."""
+    """Return the latest edited text files, unless they are long, as messages with sender and text."""
     from sagent.lib.encoding import text_in
 
     found: list[tuple[str, str]] = []
@@ -314,7 +313,7 @@ def edited_files(history: Sequence[Message], cwd: Path, most: int = _MAX_FILE_BY
 
 
 def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
-    """Return the files changed last, the latest first; also those that an earlier compaction has shown."""
+    """Return the files changed last, latest first, including those that an earlier compaction has shown."""
     failed = {result.call_id for message in history for result in message.results if result.is_error}
     paths: dict[str, None] = {}
     for message in reversed(history):
@@ -326,8 +325,8 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
 
 
 def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """Return the notes that stay word for word of what goes, as messages with sender and text: advice, the plan, and
-    the list of what is to be done."""
+    """Return removed notes that stay verbatim, as messages with sender and text: advice, the plan, and the to-do
+    list."""
     from sagent.context import plan, todo
 
     return (*advice_in(gone), *plan.plan_note(history, gone), *todo.list_note(history, gone))
@@ -346,8 +345,8 @@ def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
 
 
 def compose(summary: str, where: str = "", most: int = sys.maxsize) -> str:
-    """Return the message that takes the place of what was cut, and is kept at the path `where`; of a summary with more
-    than `most` characters beginning and end."""
+    """Return the message that replaces the cut part, which is kept at the path `where`; a summary over `most`
+    characters keeps beginning and end."""
     summary = head_and_tail(summary.strip(), most, "it was too long")
     return f"{HEAD.format(where=KEPT.format(path=where) if where else '')}\n\n{summary}"
 
@@ -357,7 +356,7 @@ def _is_request(message: Message, above: str) -> bool:
 
 
 def forget_files(history: Sequence[Message], workspace: Workspace) -> None:
-    """Let files count as unread that a cleared conversation had; those stay that were given with what is left of it."""
+    """Mark the files of a cleared conversation as unread, except those shown in the messages that are left."""
     shown = {message.sender.removeprefix(SHOWN) for message in history if message.sender.startswith(SHOWN)}
     kept = {workspace.resolve(path).resolve() for path in shown}
     for path in [path for path in workspace.seen if path not in kept]:
@@ -365,21 +364,21 @@ def forget_files(history: Sequence[Message], workspace: Workspace) -> None:
 
 
 def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:
-    """Return the places that stay when a conversation is cleared: the last request of a person or of the agent above,
-    with what sagent added to it, and the calls that are still open. A request that was answered need not stay."""
+    """Return the places that stay when a conversation is cleared: an unanswered last request of a person or the agent
+    above with the messages that sagent added to it, and open calls."""
     last = history[-1] if history else None
     if last is None or (last.role == "assistant" and not last.calls and last.stop != "interrupted"):
         return ()
     asked = [place for place, message in enumerate(history) if message.role == "user" and not message.results]
     own = [place for place in asked if history[place].sender in ("", above)] or asked[-1:]
     later = [place for place in asked if own and place > own[-1]]
-    added = [place for place in later if f"{history[place].sender}:".startswith(SHOWN)]  # its words, and files
+    added = [place for place in later if f"{history[place].sender}:".startswith(SHOWN)]  # its own words, and files
     return (*own[-1:], *added, *([len(history) - 1] if last.calls else []))
 
 
 class Stub(NamedTuple):
-    """A stub in the place of a result: of the call `call`, answered in message number `message` of the history.
-    Without a call it takes the place of all that the message says."""
+    """A stub that replaces the result of call `call`, in message number `message` of the history. Without a call it
+    replaces all text of the message."""
 
     message: int
     call: str
@@ -387,7 +386,7 @@ class Stub(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A result, or a message with attachments, or one that is too long."""
+    """A result, a message with attachments, or a long message."""
 
     message: int
     given: ToolResult | Message
@@ -399,8 +398,8 @@ class _Found(NamedTuple):
 
 
 class _Tiers(NamedTuple):
-    """The parts that are worth a stub, in the order in which they go: of earlier rounds and requests, of the last
-    ones, of the round that is not read yet, and what came with the request that is not."""
+    """The parts worth a stub, in order of removal: those of earlier rounds and requests, of the last ones, of the
+    unread round, and attachments of the unread request."""
 
     old: list[_Found]
     recent: list[_Found]
@@ -409,12 +408,12 @@ class _Tiers(NamedTuple):
 
 
 def can_shrink(history: Sequence[Message]) -> bool:
-    """Return True if there is something that a stub may take the place of."""
+    """Return True if a stub may replace any part."""
     return any(map(any, _tiers(history)))
 
 
 def freed_bytes(history: Sequence[Message], words: int) -> int:
-    """Estimate the bytes that stubs can free, without those of what is not read yet. `words` as in `shrink`."""
+    """Estimate the bytes that stubs can free, apart from unread parts. `words` as in `shrink`."""
     tiers = _tiers(history)
     found = {(each.message, each.call): each.size for each in (*tiers.old, *tiers.recent)}
     found |= {(each.message, ""): each.size - CUT_REQUEST_CHARS for each in _overlong(history, words)}
@@ -424,13 +423,13 @@ def freed_bytes(history: Sequence[Message], words: int) -> int:
 def shrink(
     history: Sequence[Message], need: int, blobs: Blobs, words: int | None = None, *, all_of_it: bool = True
 ) -> tuple[Stub, ...]:
-    """Return the stubs that make a history at least `need` bytes smaller, or as much smaller as can be.
+    """Return the stubs that make a history at least `need` bytes smaller, or as much smaller as possible.
 
-    Old readings of a file that was read again since go in any case; and the middle of the longest earlier requests, as
-    far as these have more than `words` bytes together. Then the largest results and attachments go first, among those
-    of one size the oldest. Those of the last rounds stay unless all older ones do not suffice; of what the model has
-    not read yet beginning and end stay, and what came with the request goes only with `all_of_it`. The whole of each is
-    kept as a blob that the stub names. Raises OSError when it cannot be.
+    Always replaced are older readings of a file that was read again, and the middle of the longest earlier requests
+    while these have more than `words` bytes together. Then the largest results and attachments go first, older ones
+    before newer of the same size. Those of the last rounds stay unless all older ones are not enough. Unread parts keep
+    beginning and end, and attachments of the unread request go only with `all_of_it`. A blob named in the stub keeps
+    the whole. Raises OSError if it cannot be written.
     """
     again, tiers = _repeated(history), _tiers(history)
     stubs = list[Stub]()
@@ -460,7 +459,7 @@ def drop(history: Sequence[Message], tools: Collection[str], blobs: Blobs) -> tu
 
 
 def _repeated(history: Sequence[Message]) -> set[str]:
-    """Return the calls about a file that were made again later, word for word: only the last shows how the file is."""
+    """Return calls about a file that were repeated later verbatim: only the last shows the file's present state."""
     calls = [call for message in history for call in message.calls if "file_path" in call.arguments]
     last = {(call.name, call.arguments): call.id for call in calls}
     answered = {result.call_id for message in history for result in message.results if not result.is_error}
@@ -487,7 +486,7 @@ def _tiers(history: Sequence[Message]) -> _Tiers:
 
 
 def _requests(history: Sequence[Message]) -> list[int]:
-    """Return the places of what was said to the agent, by whoever, without what sagent itself has put there."""
+    """Return the places of messages from anyone to the agent, without those that sagent added."""
     return [
         place
         for place, message in enumerate(history)
@@ -496,7 +495,7 @@ def _requests(history: Sequence[Message]) -> list[int]:
 
 
 def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
-    """Return the results in some messages that are large enough; advice stays, for it holds until the task is done."""
+    """Return the large results in some messages. Advice is left out: it applies until the task is done."""
     advice = {call.id for message in history for call in message.calls if call.name == ADVISOR}
     return [
         _Found(place, result, size)
@@ -510,7 +509,7 @@ def _results(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
 
 
 def _attached(history: Sequence[Message], places: Sequence[int]) -> list[_Found]:
-    """Return the messages of some that came with large attachments: all that follows their words."""
+    """Return messages with large attachments, meaning all parts after their text."""
     return [
         _Found(place, message, size)
         for place in places
@@ -519,12 +518,12 @@ def _attached(history: Sequence[Message], places: Sequence[int]) -> list[_Found]
 
 
 def _words(message: Message) -> int:
-    """Count the parts of a message that are its words: what follows was attached."""
+    """Count the parts of a message that are its own text; the rest are attachments."""
     return int(bool(message.parts) and isinstance(message.parts[0], Text))
 
 
 def _overlong(history: Sequence[Message], most: int) -> list[_Found]:
-    """Return longest of the earlier requests, as many as must give way so that the words of all have `most` bytes."""
+    """Return the longest earlier requests, as many as must be cut so that the text of all has `most` bytes."""
     sizes = {place: sum(map(part_bytes, history[place].parts[:1])) for place in _requests(history)[:-1]}
     left, found = sum(sizes.values()) - most, list[_Found]()
     for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
@@ -536,7 +535,7 @@ def _overlong(history: Sequence[Message], most: int) -> list[_Found]:
 
 
 def _stub(given: ToolResult | Message, blobs: Blobs, excerpt: int = 0, cut: int = 0) -> str:
-    """Return the stub of a result, or of what was attached to a message; its words are cut to `cut` characters."""
+    """Return the stub of a result or of a message's attachments; the message's own text is cut to `cut` characters."""
     first = 0 if isinstance(given, ToolResult) else _words(given)
     parts = given.content if isinstance(given, ToolResult) else given.parts
     text = "".join(part.text for part in parts[first:] if isinstance(part, Text))
@@ -556,7 +555,7 @@ def _stub(given: ToolResult | Message, blobs: Blobs, excerpt: int = 0, cut: int 
 
 
 def keep_transcript(messages: Sequence[Message], blobs: Blobs) -> str:
-    """Keep messages as one text; its path. Raises OSError."""
+    """Store messages as one text; return its path. Raises OSError."""
     lines = (
         piece
         for number, message in enumerate(messages, 1)

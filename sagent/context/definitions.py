@@ -1,5 +1,5 @@
-"""Definitions: the Markdown files of skills, agents, commands and output styles, and in words what of them is left out
-or not understood."""
+"""Definitions: the Markdown files of skills, agents, commands and output styles, and notices of files left out or not
+understood."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,24 +17,23 @@ from sagent.lib.text import why_unread
 
 ValueKind: TypeAlias = Literal["text", "flag", "number"]
 MAX_ENTRIES = 256  # of a folder that are looked at
-_MAX_NAMED = 3  # files that one notice names
+_MAX_NAMED = 3  # in one notice
 _TEXTS = ("", ".txt", ".text", ".markdown", ".mdown", ".rst", ".mdx", ".mdc", ".md", ".yaml", ".yml", ".toml", ".json")
-"""What people's definitions end in; other files may lie beside them."""
+"""File name endings of definitions; other files may lie beside them."""
 _ABOUT = frozenset(
     ("license", "compatibility", "metadata", "version", "author", "authors", "tags", "color", "homepage", "category")
 )
-"""Keys that describe a file and are not meant to do anything."""
+"""Keys that describe a file and have no effect."""
 _ELSEWHERE = frozenset(
     ("arguments", "allowed-tools", "disallowed-tools", "tools", "model", "mode", "effort", "skills", "memory", "hooks",
      "context", "agent", "background", "isolation", "permissionMode", "mcpServers", "initialPrompt", "shell", "paths")
 )  # fmt: skip
-"""Keys that other programs know, so that none of ours is meant by them."""
+"""Keys of other programs, which no key of ours can be a misspelling of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of one kind of file. `much`: the bytes that are read; `head`: only its head, which may be followed by
-    any amount of text."""
+    """The form of one kind of file. `much`: the bytes to read; `head`: read only the head, whatever text follows."""
 
     what: str
     keys: Mapping[str, ValueKind]
@@ -54,34 +53,34 @@ SKILL = Form(
 
 
 class DefinitionReader:
-    """Reads files of one form. `finish` adds to `notices` what was left out of them: one line for each reason."""
+    """Reads files of one form. `finish` adds to `notices` what was left out, a line for each reason."""
 
     def __init__(self, form: Form, notices: list[str]) -> None:
         self._form, self._notices = form, notices
         self._left_out: dict[str, list[Path]] = {}  # files by why
         self._said: dict[str, list[Path]] = {}
-        self._idle: dict[str, list[Path]] = {}  # files by the keys that have no effect
-        self._twins: dict[str, list[tuple[str, Path, Path]]] = {}  # names, files and those before them, by whose
+        self._idle: dict[str, list[Path]] = {}  # files by keys without effect
+        self._twins: dict[str, list[tuple[str, Path, Path]]] = {}  # name, file and earlier file, by owner
 
     def leave_out(self, file: Path, why: str) -> None:
-        """Leave out a file: for this reason, and with what else is wrong with it in the same notice."""
+        """Leave out a file for a reason; its other faults go into the same notice."""
         faults = [fault for fault, files in self._said.items() if file in files]
         for fault in faults:
             self._said[fault].remove(file)
         self._left_out.setdefault("; ".join((why, *faults)), []).append(file)
 
     def say(self, file: Path, fault: str) -> None:
-        """Say what is wrong with a file that is used all the same."""
+        """Report a fault in a file that is used all the same."""
         self._said.setdefault(fault, []).append(file)
 
     def leave_out_twin(self, name: str, file: Path, first: Path, place: Place) -> None:
-        """Leave out the second file of one name; nothing is said where both are the same file."""
+        """Leave out the second file of a name; silently if both are the same file."""
         if os.path.realpath(file) != os.path.realpath(first):
             whose = "project's " if place.source == "project" else ""
             self._twins.setdefault(whose, []).append((name, file, first))
 
     def files(self, folder: Path, depth: int = 1) -> Iterator[Path]:
-        """Return the `.md` files of a folder by name, then those of its folders; `depth` counts the folders."""
+        """Return the `.md` files of a folder by name, then those of its folders; `depth` limits nesting."""
         folders: list[Path] = []
         for entry in self.entries(folder):
             if entry.is_dir() and entry.suffix != ".md":
@@ -97,7 +96,7 @@ class DefinitionReader:
                 self.leave_out(stray[0], f"it lies too deep: move it into {folder}")
 
     def entries(self, folder: Path) -> Sequence[Path]:
-        """Return what is in a folder, without what is hidden."""
+        """Return the entries of a folder without hidden ones."""
         try:
             found = sorted(islice(folder.iterdir(), MAX_ENTRIES + 1))
         except OSError as error:
@@ -108,7 +107,7 @@ class DefinitionReader:
         return [each for each in found[:MAX_ENTRIES] if not each.name.startswith(".")]
 
     def read(self, file: Path, place: Place) -> Document | None:
-        """Return a file's head and body; None, with a notice, where it is left out."""
+        """Return a file's head and body; None, with a notice, if it is left out."""
         form = self._form
         try:
             data = read_regular(file, place.border, most=form.much, cut=form.head)
@@ -146,7 +145,7 @@ class DefinitionReader:
                 self.say(file, f"{key} is {value!r:.40}, which is ignored: give a whole number above 0")
 
     def finish(self) -> None:
-        """Say what was found, each reason once with the files it is about."""
+        """Report all findings, each reason once with its files."""
         what = self._form.what
         for why, files in self._left_out.items():
             plural, verb = ("s", "are") if len(files) > 1 else ("", "is")
@@ -169,7 +168,7 @@ class DefinitionReader:
 
 
 def _some(things: Sequence[object], most: int = _MAX_NAMED) -> str:
-    """Return the first few by name, and the number of the others."""
+    """Return the first few names, and the number of the others."""
     named = ", ".join(map(str, things[:most]))
     return f"{named} and {len(things) - most} more" if len(things) > most else named
 
@@ -194,8 +193,7 @@ def find_definitions(
     user_dir: Path,
     notices: list[str],
 ) -> dict[str, D]:
-    """Return by name what is defined at all places of a kind: of two with one name the first counts. The notices say
-    what was left out."""
+    """Return all definitions of a kind by name: the first of a name counts. Notices say what was left out."""
     found: dict[str, D] = {}
     reader = DefinitionReader(form, notices)
     for place in places(kind, cwd, user_dir, notices):
@@ -207,7 +205,7 @@ def find_definitions(
 
 
 def first_names(what: str, names: Collection[str], limit: int, notices: list[str]) -> Sequence[str]:
-    """Return the names up to a limit; the notices name the others."""
+    """Return the names up to a limit; notices list the others."""
     if len(names) > limit:
         notices.append(f"Only {limit} {what}s are used. Left out: {', '.join(islice(names, limit, None))}.")
     return [*islice(names, limit)]

@@ -1,4 +1,4 @@
-"""The head of a Markdown file: `key: value` lines between two lines of dashes, as far as people write them."""
+"""The head of a Markdown file: `key: value` lines between two lines of dashes, parsed as people write them."""
 
 import re
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?$")
 
 
 class Document(NamedTuple):
-    """A file's head and what follows it. A list is its items, one a line. `fault`: what of the head was not understood,
-    in words."""
+    """A file's head and body. A list is its items, one a line. `fault` describes a part of the head that was not
+    understood."""
 
     fields: Mapping[str, str]
     body: str
@@ -21,8 +21,8 @@ class Document(NamedTuple):
         return {"true": True, "false": False}.get(self.fields.get(name, "").lower(), default)
 
     def words(self, name: str) -> tuple[str, ...] | None:
-        """Return a field that is a list, or words with commas or blanks in between, those in parentheses left together;
-        None where it is not there."""
+        """Return the words of a field: a list, or text split at commas and blanks outside parentheses; None if it is
+        missing."""
         if name not in self.fields:
             return None
         found = re.findall(r"(?:[^\s,()\[\]]+(?:\([^)]{0,500}\))?)+", self.fields[name])
@@ -30,7 +30,7 @@ class Document(NamedTuple):
 
 
 def read_document(text: str) -> Document:
-    """Return a text's head and body; all of it is body where there is no head, or the head has no end."""
+    """Return a text's head and body. Without a complete head all of it is body."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
     lines = text.split("\n")
     ends = [number for number, line in enumerate(lines) if line.strip() == "---"]
@@ -59,7 +59,7 @@ def read_document(text: str) -> Document:
             folded |= {key} if fold else set()
         else:
             faults.append(f"line {number} is ignored, {line.rstrip()!r:.60}: it is not `key: value`")
-    for key in [each for each in found if each not in folded]:  # a text in quotes may go on over several lines
+    for key in [each for each in found if each not in folded]:  # a quoted text may continue over several lines
         value = found[key]
         if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
             found[key] = _plain(value)

@@ -1,4 +1,4 @@
-"""AGENTS.md and its like: what a person and a project want every agent to know. Read once, when a session starts."""
+"""AGENTS.md and similar files: instructions of a person and a project for every agent, read when a session starts."""
 
 import errno
 import os
@@ -12,23 +12,23 @@ from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md")
-"""In each directory the first that is there counts, and before all of them OVERRIDE."""
+"""The first of these in a directory counts; OVERRIDE comes before all of them."""
 OVERRIDE = "AGENTS.override.md"
 LOCAL = "CLAUDE.local.md"
-"""What is read in addition, after the other: a person's own notes in a project."""
+"""Read in addition, after the other: a person's own notes in a project."""
 RULES = ".claude/rules"
-"""And the files in there, but those that are about some paths only."""
+"""Also read: the files in this directory, except those for certain paths."""
 MAX_FILE_BYTES = 32_000
 MAX_TOTAL_BYTES = 64_000  # of all texts together
 DEPTH = 5  # of includes inside includes
-MAX_RULES = 64  # directories, and files of one
-MAX_NAMES = 1_000  # of a directory, among which misnamed files are looked for
+MAX_RULES = 64  # directories, and files in one
+MAX_NAMES = 1_000  # in a directory, to look for misnamed files
 _MISNAMED = re.compile(r"(?i:agents?|claude|gemini)(?i:\.md|\.txt|\.markdown|\.mdx)")
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The texts, each under a line that names its file; the files read; and what was left out, in words."""
+    """The texts, each under a line that names its file; the files read; and notices of what was left out."""
 
     text: str = ""
     files: tuple[Path, ...] = ()
@@ -36,7 +36,7 @@ class Instructions:
 
 
 def repository_root(directory: Path) -> Path | None:
-    """Return the nearest directory upwards that holds a `.git` (a directory, or a worktree's file), or None."""
+    """Return the nearest directory at or above a path with a `.git` (a directory, or a worktree's file), or None."""
     directory = directory.resolve()
     return next((place for place in (directory, *directory.parents) if os.path.lexists(place / ".git")), None)
 
@@ -44,15 +44,15 @@ def repository_root(directory: Path) -> Path | None:
 def gather(cwd: Path, user_dir: Path, add_dirs: Sequence[Path] = ()) -> Instructions:
     """Return the person's own file, those of further directories, and those from the repository's root down to `cwd`.
 
-    In each directory AGENTS.md counts, or else CLAUDE.md. `@path` in a text adds that file after it; from a project's
-    file only files of that project. Where all is too much, the person's own file and those nearest to `cwd` stay.
-    Never raises for what a file is or holds: that becomes a notice.
+    In each directory AGENTS.md counts, or else CLAUDE.md. `@path` in a text adds that file after it; a project's file
+    can only add files of that project. If the texts are too long, the person's own file and those nearest to `cwd` are
+    kept. Problems with a file become notices and are never raised.
     """
     cwd = cwd.resolve()
     root = repository_root(cwd) or cwd
     below = [cwd, *cwd.parents][: len(cwd.relative_to(root).parts) + 1]
     reader = _Reader()
-    # In the order in which room is given; a reader should meet the most general first.
+    # Ordered by priority for room; a reader should see the most general text first.
     starts: list[tuple[Path, Path | None]] = [(user_dir, None), *((place, root) for place in below)]
     for extra in add_dirs:
         extra = extra.resolve()  # noqa: PLW2901 -- the same directory by its real name
@@ -66,14 +66,14 @@ def gather(cwd: Path, user_dir: Path, add_dirs: Sequence[Path] = ()) -> Instruct
 
 
 class _Reader:
-    """Reads files once each, however often they are named, and remembers what it left out."""
+    """Reads each file once, however often it is named, and records what it left out."""
 
     def __init__(self) -> None:
         self.notices: list[str] = []
         self._seen: set[Path] = set()
 
     def read_directory(self, place: Path, border: Path | None) -> Iterator[tuple[Path, str]]:
-        """Yield the instructions of a directory with what they include: paths and texts."""
+        """Yield the paths and texts of a directory's instructions and their includes."""
         names = [name for name in (OVERRIDE, *NAMES) if os.path.lexists(place / name)]
         for name in (*names[:1], LOCAL):
             if os.path.lexists(place / name):
@@ -91,7 +91,7 @@ class _Reader:
             self.notices.append(f"{place / RULES} is not read: it leads out of {border}.")
 
     def _pass_over(self, path: Path, first: Path) -> None:
-        """Say that a file does not count, unless what it says is there: included, or the same."""
+        """Report that a file is ignored, unless its text was included or is the same as another's."""
         try:
             if Path(os.path.realpath(path)) in self._seen:
                 return
@@ -118,7 +118,7 @@ class _Reader:
             if real in self._seen:
                 return
             own = real.relative_to(border) if border is not None and real.is_relative_to(border) else Path()
-            if own.name.startswith(".env") or ".git" in own.parts:  # what may hold keys is no instructions
+            if own.name.startswith(".env") or ".git" in own.parts:  # files that may hold keys are not instructions
                 raise PermissionError(errno.EACCES, "it may hold keys")
             data = read_regular(path, border, most=MAX_FILE_BYTES + 1, cut=True)
         except (OSError, ValueError) as error:
@@ -149,7 +149,7 @@ class _Reader:
             text = text[: text.rfind("\n") + 1] or text
             self.notices.append(f"{path} is longer than {MAX_FILE_BYTES:,} bytes; only its beginning is used.")
         text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
-        end = text.rfind("-->") + len("-->\n")  # what follows is searched for no end of a note that begins there
+        end = text.rfind("-->") + len("-->\n")  # no comment that begins in the rest has an end
         text = (re.sub(r"(?ms)^<!--.*?-->\n?", "", text[:end]) + text[end:]).strip()
         if not text:
             self.notices.append(f"{path} is empty.")
@@ -161,7 +161,7 @@ class _Reader:
         return f"{text}\n\n{_cut_mark(path)}" if cut else text
 
     def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:
-        """Return the sections for which there is room, those first in `found` first; the one at the edge is cut."""
+        """Return the sections that fit, in the order of `found`; the last one is cut to fit."""
         chosen: dict[Path, str] = {}
         room = MAX_TOTAL_BYTES
         for path, text in found:
@@ -185,18 +185,18 @@ class _Reader:
 
 
 def _own_words(data: bytes) -> bytes:
-    """Return a file's own text: without its includes, comments and blanks."""
+    """Return a file's own text without includes, comments and blanks."""
     text = re.sub(rb"(?s)<!--.*?-->|(?m:^\s*[-*]?\s*@\S+\s*$)|\xef\xbb\xbf", b"", data)
     return b" ".join(text.split())
 
 
 def _cut_mark(path: Path) -> str:
-    """Return the note for the model where a file was cut: it may need the rest."""
+    """Return the note that tells the model that a file was cut, because it may need the rest."""
     return f"(The rest of this file was left out; read {path} for it.)"
 
 
 def _decode(data: bytes) -> str | None:
-    """Decode a file's text in the encoding it has; None for what is no text. The end may be cut inside a character."""
+    """Decode a file's text in its own encoding; None if it is not text. The end may be cut inside a character."""
     try:
         if b"\0" in data:
             raise UnicodeDecodeError("utf-8", data, 0, 1, "a zero byte")
@@ -228,12 +228,13 @@ def _includes(text: str) -> Iterator[str]:
 
 
 def _target(name: str, directory: Path) -> Path | None:
-    """Return file that a mention includes; None for somebody's name, a decorator or a package (`@scope/package`)."""
+    """Return the file that a mention includes; None for a person's name, a decorator or a package
+    (`@scope/package`)."""
     if name.startswith("~") and name != "~" and not name.startswith("~/"):
         return None
     try:
         target = Path(name).expanduser() if name.startswith("~") else directory / name
         is_meant = bool(name) and (target.is_file() or name.startswith(("./", "../", "~/", "/")) or bool(target.suffix))
-    except (OSError, ValueError, RuntimeError):  # RuntimeError: no home directory is known
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: the home directory is unknown
         return None
     return target if is_meant else None

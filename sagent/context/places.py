@@ -1,5 +1,5 @@
-"""Directories of settings and state; and of skills, agents, commands and output styles: the person's own, those of
-plugins, and a project's."""
+"""Directories of settings and state, and directories of skills, agents, commands and output styles: the person's, those
+of plugins, and a project's."""
 
 import os
 import sys
@@ -15,14 +15,14 @@ from sagent.lib.text import why_unread
 
 Kind: TypeAlias = Literal["skills", "agents", "commands", "output-styles"]
 FOLDERS = (".sagent", ".agents", ".claude")
-"""Where a project keeps them; in the last two the person may, too, in their home."""
+"""Folders of a project that hold them; a person's home may have the last two as well."""
 PLUGINS = "plugins"
-"""Where in the person's directory plugins are installed, each in a folder of its name."""
+"""Folder of the person's directory with installed plugins, each in a folder of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory. No file of it may really lie outside of `border`; None for the person's own."""
+    """A directory. None of its files may really be outside `border`; None for the person's own."""
 
     path: Path
     border: Path | None
@@ -31,7 +31,7 @@ class Place:
 
 
 def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
-    """sagent's directory for "config" or "state": as platformdirs has it, and XDG variables count on every system."""
+    """Return sagent's directory for "config" or "state", by platformdirs; XDG variables apply on every system."""
     base = environ.get(f"XDG_{kind.upper()}_HOME", "")
     if base.startswith("/"):
         return Path(base) / "sagent"
@@ -41,7 +41,7 @@ def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
 
 
 def home_of(environ: Mapping[str, str]) -> Path:
-    """Return the person's home directory. Raises ConfigError for an account without one, as some containers have."""
+    """Return the person's home directory. Raises ConfigError for an account without one, as in some containers."""
     try:
         return Path(environ.get("HOME") or Path("~").expanduser())
     except RuntimeError:
@@ -51,8 +51,8 @@ def home_of(environ: Mapping[str, str]) -> Path:
 
 
 def places(kind: Kind, cwd: Path, user_dir: Path, notices: list[str] | None = None) -> Iterator[Place]:
-    """Yield the existing places of one kind. Of two things by one name the first counts: the person's before a
-    project's, a nearer directory's before one further up. `notices` gets what is there and cannot be one."""
+    """Yield the existing places of one kind. The first definition of a name counts: the person's before a project's, a
+    nearer directory's before one further up. `notices` lists unusable places."""
     for place in _places(kind, cwd, user_dir):
         if why := _why_not(place):
             if notices is not None:
@@ -62,12 +62,12 @@ def places(kind: Kind, cwd: Path, user_dir: Path, notices: list[str] | None = No
 
 
 def is_any(kind: Kind, cwd: Path, user_dir: Path) -> bool:
-    """Return True if anything is at one of the places, whatever it is."""
+    """Return True if anything exists at one of the places."""
     return any(os.path.lexists(place.path) for place in _places(kind, cwd, user_dir))
 
 
 def _why_not(place: Place) -> str:
-    """Return why nothing is read at a place; "" if it can be read, or nothing is there."""
+    """Return why a place is not read; "" if it can be read or does not exist."""
     try:
         place.path.lstat()
         if not _is_inside(place):
@@ -99,7 +99,7 @@ def _places(kind: Kind, cwd: Path, user_dir: Path) -> Iterator[Place]:
     yield Place(user_dir / kind, None)
     for folder in plugin_folders(user_dir):
         yield Place(folder / kind, folder, "plugin", folder.name)
-    with suppress(RuntimeError):  # nobody knows where the home is
+    with suppress(RuntimeError):  # the home directory is unknown
         home = Path("~").expanduser()
         yield from (Place(home / name / kind, None) for name in FOLDERS[1:])
     root = repository_root(cwd) or cwd

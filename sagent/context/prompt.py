@@ -1,6 +1,6 @@
-"""The system prompt: fixed when a session starts, so that not one byte of it changes while the session lives.
+"""The system prompt: fixed when a session starts, so that it stays the same to the byte.
 
-News of the surroundings (a changed directory, an edited AGENTS.md) travels as messages.
+Changed surroundings (a new directory, an edited AGENTS.md) are reported in messages.
 """
 
 import re
@@ -13,14 +13,15 @@ from sagent.tool import Workspace
 PROMPT_FILE = Path(__file__).with_name("system.md")
 FURTHER = "Further directories: "
 SHOWN = "sagent:"
-"""The beginning of the sender of a message that shows a file, after which its path stands."""
+"""Prefix of the sender of a message that shows a file; the file's path follows."""
 _PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFurther directories: .*)?)(?=\n\n|\Z)")
 
 
 def compose(
     workspace: Workspace, today: date, instructions: str = "", system: str | None = None, append: str = ""
 ) -> str:
-    """Return the default prompt, or `system` in its place, then where we are, the instructions found, and `append`."""
+    """Return the default prompt, or `system` in its place, then the directory and date, the instructions found, and
+    `append`."""
     lines = [f"Working directory: {workspace.cwd}", f"Platform: {sys.platform}", f"Date: {today.isoformat()}"]
     others = [str(root) for root in workspace.roots if root != workspace.cwd]
     if others:
@@ -31,6 +32,6 @@ def compose(
 
 
 def split_place(prompt: str) -> tuple[str, str]:
-    """Return a prompt of `compose` without the lines on directory and date, and these; "" if it has none."""
+    """Split a prompt of `compose` into all but the lines on directory and date, and these; "" if there are none."""
     found = _PLACE.search(prompt)
     return (prompt[: found.start()] + prompt[found.end() :], found[1]) if found else (prompt, "")

@@ -1,4 +1,4 @@
-"""Skills: what a person or a project knows how to do, each in a file that a model reads when it needs it.
+"""Skills: know-how of a person or a project, each in a file that a model reads when it needs it.
 
 A skill is a directory `skills/NAME` with a `SKILL.md` that begins with `name` and `description` between two lines of
 dashes (agentskills.io). Only these two are in the prompt; scripts and further files lie next to it.
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sagent.context.definitions import DefinitionReader
 
 MAX_SKILLS = 64
-_MAX_NAME_CHARS = 64  # that are shown
+_MAX_NAME_CHARS = 64  # shown to the model
 _MAX_DESCRIPTION_CHARS = 300
-_MAX_DEPTH = 3  # directories in which a skill may lie below `skills`
+_MAX_DEPTH = 3  # levels of directories below `skills`
 FILE = "SKILL.md"
 _PACKED = (".zip", ".skill", ".tgz", ".gz")
 _ABOUT = ("README", "LICENSE", "CHANGELOG", "CONTRIBUTING")  # files about skills
@@ -29,7 +29,7 @@ _MISNAMED = frozenset(("SKILL.MD", "SKILLS.MD", "SKILL.TXT", "SKILL.MARKDOWN", "
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill and the file that holds all of it. `offered`: the model sees it; `command`: the person may call it."""
+    """A skill and its complete file. `offered`: the model sees it; `command`: the person may call it."""
 
     name: str
     description: str
@@ -41,17 +41,17 @@ class Skill:
 
 
 def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[Skill, ...]:
-    """Return the person's own and the project's, by name; unreadable ones are left out.
+    """Return the person's own skills and the project's, by name; unreadable ones are left out.
 
-    A project cannot replace a skill of the person's: of two with one name theirs counts. Nor may its skills lie outside
-    of it. The notices say what was left out.
+    A project cannot replace a skill of the person's, and its skills must not be outside the project. Notices say what
+    was left out.
     """
     if not is_any("skills", cwd, user_dir):
         return ()
     from sagent.context.definitions import SKILL, find_definitions, first_names
 
     notices = [] if notices is None else notices
-    seen: set[str] = set()  # one that is linked to from several places is one
+    seen: set[str] = set()  # several links to a skill count once
 
     def once(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
         for skill in skills_in(place, reader):
@@ -64,7 +64,7 @@ def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> 
 
 
 def skills_text(skills: Sequence[Skill]) -> str:
-    """Return the prompt's section about skills, "" if there are none."""
+    """Return the prompt's section about skills; "" if there are none."""
     rows = "\n".join(f"- {skill.name}: {skill.description} ({skill.path})" for skill in skills if skill.offered)
     return f"Skills. When a task fits one, read its file first and do as it says.\n{rows}" if rows else ""
 
@@ -102,12 +102,12 @@ def skills_in(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
 
 
 def _is_meant(file: Path) -> bool:
-    """Return True for a Markdown file that can be meant to be a skill."""
+    """Return True for a Markdown file that may be intended as a skill."""
     return file.suffix.lower() == ".md" and file.stem.upper() not in _ABOUT and file.is_file()
 
 
 def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path]:
-    """Yield the `SKILL.md` of each directory; one that has it holds no other skill."""
+    """Yield the `SKILL.md` files of a directory tree; a skill contains no other skills."""
     for entry in reader.entries(place):
         file = entry / FILE
         if os.path.lexists(file):

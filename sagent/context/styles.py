@@ -1,4 +1,4 @@
-"""Output styles: files that say how an agent is to write, chosen when a session starts."""
+"""Output styles: files that tell an agent how to write, chosen when a session starts."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -11,15 +11,14 @@ _FORM = Form("output style", {"name": "text", "description": "text", "keep-codin
 
 
 class Style(NamedTuple):
-    """Text of an output style; `replaces`: in place of the instructions an agent has without one, and not after it."""
+    """Text of an output style; `replaces`: it replaces the default instructions instead of following them."""
 
     text: str
     replaces: bool
 
 
 def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None = None) -> Style:
-    """Return a style by its name or its file's. Raises UsageError, with the names that there are and what was left
-    out."""
+    """Return a style by its name or its file's. Raises UsageError that lists the known names and what was left out."""
     notices = [] if notices is None else notices
     found: dict[str, tuple[Style, Path]] = {}
     known: list[str] = []

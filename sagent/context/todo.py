@@ -1,4 +1,4 @@
-"""The list of what is to be done: what the last call of TodoWrite said, read from the conversation."""
+"""The to-do list of the last TodoWrite call in the conversation."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from sagent.messages import Message, ToolCall
 State: TypeAlias = Literal["pending", "in_progress", "completed"]
 STATES: tuple[State, ...] = get_args(State)
 TODO = "TodoWrite"
-SENDER = "todo"  # of the message by which the list stays when the conversation is cut
+SENDER = "todo"  # of the message that keeps the list when the conversation is cut
 _HEAD = "The list that TodoWrite wrote last:"
 _STATES: dict[str, State] = {state: state for state in STATES}
 _MARKS: dict[State, str] = {"pending": " ", "in_progress": ">", "completed": "x"}
@@ -27,7 +27,7 @@ class Task:
 
 
 def written(call: ToolCall, *, failed: bool = False) -> tuple[Task, ...] | None:
-    """Return the list that a call wrote; None where it wrote none: it `failed`, or is the call of another tool."""
+    """Return the list that a call wrote; None if the call `failed` or is of another tool."""
     wrote = call.name == TODO and call.whole and not (failed or call.malformed)
     return read_tasks(call.arguments) if wrote else None
 
@@ -43,13 +43,13 @@ def read_tasks(arguments: JsonObject) -> tuple[Task, ...]:
 
 
 def tasks_in(messages: Sequence[Message]) -> tuple[Task, ...]:
-    """Return the list as it was written last; () where there is none."""
+    """Return the last written list; () if there is none."""
     place, tasks = _find(messages)
     return tasks if place >= 0 else ()
 
 
 def list_note(messages: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """Return the list as a message, with its sender, where what wrote it is among what is cut."""
+    """Return the list as a message with its sender, if the call that wrote it is in the cut part."""
     place, tasks = _find(messages)
     if not tasks or not any(messages[place] is each for each in gone):
         return ()
