@@ -1,4 +1,4 @@
-"""Policies decide whether a call may be made, and what follows from a turn."""
+"""Policies decide whether a call may be made, and what to do after a turn."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -12,7 +12,7 @@ from sagent.tool import Effect, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Make the call. With other `arguments` it becomes another call, which is judged again."""
+    """Make the call. With other `arguments` it becomes a different call, which is judged again."""
 
     arguments: GivenObjectOrNone = GIVEN_NONE
 
@@ -26,9 +26,9 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Let the person decide. If nobody can be asked, it is a denial that names `remedy` (a flag, a rule).
+    """Let the person decide. If no one can be asked, it is a denial that names `remedy` (a flag, a rule).
 
-    `agent` is the path of the agent that wants to make the call. `wants` is what it requests beyond the sandbox."""
+    `agent` is the path of the calling agent. `wants` are its requests beyond the sandbox."""
 
     reason: str
     remedy: str = ""
@@ -61,7 +61,7 @@ class Policy(Protocol):
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict: ...
 
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
-        """Return the actions that follow from a turn; none by default."""
+        """Return the actions to take after a turn; none by default."""
         del turn
         return ()
 

@@ -1,7 +1,7 @@
-"""Command lines of awk: which certainly only show the text that they read.
+"""Command lines of awk: recognizes those that certainly only print the text they read.
 
 https://pubs.opengroup.org/onlinepubs/9799919799/utilities/awk.html: `system` and pipes run commands, `print > FILE`
-writes, `getline` and ARGV read what no argument names; gawk's `@` loads and calls more.
+writes, `getline` and ARGV read files that no argument names; gawk's `@` loads and calls more.
 """
 
 import re
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 AWKS = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "goawk"})
 _OPTION = re.compile(r"-F.+|-v\w+=.*", re.DOTALL)
-_ACTS = re.compile(r"system|getline|ARGV|[@|]|print.*>", re.DOTALL)  # wherever it stands
+_ACTS = re.compile(r"system|getline|ARGV|[@|]|print.*>", re.DOTALL)  # anywhere in the program
 
 
 def only_prints(program: str) -> bool:
-    """Return whether a program of awk certainly runs no command, and opens no file."""
+    """Return True if an awk program certainly runs no command and opens no file."""
     return _ACTS.search(re.sub(r"\\\n", "", program).replace("||", " ").replace(">=", " ")) is None
 
 
 def awk_acts(arguments: "Sequence[Word]", start: int = 0) -> bool:
-    """Return whether one of the words from `start` on may make awk do more than show what it reads."""
+    """Return True if one of the words from `start` on may make awk do more than print its input."""
     has_program = ends = False
     value = ""
     for at, word in enumerate(arguments):

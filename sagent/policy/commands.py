@@ -31,11 +31,11 @@ from sagent.policy.wrappers import (
 )
 
 _ASSIGNABLE, _WRITERS, _RUNNERS = map(listed, ("assignable", "writers", "runners"))
-_CHANGERS = _WRITERS | {"git", "find", "fd", "fdfind", "xargs", "parallel"}  # of what is in a directory
-_RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # whose `run` is about the project's own
+_CHANGERS = _WRITERS | {"git", "find", "fd", "fdfind", "xargs", "parallel"}  # they change files in a directory
+_RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # their `run` runs the project's own scripts
 _CALLS_GIT = re.compile(r"git(-.*|k)?|gh|glab|hub|tig|lazygit|gitui|jj")
 _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "return", "export"})
-# Commands after which it is not known where the shell is, or what its words mean.
+# Commands after which the shell's directory, or the meaning of its words, is unknown.
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "exec", "shopt", "set", "export", "alias"})
 _MAX_PLACES = 8  # a script that may be in more directories than this may be anywhere
 _WILDCARD_LIMIT = 1000  # files, and characters
@@ -56,8 +56,8 @@ class CommandJudge:
         return _Whereabouts.during(self._script, self._paths)
 
     def denied(self, *, confined: bool = False) -> Deny | Ask | None:
-        """Apply the deny rules, which hold in every mode. If they cannot be certain, return a question, except for
-        files when the command is `confined`: then they are out of its reach."""
+        """Apply the deny rules, which hold in every mode. If they are uncertain, return a question; not about files if
+        the command is `confined`, because the sandbox denies them."""
         if not any(rule.pattern for rule in self._paths.rules.deny):
             return None
         unproven: list[str] = []
@@ -98,19 +98,19 @@ class CommandJudge:
                 yield f"The command cannot be read with certainty, and names a program of the rule {rule}."
 
     def _denied_path(self, part: Part, words: Sequence[Word]) -> Deny | None:
-        """Path rules apply to what a command names literally: its arguments and redirections."""
+        """Return the deny rule for a path that the command names literally, in its arguments and redirections."""
         writer = any(program(word) in _WRITERS for word in words)
         named = [(redirect.target, redirect.writes) for redirect in part.redirects]
         for word, writes in [*((word, writer) for word in words), *named]:
             tools = ("Read", *EDITS) if writes or word.text.startswith("-") else ("Read",)
-            for path in self._named(word) or ():  # where they are too many, that is not proven
+            for path in self._named(word) or ():  # too many matches prove nothing here
                 if rule := self._paths.denying(path, tools):
                     return Deny(f"The rule {rule} denies `{_shown(part.words)}`: it names {path}.")
         return None
 
     def _unproven(self, part: Part, words: Sequence[Word]) -> Iterator[str]:
-        """Yield the reasons why a command may touch files that path rules deny: files known only when it runs, or a
-        directory that contains some of them."""
+        """Yield the reasons why a command may touch denied files: names known only when it runs, or a directory that
+        contains some."""
         line, targets = unwrap(part.words), [redirect.target for redirect in part.redirects]
         if not line or part.is_read or line[0].text in _OPEN_NOTHING:
             words = ()
@@ -175,20 +175,20 @@ class CommandJudge:
         return self._lifted(reason, _suggested(words))
 
     def _lifted(self, reason: str, rule: str) -> Obstacle:
-        """Return an obstacle with the rule that lifts it, "" where there is none, or where it would be this command
-        with any other input than a person sees there."""
+        """Return an obstacle with the rule that lifts it; "" if none does, or if the command's input could differ from
+        the one shown to a person."""
         rule = "" if self._script.has_input and not rule.endswith(":*)") else rule
         return self._paths.obstacle(reason, rule) if rule else Obstacle(reason, "Allowed with --permission-mode full.")
 
     def unsandboxed_rules(self) -> list[str]:
-        """Return the rules that let it run outside of a sandbox, one for each part; none if what it does is not
-        certain, or may change from one time to the next."""
+        """Return the rules that let it run outside the sandbox, one for each part; none if its effect is uncertain or
+        may vary."""
         commands = self._certain()
         certain = all(map(_exactly, commands)) and not self.obeyed_by_git
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
 
     def is_unsandboxed(self) -> bool:
-        """Return True if rules let every part of it run outside of a sandbox."""
+        """Return True if rules let every part of it run outside the sandbox."""
         rules = [rule for rule in self._paths.rules.allow if rule.tool == "Unsandboxed"]
         if any(not rule.pattern for rule in rules):
             return True
@@ -199,8 +199,8 @@ class CommandJudge:
 
     @cached_property
     def obeyed_by_git(self) -> list[str]:
-        """Paths that may make git run a program if one of the commands calls it; the hooks of the person's own
-        repository do not count."""
+        """Return paths that may make git run a program if a command calls git; the hooks of the person's own repository
+        do not count."""
         found: list[str] = []
         for words in (line for part in self._script.parts for line, _ in runs(part)):
             if not _CALLS_GIT.fullmatch(known_program(words[0])):
@@ -217,7 +217,7 @@ class CommandJudge:
         return list(dict.fromkeys(found))
 
     def _certain(self) -> list[tuple[Word, ...]]:
-        """Return the script's commands; none if it may run others, open files by itself, or bring input."""
+        """Return the script's commands; none if it may run others, open files itself, or bring input."""
         script = self._script
         if script.doubt or script.has_input or any(part.redirects or part.is_read for part in script.parts):
             return []
@@ -243,7 +243,7 @@ class CommandJudge:
         else:
             hinder = self._paths.write_obstacle if redirect.writes else self._paths.read_obstacle
             for path, found in zip(paths, map(hinder, paths), strict=True):
-                if found is not None:  # a rule for a file is not one for all that lies below a directory
+                if found is not None:  # a rule for a file does not cover everything below a directory
                     yield self._lifted(found.reason, "") if os.path.isdir(path) else found  # noqa: PTH112 -- a text path
 
     def _look_obstacle(self, words: tuple[Word, ...]) -> Obstacle | None:
@@ -282,8 +282,8 @@ class CommandJudge:
 
 
 class _Whereabouts(NamedTuple):
-    """The directories that a script may be in while it runs: every one that it may change to, because a `cd` may
-    fail or be in a subshell. If the list is not `certain`, the script may be anywhere else as well."""
+    """The directories that a script may be in: every one that it may change to, because a `cd` may fail or be in a
+    subshell. If the list is not `certain`, the script may be anywhere else as well."""
 
     known: tuple[str, ...]
     certain: bool = True
@@ -304,7 +304,7 @@ class _Whereabouts(NamedTuple):
     def stays_inside(self, words: tuple[Word, ...], paths: PathJudge) -> bool:
         """Return True if a `cd` certainly leads into the roots."""
         targets = self.targets(words, paths.places.home)
-        inside = paths.in_roots  # the shell goes by the names, and programs by where they really lead
+        inside = paths.in_roots  # the shell uses names as spelled, programs resolve links
         return bool(targets) and all(inside(target) and inside(os.path.normpath(target)) for target in targets)
 
     def targets(self, words: tuple[Word, ...], home: str) -> tuple[str, ...]:
@@ -313,7 +313,7 @@ class _Whereabouts(NamedTuple):
         return self.resolve(words[1], home)
 
     def resolve(self, word: Word, home: str) -> tuple[str, ...]:
-        """Return the absolute paths that a word may mean; none where that is not known."""
+        """Return the absolute paths that a word may mean; none if that is unknown."""
         text = _expanded(word, home)
         return self.below(text) if word.kind == "literal" and (self.certain or text.startswith("/")) else ()
 
@@ -348,8 +348,8 @@ def _suspicions(words: tuple[Word, ...], rules: Sequence[Rule], *, likely: bool)
 
 
 def _matches(patterns: Sequence[str]) -> list[str] | None:
-    """Return the files that wildcards name now, as the shell finds them; None when they are too many, or too much has
-    to be looked through for them."""
+    """Return the files that match wildcards now, as the shell finds them; None if there are too many, or too many to
+    search."""
     from fnmatch import translate
 
     found, left = list[str](), _MAX_ENTRIES
@@ -357,7 +357,7 @@ def _matches(patterns: Sequence[str]) -> list[str] | None:
         if len(pattern) > _WILDCARD_LIMIT:
             return None
         places = [""]
-        # Brackets mean more to bash ([^a], [[:lower:]]) than to Python: whatever they may stand for counts.
+        # Brackets mean more to bash ([^a], [[:lower:]]) than to Python: any possible match counts.
         for part in re.sub(r"\[[!^]?\]?(?:\[[:.=][^\]]*\]|[^\]/])*\]", "*", pattern).strip("/").split("/"):
             if not re.search(r"[*?]", part):
                 places = [f"{place}/{part}" for place in places]
@@ -375,19 +375,20 @@ def _matches(patterns: Sequence[str]) -> list[str] | None:
 
 
 def _expanded(word: Word, home: str) -> str:
-    """Return a word's text with the home in the place of a tilde; a quoted tilde is a name like any other."""
+    """Return a word's text with the tilde replaced by the home directory; a quoted tilde stays."""
     return home + word.text[1:] if word.is_home else word.text
 
 
 def _is_assignable(word: Word, *, alone: bool) -> bool:
-    """Return True if setting a variable leaves programs what they are: a few that are well known, and where no
-    command gets it lower-case names that are not in the environment."""
+    """Return True if setting a variable does not affect programs: a few known ones, and, if no command inherits it,
+    lower-case names that are not in the environment."""
     name = word.raw.partition("=")[0].removesuffix("+")
     return name in _ASSIGNABLE or (alone and name.islower() and name not in os.environ and name != "histchars")
 
 
 def _suggested(words: tuple[Word, ...]) -> str:
-    """Return the rule a person most likely wants: program and subcommand, or this exact command if that is risky."""
+    """Return the rule that a person most likely wants: program and subcommand, or this exact command if that is
+    risky."""
     first, name = words[0].text, known_program(words[0])
     if name in INTERPRETERS or name in SHELLS or name in WRAPPERS or name in _WRITERS:
         return _exactly(words)
@@ -402,8 +403,8 @@ def _suggested(words: tuple[Word, ...]) -> str:
 
 
 def _exactly(words: tuple[Word, ...]) -> str:
-    """Return the rule for this command and no other; "" where it may do something else another time, by a word that is
-    computed or by what comes in on its input."""
+    """Return the rule for exactly this command; "" if a computed word or its input could make it do something else
+    another time."""
     literal = all(word.kind == "literal" for word in words)
     return f"Bash({_raw(words)})" if literal and not is_fed(Part(words)) else ""
 

@@ -1,4 +1,4 @@
-"""The sandbox profile of a command, made from the mode, the rules and the known places."""
+"""The sandbox profile of a command, derived from the mode, the rules and the known places."""
 
 import os
 import sys
@@ -19,8 +19,8 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/System
 
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
-    """Return a profile by the judgement that the file tools get: what they would be refused or asked about is out of
-    reach."""
+    """Return a profile that matches the judgement of file tools: paths that they would be denied or asked about are out
+    of reach."""
     rules, home = judge.rules, os.path.realpath(judge.places.home)
     known = known_places()
     hidden = {*judge.places.secrets, *_sockets(judge)}
@@ -62,9 +62,9 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
     read = [path for path, tool in named if tool == "Read" and not is_below(path, unread)]
     hosts = (*domains, *(rule.pattern for rule in allowed if rule.tool == "Network"))
     places = (*judge.roots, *repositories, *caches(home, judge.roots), *written)
-    writable = [path for path in places if not is_below(path, unwritten)]  # what is denied wins, also over deeper ones
+    writable = [path for path in places if not is_below(path, unwritten)]  # denials win, even over deeper allowed paths
     starts = (f"{home}/{name}" for name in known.run_by_themselves)
-    session = judge.places.session  # where `.env` files lie that were read: of it long outputs alone are shown
+    session = judge.places.session  # may contain read `.env` files: only its long outputs are shown
     own = {path for path in (*starts, *judge.places.obeyed) if is_below(path, [*judge.roots, *written])}
     return Profile(
         writable=() if judge.mode == "plan" else tuple(dict.fromkeys(writable)),
@@ -81,7 +81,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
 
 
 def _led_to(links: Iterable[str], roots: Sequence[str]) -> Iterator[str]:
-    """Yield where hidden links lead, but for what all commands need: one of them may have made the link."""
+    """Yield the targets of hidden links, except those that all commands need: a command may have made the link."""
     needed = (*roots, *map(os.path.realpath, os.get_exec_path()), "/etc/hosts")
     for real in map(os.path.realpath, links):
         if not is_below(real, _SYSTEM) and not any(is_below(each, [real]) for each in needed):
@@ -89,15 +89,14 @@ def _led_to(links: Iterable[str], roots: Sequence[str]) -> Iterator[str]:
 
 
 def _sockets(judge: PathJudge) -> Iterator[str]:
-    """Yield the sockets on which programs outside of the sandbox listen, except in places of which commands have
-    their own."""
+    """Yield the sockets of programs outside the sandbox, except in places of which commands have their own."""
     roots = (*judge.roots, os.path.realpath(judge.places.home))
     return (path for path in listening(roots) if is_below(path, roots) or not is_below(path, _OWN_PLACES))
 
 
 def _own_program(roots: Sequence[str]) -> set[str]:
-    """Return the files of sagent itself, which run outside of the sandbox, if it was installed in a workspace. A
-    checkout of its source is not protected, because whoever works on it has to write it."""
+    """Return sagent's own files, which run outside the sandbox, if it was installed in a workspace. A checkout of its
+    source is not protected, because people who work on it must be able to write it."""
     package = os.path.realpath(Path(__file__).parents[1])
     if "/site-packages/" not in package:
         return set()
@@ -106,7 +105,7 @@ def _own_program(roots: Sequence[str]) -> set[str]:
 
 
 def _counts(denied: Sequence[Callable[[str], bool]], names: AbstractSet[str], path: str) -> bool:
-    """Return True if a path is to be hidden or protected wherever it lies."""
+    """Return True if a path has to be hidden or protected wherever it is."""
     name = path.rpartition("/")[2]
     return name in names or name.upper() == "HEAD" or is_env(name) or any(pattern(path) for pattern in denied)
 
@@ -131,8 +130,8 @@ def _git_names() -> list[str]:
 
 
 def _obeyed_by_git(top: str) -> Iterator[str]:
-    """Return the files that name the programs git runs in a work tree, wherever that lies, in those that share its
-    repository, and in its submodules."""
+    """Return files that name programs for git to run in a work tree, wherever its repository is, in work trees that
+    share it, and in submodules."""
     names = _git_names()
     starts = [os.path.realpath(place) for place in work_tree_directories(Path(top))]
     if starts[0] != f"{top}/.git":

@@ -1,4 +1,4 @@
-"""Paths that deny rules are about, on file systems that take several spellings for one name."""
+"""Paths that deny rules cover, on file systems where one name has several spellings."""
 
 import os
 import re
@@ -8,14 +8,14 @@ from functools import cached_property
 
 
 class Denial:
-    """Regular expressions of denied paths, held against a path as it is spelled and as the file system may take it."""
+    """Regular expressions of denied paths, compared to a path as spelled and as the file system may read it."""
 
     def __init__(self, regexes: Iterable[str]) -> None:
         self._regex = "|".join(f"(?:{regex})" for regex in regexes) or "(?!)"
         self._exact = re.compile(self._regex, re.DOTALL)
 
     def covers(self, path: str) -> bool:
-        """Return whether an absolute path is denied."""
+        """Return True if an absolute path is denied."""
         if self._exact.fullmatch(path):
             return True
         path = unicodedata.normalize("NFC", path)
@@ -33,12 +33,12 @@ class Denial:
 
 
 def fold(path: str) -> str:
-    """Return a path so that all spellings that any file system takes for it are equal."""
+    """Return a form of a path that is equal for all spellings that any file system treats as one."""
     return unicodedata.normalize("NFC", path).casefold()
 
 
 def ignores_case(path: str) -> bool:
-    """Return whether the nearest file or directory on an absolute path that exists is there in another case too."""
+    """Return True if the nearest existing parent of an absolute path can also be found in another case."""
     while path:
         above, _, name = path.rpartition("/")
         if name.swapcase() != name and os.path.lexists(path):

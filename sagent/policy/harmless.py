@@ -1,6 +1,6 @@
-"""Commands that only look: the few programs, and the few ways to call them, that need no question in any mode.
+"""Commands that only look: the few programs and options that need no question in any mode.
 
-A program is here only when none of its accepted options writes, runs something, or shows the environment.
+A program is listed only if none of its accepted options writes, runs something, or shows the environment.
 """
 
 import os
@@ -26,14 +26,14 @@ _BARRED = {**_PROGRAMS, **table("ruled_options")}
 
 
 def only_looks(words: "tuple[Word, ...]") -> bool:
-    """Return True if a command line is one of those known to only look. What it looks at is judged elsewhere."""
+    """Return True if a command line is known to only look. The files that it reads are judged elsewhere."""
     if words[0].kind != "literal" or any(word.kind == "dynamic" for word in words):
         return False
     name, arguments = words[0].text, [word.text for word in words[1:]]
     if name in _SIMPLE:
         return True
     if any(word.kind == "glob" and word.text[:1] in "-*?[" for word in words[1:]):
-        return False  # it may become an option, by what a file is named
+        return False  # a file name could turn it into an option
     if acts(words):
         return False
     match name:
@@ -50,8 +50,8 @@ def only_looks(words: "tuple[Word, ...]") -> bool:
 
 
 def acts(words: "Sequence[Word]", start: int = 1) -> bool:
-    """Return True if one of the words from `start` on has a program that else only looks write, run something, or
-    read what nobody named, or may turn out to: by what it holds when it runs, or by what a file is named."""
+    """Return True if one of the words from `start` on may make a looking program write, run something, or read an
+    unnamed file; also if the word's value at run time, or a file's name, could do so."""
     command = unwrap(tuple(words))
     name, further = program(command[0]) if command else "", command[max(start - len(words) + len(command), 1) :]
     if name == "sed":
@@ -73,7 +73,7 @@ def acts(words: "Sequence[Word]", start: int = 1) -> bool:
     if name == "tar" and arguments and len(further) == len(command) - 1 and _is_barred(f"-{arguments[0]}", letters, ()):
         return True
     if name in _WRITES_SECOND and further:
-        several = any(word.kind != "literal" for word in further)  # what it may turn out to be
+        several = any(word.kind != "literal" for word in further)  # it may expand to several words
         return several or len(_operands(command[1:], *_WRITES_SECOND[name])) > 1
     if name == "git" and command[1:] and command[1].text in _GIT_TAKES_TEXT:
         return False
@@ -81,7 +81,7 @@ def acts(words: "Sequence[Word]", start: int = 1) -> bool:
 
 
 def _operands(words: "Sequence[Word]", with_value: str) -> list[str]:
-    """Return the words that are neither options nor the value of one."""
+    """Return the words that are neither options nor values of options."""
     found, value = list[str](), False
     for word in words:
         if not value and word.text.startswith("-") and word.text != "-":
@@ -118,8 +118,8 @@ def _is_barred(argument: str, letters: str, long: "Sequence[str]") -> bool:
 
 
 def is_plain_repository(directory: str) -> bool:
-    """Return True if git, started here, reads an ordinary `.git` whose configuration names nothing that looking
-    would run."""
+    """Return True if git, started here, reads an ordinary `.git` whose configuration names no program that reading
+    commands run."""
     if not _RUN_BY_LOOKING.isdisjoint(programs_named(directory)):
         return False
     directory = os.path.realpath(directory)

@@ -1,4 +1,4 @@
-"""The judgement of what a command asks for beyond its sandbox."""
+"""Judges a command's requests beyond its sandbox."""
 
 import os
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sagent.policy.commands import CommandJudge
 
 
-MAX_SHOWN = 1_000  # characters of what a repository's configuration says
+MAX_SHOWN = 1_000  # of a repository's configuration
 
 
 def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
-    """Return the denial of what a command asks for, by the deny rules and by plan mode; None if nothing denies it."""
+    """Return the denial of a command's requests, by deny rules and plan mode; None if nothing denies them."""
     if judge.mode == "plan":
         return Deny("In plan mode commands get no more than the sandbox gives: nothing is written, no host reached.")
     for need in effect.needs:
@@ -40,7 +40,7 @@ def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
 
 
 def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") -> Obstacle | None:
-    """Return what a command asks for and no rule grants, with the rules that would grant just that."""
+    """Return the requests of a command that no rule grants, with the rules that would grant just those."""
     lacking = [need for need in effect.needs if not _is_granted(need, judge, commands)]
     if not lacking:
         return None
@@ -73,8 +73,7 @@ def _is_granted(need: Need, judge: PathJudge, commands: "CommandJudge") -> bool:
 
 
 def rules_out_host(rule: Rule, host: str) -> bool:
-    """Return True if a deny rule is about a host, however that is spelled, or about one of those that an entry
-    stands for."""
+    """Return True if a deny rule covers a host in any spelling, or one of the hosts of an entry."""
     from sagent.sandbox.hosts import Entry
 
     if rule.tool != "Network" or not rule.pattern or host == "*":
@@ -91,7 +90,7 @@ def _covers_host(rule: Rule, host: str) -> bool:
 
 
 def _rules(need: Need, commands: "CommandJudge") -> Iterator[str]:
-    """Yield the narrowest rules that grant a need; none where no rule could be distinguished from a wider one."""
+    """Yield the narrowest rules that grant a need; none if such a rule would read like a wider one."""
     match need.kind:
         case "network":
             yield from [f"Network({need.target})"] if need.target != "*" else []

@@ -1,4 +1,4 @@
-"""Judges paths: where they really lead, what is there, and what mode and rules say about it."""
+"""Judges paths: by their real targets, the files there, the mode and the rules."""
 
 import os
 import re
@@ -17,8 +17,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)  # from the strictest to the freest
 
 
 class Obstacle(NamedTuple):
-    """Why something is not simply allowed, and what would allow it; `rule` is the one that would, "" if there is none.
-    `wants` is what it requests beyond a sandbox."""
+    """A reason why a request is not simply allowed; `rule` would allow it, "" if none does. `wants` are requests beyond
+    a sandbox."""
 
     reason: str
     remedy: str = ""
@@ -52,7 +52,7 @@ class PathJudge:
         return next((rule for rule, place in pairs if self.denied_by(rule)(place)), None)
 
     def denied_by(self, *rules: Rule) -> Callable[[str], bool]:
-        """Return whether one of some rules denies an absolute path, by any of its readings."""
+        """Return True if one of some rules denies an absolute path, in any of its readings."""
         if rules not in self._denied:
             from sagent.policy.denial import Denial
 
@@ -63,7 +63,7 @@ class PathJudge:
         return self._denied[rules]
 
     def denying_below(self, directory: str, tools: Sequence[str]) -> Rule | None:
-        """Return the deny rule for any of these tools that may match a directory, or something below it."""
+        """Return the deny rule for any of these tools that may match a directory or a path below it."""
         pairs = product(self.path_rules(tools), spellings(directory))
         roots, home = self._all_roots, self.places.home
         found = next((rule for rule, place in pairs if rule.reaches_below(place, roots, home)), None)
@@ -79,9 +79,8 @@ class PathJudge:
         return tuple(dict.fromkeys((*map(os.path.normpath, self._spelled_roots), *self.roots)))
 
     def hides(self, directory: str, tool: str) -> Callable[[str], bool]:
-        """Return a predicate for the files below a directory, by relative path, that a search must not show.
-        Symlinks are not followed. The directory itself was judged separately: if it is among keys, reading those was
-        allowed."""
+        """Return a predicate for the files below a directory, by relative path, that a search must not show. Symlinks
+        are not followed. The directory itself was judged before: if it holds keys, reading them was allowed."""
         tools = ("Read", tool)
         starts = tuple(dict.fromkeys(spellings(directory)))
         denied = self.denied_by(*self.path_rules(tools))
@@ -115,14 +114,14 @@ class PathJudge:
         )
 
     def read_obstacle(self, path: str, tool: str = "Read") -> Obstacle | None:
-        """Reading is free, except where keys are."""
+        """Return the obstacle to reading: only places of keys have one."""
         real = os.path.realpath(path)
         if not self.places.is_secret(path) or self._allowed(real, ("Read", tool), self.places.is_secret):
             return None
         return self.obstacle(f"{quote_path(path)} may hold {self.places.what_lies_at(path)}.", f"Read({escape(real)})")
 
     def write_obstacle(self, path: str, tool: str = "Write") -> Obstacle | None:
-        """Writing depends on the mode, on where the path really leads, and on what is there."""
+        """Return the obstacle to writing, by the mode, the real target and the files there."""
         if self.mode == "plan":
             return Obstacle(f"{tool} would write {quote_path(path)}.")
         real = os.path.realpath(path)
@@ -157,7 +156,7 @@ class PathJudge:
         return Obstacle(reason, self.remedy(rule, flag=flag), rule=rule)
 
     def remedy(self, *rules: str, flag: str = "--permission-mode full") -> str:
-        """Return the sentence that tells a person what allows a call: a flag, or all of these rules."""
+        """Return a sentence that tells a person how to allow a call: by a flag, or by all of these rules."""
         allow = " ".join(f"--allow {quoted(rule)}" for rule in rules)
         return f"Allowed with {allow}." if self.mode == "plan" else f"Allowed with {flag}, or with {allow}."
 

@@ -1,7 +1,7 @@
 """The policy of the command line: a mode and rules.
 
-It guards against what a model does by mistake or is talked into. It cannot see what an allowed program then does; if
-there is a sandbox, that limits it to what the policy allows.
+It guards against mistakes and manipulation of a model. It cannot see the effects of an allowed program; a sandbox, if
+there is one, limits these.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "Mode", "PermissionPolicy"]
 
-_FLAT = frozenset({"Read", "List"})  # tools that show one file, or the names in one directory
+_FLAT = frozenset({"Read", "List"})  # tools that show only one file, or the names in one directory
 
 
 class PermissionPolicy(Policy):
@@ -33,9 +33,9 @@ class PermissionPolicy(Policy):
     questions, but not over plan. In every mode but full, a question comes before keys are read and before files that
     run by themselves are written (`.git`, shell start-up files), unless a rule names the place.
 
-    `private` are directories that hold keys or conversations, in addition to the well-known ones in `home`; `obeyed`
-    are more files that say what sagent may do; `domains` are the hosts that commands in a sandbox and tools for the web
-    may reach. Raises UsageError for another mode.
+    `private` are directories with keys or conversations, in addition to the well-known ones in `home`; `obeyed` are
+    more files that set sagent's permissions; `domains` are the hosts that sandboxed commands and web tools may reach.
+    Raises UsageError for another mode.
     """
 
     def __init__(
@@ -56,17 +56,17 @@ class PermissionPolicy(Policy):
         self._places = Places(home or Path("~").expanduser(), private, obeyed)
 
     def expose(self, *paths: Path, session: Sequence[Path] = (), notes: Sequence[Path] = ()) -> None:
-        """Allow these to be read although they are in private directories, and the session's own files, in the
-        directory `session`. This replaces earlier ones.
+        """Allow reading these paths although they are in private directories, and the session's own files in the
+        directory `session`. Replaces earlier calls.
 
-        In the directories `notes`, tools for files may read everything and write the Markdown files; no command sees
+        In the directories `notes`, file tools may read everything and write the Markdown files; commands do not see
         them."""
         self._places.session = frozenset(spelled for path in session for spelled in spellings(str(path)))
         self._places.exposed = tuple({spelled for path in (*paths, *session) for spelled in spellings(str(path))})
         self._places.notes = frozenset(spelled for path in notes for spelled in spellings(str(path)))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """Judge whether this call may be made. Symlinks are followed first."""
+        """Judge whether a call may be made. Symlinks are followed first."""
         names = (call.name, "Bash") if effect.command else (call.name,)  # by whatever tool a command is run
         for rule in self.rules.deny:
             if any(rule.denies_tool(name, effect) for name in names):
@@ -88,9 +88,9 @@ class PermissionPolicy(Policy):
                 return self._command(call, effect, judge)
 
     def hidden(self, workspace: Workspace) -> PathFilter:
-        """Filter, for `Workspace.hidden`, the files that a search of an allowed directory skips as not allowed.
+        """Return a filter for `Workspace.hidden`: the files that a search of an allowed directory has to skip.
 
-        Without it, such a search is asked about if the directory holds denied files or possible keys.
+        Without it, a search needs a question if the directory holds denied files or possible keys.
         """
         return lambda tool, root: PathJudge(self.mode, self.rules, self._places, workspace).hides(str(root), tool)
 
@@ -120,7 +120,7 @@ class PermissionPolicy(Policy):
         return self._verdict(effect, next(filter(None, found), None))
 
     def _command(self, call: ToolCall, effect: Effect, judge: PathJudge) -> Verdict:
-        """Judge a call that runs a command line, or something that cannot be foreseen."""
+        """Judge a call that runs a command line or code."""
         allowed = any(not rule.pattern and rule.covers(call.name, effect) for rule in self.rules.allow)
         free = self.mode == "full" or (self.mode != "plan" and allowed)
         if not effect.command:
@@ -144,7 +144,8 @@ class PermissionPolicy(Policy):
         return self._verdict(effect, None if free else _spelled_out(call, effect, commands.obstacle()))
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
-        """Return the verdict on an obstacle. In plan mode, nobody is asked about effects that the mode excludes."""
+        """Return the verdict on an obstacle. In plan mode, no questions are asked about effects that the mode
+        excludes."""
         if obstacle is None:
             return Allow()
         if self.mode == "plan" and effect.kind != "read":
@@ -153,14 +154,14 @@ class PermissionPolicy(Policy):
 
 
 def _spelled_out(call: ToolCall, effect: Effect, obstacle: Obstacle | None) -> Obstacle | None:
-    """Add all that a call runs if its arguments do not show it, such as the cell of a notebook."""
+    """Add code that a call runs but its arguments do not show, such as the cell of a notebook."""
     if obstacle is None or call.name == "Bash" or "code" in call.arguments:
         return obstacle
     return obstacle._replace(reason=f"{obstacle.reason} It runs:\n{effect.command}")
 
 
 def _has_secret(call: ToolCall) -> bool:
-    """Return True if a call would write what looks like a secret; the text that it replaces does not count."""
+    """Return True if a call would write a likely secret; text that it replaces does not count."""
     from sagent.lib.json import json_dump
     from sagent.lib.secrets import redact
 

@@ -1,4 +1,4 @@
-"""Places that deserve a question in every mode but full: where keys lie, and files whose content runs by itself."""
+"""Places that need a question in every mode but full: those with keys, and files that run by themselves."""
 
 import os
 import re
@@ -20,21 +20,21 @@ _ENV = re.compile(r"\.env(?![a-zA-Z*]|[._-](?:example|sample|template|dist|defau
 
 
 class Places:
-    """Knows the places of one person's home; `private` are more directories that hold keys or conversations (sagent's
-    own), and `obeyed` more files that say what sagent may do. What lies below `exposed`, absolute paths, may be read
-    all the same, and what lies in `notes` by tools for files, which may write its Markdown files, too."""
+    """The special places in one person's home. `private` are more directories with keys or conversations (sagent's
+    own), and `obeyed` more files that set sagent's permissions. Absolute paths below `exposed` may be read all the
+    same, and those below `notes` by file tools, which may also write Markdown files there."""
 
     def __init__(self, home: Path, private: Sequence[Path] = (), obeyed: Sequence[Path] = ()) -> None:
         self.home = str(home)
         self._private = private
         self.obeyed = frozenset(os.path.realpath(path) for path in obeyed)
         self.exposed: tuple[str, ...] = ()
-        self.session: frozenset[str] = frozenset()  # the directory of the session, which is among them
+        self.session: frozenset[str] = frozenset()  # the session's directory, one of the exposed
         self.notes: frozenset[str] = frozenset()
         self._surveys: dict[str, tuple[Sequence[str], Survey]] = {}  # by the directory
 
     def survey(self, root: str, key: Sequence[str], counts: Callable[[str], bool]) -> "Survey":
-        """Return the survey of a directory, cached by `key`, which stands for what counts there."""
+        """Return the survey of a directory, cached by `key`, which identifies the names that it looks for."""
         from sagent.sandbox.survey import Survey
 
         if self._surveys.get(root, ((), None))[0] != key:
@@ -72,13 +72,13 @@ class Places:
         return re.compile(f"/(?:{'|'.join(map(re.escape, names))})/", re.IGNORECASE)
 
     def what_lies_at(self, path: str) -> str:
-        """Name what a secret place may hold, for the question about it."""
+        """Name the possible contents of a secret place, for a question about it."""
         sessions = [f"{os.path.realpath(place)}/sessions" for place in self._private]
         own = any(is_inside(os.path.realpath(path), place) for place in sessions)
         return "the conversation of another session" if own else "keys or passwords"
 
     def is_secret(self, path: str) -> bool:
-        """Return True if keys or passwords lie at an absolute path, as spelled or where it leads."""
+        """Return True if an absolute path holds keys or passwords, as spelled or resolved."""
         return any(map(self._has_keys, spellings(path)))
 
     def _has_keys(self, path: str) -> bool:
@@ -92,8 +92,7 @@ class Places:
         return lies_in(path, places) and not any(is_inside(path, place) for place in self.exposed)
 
     def is_note(self, path: str, *, writes: bool) -> bool:
-        """Return True if an absolute path, as spelled and where it leads, is in `notes`, and of what is written
-        there."""
+        """Return True if an absolute path, as spelled and resolved, is a file in `notes` that may be written there."""
         for spelled in spellings(path):
             folder, _, name = spelled.rpartition("/")
             if not (folder in self.notes and is_note_name(name)) and (writes or not lies_in(spelled, self.notes)):
@@ -101,7 +100,7 @@ class Places:
         return True
 
     def holds_secrets(self, path: str) -> bool:
-        """Return True if searching a directory to its depths would pass through such a place."""
+        """Return True if a recursive search of a directory would meet a secret place."""
         real = os.path.realpath(path)
         return (
             self.is_secret(path)
@@ -110,7 +109,7 @@ class Places:
         )
 
     def keys_below(self, directory: str) -> Callable[[str], bool]:
-        """`is_secret` for many absolute paths below a directory, neither of which holds a symlink: fast."""
+        """Return a fast `is_secret` for many absolute paths below a directory; no path may contain a symlink."""
         if is_inside("/proc", directory) or is_inside(directory, "/proc"):
             return self._has_keys
         places = frozenset(
@@ -119,7 +118,8 @@ class Places:
         return lambda path: is_env(path.rpartition("/")[2]) or self._is_listed(path, places)
 
     def is_guarded(self, path: str) -> bool:
-        """Return True if writing there plants what runs by itself, changes what sagent may do, or touches keys."""
+        """Return True if writing a path plants something that runs by itself, changes sagent's permissions, or touches
+        keys."""
         for spelled in spellings(path):
             if self._guarded_names.search(f"{spelled}/"):
                 return True
@@ -129,7 +129,7 @@ class Places:
 
 
 def spellings(path: str) -> tuple[str, str]:
-    """Return a path as spelled, without its dots, and where it really leads."""
+    """Return a path as spelled, without dots, and resolved."""
     return os.path.normpath(path), os.path.realpath(path)
 
 
@@ -139,13 +139,13 @@ def is_note_name(name: str) -> bool:
 
 
 def is_env(name: str) -> bool:
-    """Return True if a file of this name holds a program's environment, and so its keys."""
+    """Return True if a file of this name holds environment variables, and so perhaps keys."""
     return _ENV.match(name) is not None
 
 
 def env_files(directory: str) -> Iterator[str]:
-    """Yield .env files below a directory, the nearest first, links not followed. It looks into some hundred directories
-    at most, and not into installed packages or git's own directories."""
+    """Yield .env files below a directory, the nearest first, without following links. At most some hundred directories
+    are searched; installed packages and git's directories are skipped."""
     waiting = deque([directory])
     for _ in range(_MAX_DIRECTORIES):
         if not waiting:

@@ -1,4 +1,4 @@
-"""Programs: what programs.toml lists of them, and which are one program under another name."""
+"""Programs: the tables of programs.toml, and names for the same program."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ _VERSION = re.compile(r"(.*[a-z_+\]])[-.]?([0-9][0-9.]*)(?:-[0-9.]+)?(?:\.exe)?"
 
 @cache
 def table(name: str) -> Mapping[str, tuple[str, ...]]:
-    """Return a table of programs.toml, which says what each is for."""
+    """Return a table of programs.toml, which explains each."""
     with Path(__file__).with_name("programs.toml").open("rb") as file:
         data: Mapping[str, Mapping[str, list[str]]] = tomllib.load(file)
     return {key: tuple(value) for key, value in data[name].items()}
@@ -35,7 +35,7 @@ def usual_name(name: str) -> str:
 
 
 def names_program(wanted: str, name: str) -> bool:
-    """Return whether a deny rule for one program is about another, by a wildcard, a version or a family of programs."""
+    """Return True if a deny rule for one program covers another, by a wildcard, a version or a family of programs."""
     wanted, name = wanted.rpartition("/")[2].lower() or wanted, name.lower()
     if fnmatchcase(name, wanted):
         return True
@@ -45,7 +45,7 @@ def names_program(wanted: str, name: str) -> bool:
 
 
 def spellings(wanted: str) -> str:
-    """Return a regular expression for the names by which a text may name the program of a deny rule."""
+    """Return a regular expression for all names in a text that a deny rule's program may have."""
     bare, version = _parts(wanted.rpartition("/")[2].lower() or wanted)
     family = [name for name, first in _firsts().items() if first == _firsts().get(bare, "")]
     names = "|".join(re.escape(name).replace(r"\*", r"[^\s/]*").replace(r"\?", r"[^\s/]") for name in (bare, *family))
@@ -53,6 +53,6 @@ def spellings(wanted: str) -> str:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Split a name into the usual one and a version."""
+    """Split a name into the usual name and a version."""
     found = _VERSION.fullmatch(name)
     return (usual_name(found[1]), found[2]) if found else (usual_name(name.removesuffix(".exe")), "")

@@ -1,4 +1,4 @@
-"""The time at which a file was made, from its file system: a rename does not change it, and nobody can set it."""
+"""The creation time of a file, from its file system. Renaming does not change it, and nobody can set it."""
 
 import os
 import struct
@@ -6,7 +6,7 @@ import sys
 
 # man 2 statx
 _HERE, _NO_FOLLOW, _BIRTH = -100, 0x100, 0x800
-_SIZE, _PLACE = 256, 80  # bytes of what it fills in, and where the time is in it
+_SIZE, _PLACE = 256, 80  # bytes of the struct, and offset of the time in it
 
 
 def born(path: bytes) -> int | None:

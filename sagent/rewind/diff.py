@@ -23,15 +23,14 @@ from sagent.rewind.snapshot import (
 )
 from sagent.session.touches import ABSENT, DIRECTORY, Omission, Snapshot, Touch, unknown
 
-MAX_NAMED = 20  # files not covered, of one command
+MAX_NAMED = 20  # of one command
 MOVED_HERE = "it existed before in a place that is not covered, and was moved here"
 NOT_LOOKED_AT = "it may have existed before in a place that is not covered (ignored by git, for example)"
 
 
 @dataclass(slots=True)
 class Difference:
-    """Differences between two snapshots. `states` are the changed files as they stand now, None for those that are
-    gone."""
+    """Differences between two snapshots. `states` are the changed files as they are now, None for deleted ones."""
 
     files: list[Touch] = field(default_factory=list[Touch])
     made: list[str] = field(default_factory=list[str])
@@ -41,7 +40,7 @@ class Difference:
 
 
 def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], keep: Keep, stop: Stop) -> Difference:
-    """Compare two snapshots, except for files in `skip`, which another call answers for. Raises StoppedError and
+    """Compare two snapshots, except for files in `skip`, which another call records. Raises StoppedError and
     OSError."""
     found = Difference()
     _compare_files(before, after, [path for path in _suspects(before, after) if path not in skip], keep, stop, found)
@@ -73,7 +72,7 @@ def _compare_files(
     before: TreeSnapshot, after: TreeSnapshot, suspects: Sequence[bytes], keep: Keep, stop: Stop, found: Difference
 ) -> None:
     contents = _from_git(before, suspects, stop)
-    inodes: set[int] = set()  # of the files before, once they are asked for
+    inodes: set[int] = set()  # of the earlier files, computed on demand
     kept = 0
     for path in sorted(suspects):
         stop.check()
@@ -95,8 +94,8 @@ def _compare_files(
 
 
 def _is_older(before: TreeSnapshot, path: bytes, new: FileState, inodes: set[int]) -> bool:
-    """Return True if a file that came was somewhere before that, where nobody looked: to delete it would be to lose
-    it. One that has another name is not lost."""
+    """Return True if a new file existed before in an unread place, so that deleting it would lose it. A file with
+    another name is not lost."""
     made = born(path) if new.links == 1 else None
     if made is None or made >= before.started - SETTLED_NS:
         return False
@@ -123,12 +122,12 @@ def _suspects(before: TreeSnapshot, after: TreeSnapshot) -> Iterator[bytes]:
 
 
 def _is_same(old: FileState, new: FileState) -> bool:
-    """Return True if two files have the same content, where their times do not show it."""
+    """Return True if two files have the same content although their times differ."""
     return (old.data is not None and old.data == new.data) or (old.oid != "" and old.oid == new.oid)
 
 
 def _before(before: TreeSnapshot, path: bytes, contents: Mapping[bytes, bytes | str], keep: Keep) -> Snapshot | None:
-    """Return the state of a path in a snapshot; None if the path is no concern of this command."""
+    """Return the state of a path in a snapshot; None if this command is not concerned with it."""
     state = before.files.get(path)
     if state is None:
         if before.was_there(path) is False:
@@ -156,7 +155,7 @@ def _snapshot(mode: int, data: bytes, keep: Keep) -> Snapshot:
 
 def _compare_directories(before: TreeSnapshot, after: TreeSnapshot, found: Difference) -> None:
     holding = {path for touch in found.files for path in _above(os.fsencode(touch.path), after.root)}
-    # a directory with files that do not count is left to whoever made it
+    # a directory with uncovered files is left to its maker
     for path, listing in after.listings.items():
         counts = path in holding or listing.names == listing.below
         if counts and path not in before.listings and before.was_there(path) is False:
@@ -179,7 +178,7 @@ def _above(path: bytes, root: bytes) -> Iterator[bytes]:
 
 
 def _from_git(before: TreeSnapshot, suspects: Sequence[bytes], stop: Stop) -> Mapping[bytes, bytes | str]:
-    """Return the contents of files as git has them, or why that is not what was there."""
+    """Return the contents of files from git, or why git does not have them."""
     wanted: dict[bytes, FileState] = {}
     size = 0
     for path in suspects:
@@ -202,7 +201,7 @@ def _from_git(before: TreeSnapshot, suspects: Sequence[bytes], stop: Stop) -> Ma
             found[path] = OTHER_FORM
         elif len(data) == state.size:
             found[path] = data
-        else:  # line ends are the one thing that git changes by itself
+        else:  # line ends are the only thing that git changes itself
             ended = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
             found[path] = ended if len(ended) == state.size else OTHER_FORM
     return found

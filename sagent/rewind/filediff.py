@@ -17,8 +17,8 @@ from sagent.session.touches import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """A file as it `was` and as it is `now`. `diff` is unified and names no file; it is "" if no line differs or one
-    of the two is no text. `note` says in words what else there is to say."""
+    """A file as it `was` and as it is `now`. `diff` is a unified diff without file names; "" if no line differs or one
+    version is not text. `note` describes anything else."""
 
     path: str
     was: Snapshot
@@ -28,8 +28,8 @@ class FileDiff:
 
 
 async def diff_file(log: Log, entry: str, path: str) -> FileDiff:
-    """Compare a file with its state at an entry. Raises UsageError if nothing has changed it since, or without such
-    an entry."""
+    """Compare a file with its state at an entry. Raises UsageError if it has not changed since, or if there is no such
+    entry."""
     return await in_thread(lambda stop: _compare(log, entry, path, stop))
 
 
@@ -66,7 +66,7 @@ def _thing(state: Snapshot) -> str:
 
 
 def _lines(data: bytes) -> list[str]:
-    """Lines by line feeds alone; a last one without says so in a line of its own, as in a patch."""
+    """Split at line feeds only; a last line without one is marked as in a patch."""
     lines = readable(data).split("\n")
     last = lines.pop()
     return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines

@@ -1,9 +1,8 @@
-"""The plan of a rewind, made by reading entries alone: what calls did to files, as logs keep it, and the steps that
-undo it.
+"""The plan of a rewind, made from log entries alone: the changes that calls made to files, and the steps that undo
+them.
 
-The files have one past, whatever branches the conversation has. So a rewind undoes everything that came after an
-entry in the order in which it was written, abandoned branches included; and a rewind is an event of that past
-itself, recorded like any other, so that it can be undone in the same way.
+Files have one history, however the conversation branches. So a rewind undoes all later changes in order, including
+those of abandoned branches. A rewind is recorded in this history too, so it can be undone in the same way.
 """
 
 import heapq
@@ -20,7 +19,7 @@ from sagent.session.touches import NOT_SEEN, Omission, Snapshot, Touch, Touched
 Read: TypeAlias = Callable[[str], Iterable[Entry]]
 """The entries of an agent's log, in the order written."""
 
-REWIND = "rewind"  # stands for the tool where files were rewound
+REWIND = "rewind"  # stands for the tool when files were rewound
 BETWEEN = "somebody else changed it in between"
 ELSE = "somebody else has changed it since"
 EARLIER = "a call that had begun earlier changed files there, and may have done so before this"
@@ -28,7 +27,7 @@ EARLIER = "a call that had begun earlier changed files there, and may have done 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A file of a plan: its target, and its state now if nobody else changed it. With a `why` it stays as it is."""
+    """A file of a plan: its target, and its expected present state. With a `why` it is left alone."""
 
     path: str
     target: Snapshot
@@ -38,8 +37,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of a rewind. `made` are directories to remove if they are left empty, the deepest first; `gone` are
-    directories to make again; `commands` is whether something ran that may have touched anything."""
+    """The steps of a rewind. `made` are directories to remove if they become empty, deepest first; `gone` are
+    directories to make again; `commands` is True if any call ran that may have changed anything."""
 
     items: tuple[Item, ...] = ()
     made: tuple[str, ...] = ()
@@ -52,10 +51,10 @@ class Plan:
 
 
 def since(read: Read, agent: str, entry: str) -> tuple[Touched, ...]:
-    """Return what an agent and those below it did to files after an entry of its log, in order; "" is the beginning.
+    """Return the changes of an agent and those below it to files after an entry of its log, in order; "" is the
+    beginning.
 
-    An agent that was spawned before counts with what it did later by the clock. Raises UsageError if there is no
-    such entry.
+    Of an agent that was spawned earlier, later changes count by the clock. Raises UsageError if there is no such entry.
     """
     logs: list[list[tuple[str, Touched]]] = []
     moment = _collect(read, agent, entry, "", logs)
@@ -65,7 +64,7 @@ def since(read: Read, agent: str, entry: str) -> tuple[Touched, ...]:
 
 
 def _collect(read: Read, agent: str, entry: str, moment: str, logs: list[list[tuple[str, Touched]]]) -> str | None:
-    """Read a log from an entry on, or from a moment where that is given, and the logs below it. None: no such entry."""
+    """Read a log from an entry or a moment on, and the logs below it. Return None if there is no such entry."""
     own = _Log(passed=not entry and not moment)
     logs.append(own.found)
     children: list[tuple[str, bool]] = []
@@ -93,7 +92,7 @@ def _collect(read: Read, agent: str, entry: str, moment: str, logs: list[list[tu
 
 @dataclass(slots=True)
 class _Log:
-    """The touches of files in one log after a point in it."""
+    """The changes to files in one log after a point in it."""
 
     passed: bool
     found: list[tuple[str, Touched]] = field(default_factory=list[tuple[str, Touched]])
@@ -112,7 +111,7 @@ class _Log:
             self.found.append((at, what))
 
     def close(self) -> None:
-        """Add the calls that began and did not end: they may have done something, or nothing."""
+        """Add the calls that began and did not end: they may have changed something."""
         for at, what, passed in self.begun.values():
             if passed:
                 self.found.append((at, what))
@@ -122,8 +121,8 @@ class _Log:
 
 
 def cut_off(entries: Iterable[Entry], now: Callable[[str], Snapshot]) -> Iterator[Touched]:
-    """Yield the calls that began and were not seen to end, each as one that has ended. Of a file of which is known what
-    it was to become, `now` is whether it did; of everything else nothing is known."""
+    """Yield the calls without a recorded end, as if they had ended. If a file's intended content is known, `now` says
+    whether it has it; everything else is unknown."""
     begun: dict[str, Touched] = {}
     for entry in entries:
         if entry.kind == "touched" and isinstance(what := entry.content, Touched):
@@ -145,7 +144,7 @@ def _unseen(what: Touched) -> tuple[Omission, ...]:
 def plan(touches: Iterable[Touched]) -> Plan:
     """Plan the steps that bring the files back to their state before these touches."""
     items: dict[str, Item] = {}
-    directories: dict[str, bool] = {}  # whether it was there
+    directories: dict[str, bool] = {}  # whether each existed before
     omitted: dict[tuple[str, str], Omission] = {}
     commands = False
     for what in touches:
@@ -168,7 +167,7 @@ def plan(touches: Iterable[Touched]) -> Plan:
 
 
 def _follow(item: Item | None, touch: Touch, what: Touched) -> Item:
-    """Return a file's item with one more change to it."""
+    """Return a file's item extended by one change."""
     after = (touch.after,) if what.ended else (touch.before, touch.after)
     expected = tuple(each for each in after if each.kind != "unknown")
     why = "" if expected else touch.after.why

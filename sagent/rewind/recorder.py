@@ -1,7 +1,7 @@
-"""The recorder of what calls do to files, run once around each call that may change some.
+"""The recorder of changes to files, run around each call that may make some.
 
-A call that says which files it writes is answered for by these. Any other that may touch anything is judged by what
-differs in the working tree when it has ended. Before and after are kept as blobs of the session.
+A call that names the files it writes is compared in these files. Any other call is compared in the whole working tree
+when it has ended. Blobs of the session keep the states before and after.
 """
 
 import asyncio
@@ -34,29 +34,29 @@ from sagent.tool import Effect, Workspace
 
 T = TypeVar("T")
 
-MAX_NAMED_BYTES = 8 << 20  # of a file that a call said it would write
-LAST_LOOK_SECONDS = 0.5  # that a call that was cancelled has to find out what it changed
+MAX_NAMED_BYTES = 8 << 20  # of a file that a call named
+LAST_LOOK_SECONDS = 0.5  # for a cancelled call to find its changes
 LAST_STEP_SECONDS = 0.3  # that work in a thread has to stop
 CUT_OFF = "the call was cancelled before it was known what it had changed"
 LET_GO = "the command was detached and continued by itself"
 
 
 class Journal(Protocol):
-    """An agent's log, as far as it can be written."""
+    """An agent's log, as far as the recorder needs it."""
 
     @property
     def log(self) -> Log: ...  # its session keeps the contents
 
     @property
-    def lost(self) -> bool: ...  # whether nothing is logged any more
+    def lost(self) -> bool: ...  # whether logging has stopped
 
     def record(self, content: Content) -> str:
-        """Append to the log; the entry's id, "" where that failed."""
+        """Append to the log; return the entry's id, "" if that failed."""
         ...
 
 
 class Recorder(Protocol):
-    """The agent that makes a call: where it works, and where what a call changed is logged."""
+    """The agent that makes a call: its directories, and the log for its changes."""
 
     @property
     def workspace(self) -> Workspace: ...
@@ -71,13 +71,13 @@ class Recorder(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _RunningCall:
-    """A call that runs. What `trees` hold by directory is brought up to date when other calls change files."""
+    """A running call. `trees`, by directory, is updated when other calls change files."""
 
     recorder: Recorder
     call: ToolCall
     trees: dict[bytes, TreeSnapshot] = field(default_factory=dict[bytes, TreeSnapshot])
     named: dict[str, Snapshot] = field(default_factory=dict[str, Snapshot])
-    missing: tuple[str, ...] = ()  # directories above those that were not there
+    missing: tuple[str, ...] = ()  # directories above its files that did not exist
     omitted: tuple[Omission, ...] = ()
     beside: dict[str, None] = field(default_factory=dict[str, None])
 
@@ -94,28 +94,28 @@ class Checkpoints:
         self._looks_around = looks_around
         self._last: dict[bytes, TreeSnapshot] = {}
         self._watches: dict[bytes, Watch] = {}
-        self._refused: dict[bytes, str] = {}  # directories that are not looked at again, and why
+        self._refused: dict[bytes, str] = {}  # directories that are not read again, with the reason
         self._marks: list[_RunningCall] = []
         self._turn = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Return the lock held while files are looked at, or changed by a rewind."""
+        """Return the lock held while files are read, or changed by a rewind."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # an agent may run in one loop after the other
+        if self._loop is not loop:  # an agent may use several loops in turn
             self._turn, self._loop = asyncio.Lock(), loop
         return self._turn
 
     def close(self) -> None:
-        """Follow directories no more: a system has few watches for each person. The next look begins anew."""
+        """Stop watching directories, because a system allows each user few watches. The next look starts anew."""
         for watch in self._watches.values():
             watch.close()
         self._watches.clear()
 
     async def around(self, recorder: Recorder, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of a call that may change files, and record which it changed. What fails here is logged,
-        and does not disturb the call."""
+        """Run a call that may change files, and record its changes. Errors here are logged and do not disturb the
+        call."""
         named = effect.kind == "write" and bool(effect.paths)
         if not (named or self._looks_around) or recorder.journal.lost:
             return await work()
@@ -165,7 +165,7 @@ class Checkpoints:
                     found = await self._look(root, skip, relist=False)
                 except OSError as error:
                     found = f"it cannot be read: {error.strerror or error}"
-            if not isinstance(found, str) and found.why:  # which would be no different the next time
+            if not isinstance(found, str) and found.why:  # the next attempt would fail as well
                 found = self._refused[root] = found.why
             if isinstance(found, str):
                 mark.omitted += (Omission(os.fsdecode(root), found),)
@@ -173,8 +173,7 @@ class Checkpoints:
                 mark.trees[root] = _copy(found)
 
     async def _look(self, root: bytes, skip: tuple[bytes, ...], *, relist: bool) -> TreeSnapshot:
-        """Return a snapshot of a directory now, read anew where it may have changed. Raises StoppedError and
-        OSError."""
+        """Return a current snapshot of a directory; only possible changes are read. Raises StoppedError and OSError."""
         if (watch := self._watches.get(root)) is None:
             watch = self._watches[root] = Watch(root)
         last, changed = self._last.get(root), watch.changed()
@@ -192,7 +191,7 @@ class Checkpoints:
         return found
 
     async def _book_trees(self, mark: _RunningCall) -> None:
-        """Log what calls that go on have changed until this one begins: later that would count as its own."""
+        """Log the changes of running calls before this one begins; otherwise they would count as its own."""
         named = self._paths_named()
         looked = dict(mark.trees)
         for other in [each for each in self._marks if each.trees]:
@@ -206,8 +205,8 @@ class Checkpoints:
                 self._book(other, found)
 
     async def _book_named(self, mark: _RunningCall) -> None:
-        """Log what has become of the files that other calls name, which answer for them for as long as they go on: a
-        state that this call finds is in the log once it begins, or has ended."""
+        """Log the present state of files that running calls name and are responsible for, so that any state this call
+        finds is in the log at its begin and end."""
         for other in [each for each in self._marks if each.named and each is not mark]:
             files, made, states = await in_thread(lambda _, other=other: _read_again(other))
             if files:
@@ -220,15 +219,15 @@ class Checkpoints:
     def _pass_on(
         self, mark: _RunningCall, files: Sequence[Touch], made: Sequence[str], states: Mapping[bytes, FileState | None]
     ) -> None:
-        """Let the other calls know what one that names files has made of them."""
+        """Tell the other calls which changes a call that names files has made."""
         self.report(mark, states, made, ())
-        for touch in files:  # what it wrote, no other call that names the file has written
+        for touch in files:  # no other call that names the file has written this
             for other in self._marks:
                 if other is not mark and touch.path in other.named and touch.after.kind != "unknown":
                     other.named[touch.path] = touch.after
 
     async def _book_files(self, mark: _RunningCall) -> None:
-        """Record, for the other calls in progress, the changes to files that this call names."""
+        """Record changes to this call's files for the other running calls."""
         paths = frozenset(map(os.fsencode, mark.named)) - self._paths_named()
         for other in [each for each in self._marks if each.trees]:
             for before in other.trees.values():
@@ -237,7 +236,7 @@ class Checkpoints:
                 self._book(other, found, every=True)
 
     def _book(self, mark: _RunningCall, found: Difference, *, every: bool = False) -> None:
-        """Log what a call has changed so far, and that it goes on."""
+        """Log a call's changes so far, marked as unfinished."""
         if found.files or found.made or found.gone:
             so_far = _with_difference(replace(_ended(mark), omitted=()), found)
             mark.recorder.journal.record(so_far)
@@ -248,7 +247,7 @@ class Checkpoints:
         return frozenset(os.fsencode(path) for mark in self._marks for path in mark.named)
 
     async def _end(self, mark: _RunningCall, seconds: float | None) -> None:
-        """Record what a call did to files; within some seconds, where nobody waits for more."""
+        """Record a call's changes to files; if it was cancelled, within a short time."""
         what = _not_known(mark, CUT_OFF)
         try:
             async with asyncio.timeout(seconds), self.turn:
@@ -296,7 +295,7 @@ class Checkpoints:
         made: Iterable[str],
         gone: Iterable[str],
     ) -> None:
-        """Let other calls that run know of changes that are not theirs."""
+        """Tell other running calls of changes that are not theirs."""
         for tree in (tree for other in self._marks if other is not mark for tree in other.trees.values()):
             inside = _below(tree.root)
             for path, state in states.items():
@@ -336,7 +335,7 @@ def only_looks(command: str) -> bool:
 
 
 async def in_thread(work: Callable[[Stop], T]) -> T:
-    """Do work in a thread; it is stopped when nobody waits for it any more."""
+    """Run a function in a thread; stop it when its caller is cancelled."""
     stop = Stop()
     task = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:
@@ -344,7 +343,7 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
     except asyncio.CancelledError:
         stop.set()
         await asyncio.wait([task], timeout=LAST_STEP_SECONDS)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody asks what became of it
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # no one is left to receive its error
         raise
     return task.result()
 
@@ -360,12 +359,13 @@ def _below(root: bytes) -> Callable[[bytes], bool]:
 
 
 def _holds(tree: TreeSnapshot, root: bytes) -> bool:
-    """Return True if what is in a directory is looked at with another; of one in a work tree without files git says."""
+    """Return True if a directory is covered by the snapshot of another; git decides if it is in a work tree without
+    files."""
     return root == tree.root or any(map(_below(root), tree.files)) or (not tree.git and root in tree.listings)
 
 
 def _begun(mark: _RunningCall) -> Touched:
-    """Return a call that goes on, from what stands now."""
+    """Return a running call, with the present state as its beginning."""
     files = tuple(Touch(path, before, unknown(NOT_SEEN)) for path, before in mark.named.items())
     return Touched(mark.call.id, mark.call.name, ended=False, files=files, trees=tuple(map(os.fsdecode, mark.trees)))
 
@@ -387,26 +387,26 @@ def _with_difference(what: Touched, found: Difference) -> Touched:
 
 
 def _copy(tree: TreeSnapshot) -> TreeSnapshot:
-    """Copy a snapshot, to be brought up to date for one call."""
+    """Copy a snapshot for one call to update."""
     return replace(tree, files=dict(tree.files), listings=dict(tree.listings), reported=set())
 
 
 def _not_known(mark: _RunningCall, why: str) -> Touched:
-    """Return a call of which nobody knows what it did."""
+    """Return a call with unknown changes."""
     files = tuple(Touch(path, before, unknown(why)) for path, before in mark.named.items())
     trees = (Omission(os.fsdecode(root), why) for root in mark.trees)
     return replace(_ended(mark), files=files, omitted=(*mark.omitted, *trees))
 
 
 def _named(effect: Effect) -> Sequence[str]:
-    """Return the paths that a call changes, through links too: the very one that was judged, where that is known."""
+    """Return the paths that a call changes, through links too; the exact path that was judged, if known."""
     if effect.real is not None:
         return (str(effect.real),)
     return tuple(dict.fromkeys(each for path in effect.paths for each in (_real(path), os.path.realpath(path))))
 
 
 def _read_named(paths: Iterable[str], keep: Keep) -> tuple[dict[str, Snapshot], tuple[str, ...]]:
-    """Read the state of the paths that a call names; also return the directories that are not there yet."""
+    """Read the state of a call's named paths; also return the directories that do not exist yet."""
     found: dict[str, Snapshot] = {}
     missing: dict[str, None] = {}
     for path in paths:
@@ -419,7 +419,7 @@ def _read_named(paths: Iterable[str], keep: Keep) -> tuple[dict[str, Snapshot], 
 
 
 def _real(path: Path) -> str:
-    """Return a path without links in it, but for its last part."""
+    """Return a path with links resolved in all but its last part."""
     return os.path.join(os.path.realpath(path.parent), path.name)  # noqa: PTH118
 
 
@@ -437,7 +437,7 @@ def _read_again(mark: _RunningCall) -> tuple[tuple[Touch, ...], tuple[str, ...],
 
 
 def _forget(tree: TreeSnapshot, path: bytes) -> None:
-    """Remove a path from a snapshot, as if it had not been there."""
+    """Remove a path from a snapshot, as if it had never existed."""
     above, _, name = path.rpartition(b"/")
     if (listing := tree.listings.get(above)) is not None:
         tree.listings[above] = listing._replace(names=listing.names - {name}, below=listing.below - {name})

@@ -1,4 +1,4 @@
-"""Restores files to an earlier entry, with a preview. What somebody else has changed is left alone."""
+"""Restores files to an earlier entry, with a preview. Changes by others are left alone."""
 
 import errno
 import os
@@ -43,9 +43,9 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """The outcome of a rewind of files: what it changes, what it leaves alone although it was changed since, and
-    what it does not cover, each with the reason. `commands` is whether a command ran since: for commands, only the
-    working tree is covered, without what git ignores."""
+    """The outcome of a rewind of files: its changes, changed files that it leaves alone, and files that it does not
+    cover, each with the reason. `commands` is True if a command ran since: then only the working tree is covered,
+    without files that git ignores."""
 
     changed: tuple[FileChange, ...] = ()
     left: tuple[Omission, ...] = ()
@@ -54,13 +54,13 @@ class FileChanges:
 
 
 async def preview(log: Log, entry: str) -> FileChanges:
-    """Return what a rewind of files to an entry would change. Raises UsageError if there is no such entry."""
+    """Return the changes that a rewind of files to an entry would make. Raises UsageError if there is no such entry."""
     work = await in_thread(lambda stop: _prepare(log, entry, stop))
     return FileChanges(work.changes, work.left, work.plan.omitted, work.plan.commands)
 
 
 async def restore_files(recorder: Recorder, checkpoints: Checkpoints, entry: str, path: str = "") -> FileChanges:
-    """Restore all files, or one, to their state at an entry, and report what was done. Raises UsageError if there is no
+    """Restore all files, or one, to their state at an entry, and return the outcome. Raises UsageError if there is no
     such entry, if that file has not changed since, or if the log cannot be written."""
     async with checkpoints.turn:
         work = await in_thread(lambda stop: _prepare(recorder.journal.log, entry, stop, path))
@@ -92,7 +92,7 @@ class _Work:
 
 
 def _prepare(log: Log, entry: str, stop: Stop, path: str = "") -> _Work:
-    """Return a plan, for all files or one, and the files as they stand now."""
+    """Return a plan, for all files or one, and the present state of the files."""
     found = plan(since(partial(read_agent, log), log.agent, entry))
     if path:
         found = _only(found, path)
@@ -124,7 +124,7 @@ def _only(found: Plan, path: str) -> Plan:
 
 
 def _change(step: Touch, fetch: Fetch) -> FileChange:
-    """Return the change that a step makes. Raises SessionCorrupt if the content that it needs is not there."""
+    """Return the change that a step makes. Raises SessionCorrupt if its content is missing."""
     now, target = _content(step.before, fetch), _content(step.after, fetch)
     how = "deleted" if target is None else "created" if now is None else "written"
     if b"\0" in (now or b"") or b"\0" in (target or b""):
@@ -162,7 +162,7 @@ def _count_lines(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
 
 
 class _Writer:
-    """Does the steps of a plan; what was done, at any moment, is in `done`, `made` and `gone`."""
+    """Carries out the steps of a plan; `done`, `made` and `gone` always show its progress."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
@@ -170,7 +170,7 @@ class _Writer:
         self.made: list[str] = []
         self.gone: list[str] = []
         self.left: list[Omission] = []
-        self.linked: list[Omission] = []  # files that had other names
+        self.linked: list[Omission] = []  # files that had other hard links
         self.states: dict[bytes, FileState | None] = {}
 
     def record(self, call: str) -> Touched:
@@ -185,7 +185,7 @@ class _Writer:
                 self._try(step, self._delete, stop)
         for path in work.plan.made:
             stop.check()
-            with suppress(OSError):  # somebody has put something there, or it is gone already
+            with suppress(OSError):  # it has new contents, or is gone already
                 _remove(path)
                 self.gone.append(path)
         for step in vacated:
@@ -200,7 +200,7 @@ class _Writer:
                 self._try(step, self._put, stop)
 
     def _try(self, step: Touch, act: Callable[[Touch], None], stop: Stop) -> None:
-        """Take one step, if its file is still as it was a moment ago."""
+        """Take one step, if its file has not changed since a moment ago."""
         stop.check()
         name = os.fsencode(step.path)
         try:
@@ -235,7 +235,7 @@ class _Writer:
             self.made.append(path)
 
     def _put(self, step: Touch) -> None:
-        """Put a content, or a link, in its place in one move."""
+        """Put content or a link in its place, in one atomic step."""
         self._make(os.path.dirname(step.path))  # noqa: PTH120
         if step.before.kind == "directory":
             self._remove_directory(step)

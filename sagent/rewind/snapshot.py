@@ -1,8 +1,8 @@
-"""Snapshots of a directory before and after a command, at a cost that does not grow with what did not change.
+"""Snapshots of a directory before and after a command, at a cost that depends only on the changes.
 
-In a git work tree the contents of files that git calls unchanged are git's to give, should a command change them;
-they are not read. What it does not have (changed files, new ones) is held in memory, within limits. Nothing of git's
-is written and no lock of its taken.
+In a git work tree, files that git calls unchanged are not read: git has their contents if a command changes them.
+Contents that git does not have (changed and new files) are held in memory, within limits. Nothing of git's is written,
+and no lock taken.
 """
 
 import errno
@@ -27,17 +27,17 @@ Keep: TypeAlias = Callable[[bytes], str]
 
 MAX_FILE_BYTES = 1 << 20  # of a file that a command changed
 MAX_FILES = 20_000
-MAX_WATCHED_FILES = 100_000  # of a git work tree where the system reports changes: not each is looked at every time
-MAX_HELD_BYTES = 32 << 20  # of one directory, and kept of one command's changes
-SEARCH_TIMEOUT_SECONDS = 10.0  # for git, or for a walk
-SETTLED_NS = 50_000_000  # after which another change shows in a file's times, whatever the clock's grain
+MAX_WATCHED_FILES = 100_000  # in a git work tree with change notification, which avoids checking each file
+MAX_HELD_BYTES = 32 << 20  # per directory, and kept of one command's changes
+SEARCH_TIMEOUT_SECONDS = 10.0  # for git or a directory walk
+SETTLED_NS = 50_000_000  # old enough for another change to show in a file's times, whatever the clock's precision
 _MAX_STRAYS = 2_000  # directories looked into without a file that is covered
 PASSED_OVER = frozenset(
     b".git .hg .svn .jj node_modules __pycache__ .venv venv .tox .mypy_cache .ruff_cache .pytest_cache .cache .direnv "
     b".gradle .terraform".split()
 )
 
-_LOG = b'{"id":"'  # how a log begins
+_LOG = b'{"id":"'  # start of a log file
 
 TOO_LARGE = f"it is larger than {MAX_FILE_BYTES >> 20} MiB"
 TOO_MUCH = f"together with others it is more than {MAX_HELD_BYTES >> 20} MiB"
@@ -65,12 +65,12 @@ class Stop:
                 self._process.kill()
 
     def check(self) -> None:
-        """Raise StoppedError where it was ended."""
+        """Raise StoppedError if it was stopped."""
         if self._event.is_set():
             raise StoppedError
 
     def git(self, root: bytes, *arguments: str, data: bytes = b"") -> bytes | None:
-        """Run git and return what it prints; None if it fails, is missing, takes too long, or may not be asked."""
+        """Run git and return its output; None if it fails, is missing, takes too long, or may not be used."""
         if (call := git_call(os.fsdecode(root), *arguments)) is None:
             return None
         with self._guard:
@@ -96,7 +96,7 @@ class Stop:
 
 
 class FileState(NamedTuple):
-    """A file, or a link: what shows that it is the same, and its content where it is held, or where git has it."""
+    """A file or link: its identity, and its content if it is held here or git has it."""
 
     signature: tuple[int, ...]  # mtime and ctime in nanoseconds, size, inode, mode, hard links
     settled: bool
@@ -129,29 +129,29 @@ class Listing(NamedTuple):
     signature: tuple[int, ...]
     settled: bool
     names: frozenset[bytes]
-    below: frozenset[bytes]  # those of them that are directories
+    below: frozenset[bytes]  # the directories among them
 
 
 @dataclass(slots=True)
 class TreeSnapshot:
     """The files of a directory at one moment. Paths are absolute. With a `why` the directory was not read.
 
-    The state of files in `reported` was given by somebody else: the next snapshot sees whether they are covered.
+    The states in `reported` come from other calls: the next snapshot checks whether they are covered.
     """
 
     root: bytes
     started: int  # nanoseconds since the epoch
     git: bool = False
-    slow: bool = False  # git did not answer in time: it waits for an ignore file that is a FIFO, and is asked no more
+    slow: bool = False  # git timed out, for example on an ignore file that is a FIFO, and is not asked again
     why: str = ""
-    index: tuple[tuple[int, ...], ...] = ()  # what shows that git's index is the same, () where nothing does
+    index: tuple[tuple[int, ...], ...] = ()  # identity of git's index, () if unknown
     tracked: Sequence[bytes] = ()  # the files in git's index
     files: dict[bytes, FileState] = field(default_factory=dict[bytes, FileState])
     listings: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
     reported: set[bytes] = field(default_factory=set[bytes])
 
     def was_there(self, path: bytes) -> bool | None:
-        """Return True if something stood at a path, False if not; None if nobody looked."""
+        """Return True if a path existed, False if not; None if it was not checked."""
         asked = path
         while len(above := path.rpartition(b"/")[0] or b"/") >= len(self.root) and path != above:
             if above in self.files:
@@ -159,15 +159,15 @@ class TreeSnapshot:
             listing = self.listings.get(above)
             if listing is not None:
                 if path.rpartition(b"/")[2] not in listing.names:
-                    return False  # neither it nor the directory that it is in
+                    return False  # neither it nor its directory existed
                 return True if path == asked else None
             path = above
         return None
 
 
 def read_state(path: bytes, keep: Keep, largest: int = MAX_FILE_BYTES) -> Snapshot:
-    """Read the state of a path. Never waits for a FIFO or a device, and never follows a link: below a link nothing
-    exists."""
+    """Read the state of a path. Never waits for a FIFO or a device, and never follows a link: a path below a link
+    counts as missing."""
     try:
         try:
             with real_directory(path) as (above, name):
@@ -205,10 +205,10 @@ def take_snapshot(
     changed: Changed | None = None,
     watched: bool = False,
 ) -> TreeSnapshot:
-    """Look at a directory, or the whole work tree that it is in; what did not change since the `last` time is not read
-    again, nor looked at where it is known what has `changed`. What lies in one of `skip` does not count. Without
-    `relist` git is not asked again where its index and all directories are as they were. Of a work tree
-    that is `watched` more files are covered. Raises StoppedError and OSError."""
+    """Take a snapshot of a directory, or of the whole work tree that contains it. Files unchanged since `last` are not
+    read again, and not even checked if `changed` is known. Paths below `skip` do not count. Without `relist` git is not
+    asked again while its index and all directories are unchanged. If a work tree is `watched`, more files are covered.
+    Raises StoppedError and OSError."""
     started = time.time_ns()
     top = _work_tree(directory)
     made = TreeSnapshot(directory, started, index=_index(top, started))
@@ -223,7 +223,7 @@ def take_snapshot(
             listed, known = _listed_by_git(made, top, stop), False
         if directory != top and not any(path.startswith(_join(directory, b"")) for path in listed or ()):
             ignored = stop.git(top, "check-ignore", "-q", "--", os.fsdecode(directory)) is not None
-            listed = None if ignored else listed  # or nothing is in it
+            listed = None if ignored else listed  # or it is empty
         made.slow = listed is None and time.monotonic() >= end
     if top is not None and listed is not None:
         made.root, made.git = top, True
@@ -253,8 +253,7 @@ def _look_at_files(
     *,
     known: bool,
 ) -> None:
-    """Read the listed files, each with the name that git has for its content; reuse what is known from the last
-    time."""
+    """Read the listed files, each with git's id of its content; reuse the states from the last snapshot."""
     before = last or {}
     to_read: list[tuple[bytes, FileState]] = []
     if changed is not None and known and not changed.directories:
@@ -282,7 +281,7 @@ def _look_at_files(
         made.files[path] = state
     looked = (files[path] for path in to_look for files in (before, made.files) if path in files)
     if changed is not None and len(to_look) < len(listed) and any(each.links > 1 for each in looked):
-        # what was done to a file by one of its names is reported of no other
+        # a change through one hard link is not reported for the others
         _look_at_files(made, listed, last, skip, stop, None, known=known)
         return
     held = sum(len(state.data) for state in made.files.values() if state.data is not None)
@@ -329,7 +328,7 @@ def read_file_state(path: bytes) -> FileState | None:
 
 
 def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState | None, int]:
-    """Return a file with its content, if there is room for it; None where its directory is reached through a link."""
+    """Return a file with its content, if there is room; None if its directory is reached through a link."""
     if held + state.size > MAX_HELD_BYTES:
         return state._replace(why=TOO_MUCH), held
     try:
@@ -343,12 +342,12 @@ def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState |
 
 
 def _is_log(path: bytes) -> bool:
-    """Return True if a file is the first log of a session: by its name, the lock next to it, and how it begins."""
+    """Return True if a file is the root log of a session: by its name, the lock beside it, and its first bytes."""
     if not os.path.lexists(path.removesuffix(b"root.jsonl") + b"lock"):
         return False
     try:
         with open_regular(path) as file:
-            return (file.read(len(_LOG)) or _LOG) == _LOG  # one that was made just now is empty
+            return (file.read(len(_LOG)) or _LOG) == _LOG  # a new log is empty
     except OSError:
         return False
 
@@ -358,7 +357,8 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
-    """Return content of a regular file at a path without links. Raises OSError, also where it is none, or larger."""
+    """Return the content of a regular file at a path without links. Raises OSError for anything else or a larger
+    file."""
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
         data = file.read(most + 1)
@@ -371,8 +371,8 @@ def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
 
 
 def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, str] | None:
-    """Return the files that git knows or does not ignore, those that are as in its index with their names there; None
-    where it is not git's to say."""
+    """Return the files that git tracks or does not ignore, with git's ids for those equal to the index; None if git
+    cannot tell."""
     out = stop.git(top, "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard")
     if out is None:
         return None
@@ -383,7 +383,7 @@ def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, st
     for record in out.split(b"\0"):
         tag, rest = record[:2], record[2:]
         if tag == b"? ":
-            if not rest.endswith(b"/"):  # a repository of its own
+            if not rest.endswith(b"/"):  # a nested repository
                 others[base + rest] = ""
             continue
         facts, _, name = rest.partition(b"\t")
@@ -392,7 +392,7 @@ def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, st
             skipped.add(path)
         elif tag == b"H " and facts.endswith(b" 0") and path not in found:
             found[path] = facts.split(b" ")[1].decode()
-        else:  # changed, in conflict, or something that git is not to look at
+        else:  # changed, in conflict, or marked to be skipped by git
             found[path] = ""
     made.tracked = tuple(found)
     return found | others
@@ -415,7 +415,7 @@ def _has_same_index(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -
 
 
 def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
-    """Return a signature of git's index and of its own list of what to ignore; () if there is none."""
+    """Return a signature of git's index and its exclude file; () if there is none."""
     if top is None:
         return ()
     found: list[tuple[int, ...]] = []
@@ -423,7 +423,7 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
     for path in (own / "index", shared / "info" / "exclude"):
         try:
             status = path.lstat()
-        except (OSError, ValueError):  # of a path with a NUL in it
+        except (OSError, ValueError):  # a path with a NUL in it
             return ()
         if max(status.st_mtime_ns, status.st_ctime_ns) >= started - SETTLED_NS:
             return ()
@@ -434,7 +434,7 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
 def _listed_before(
     made: TreeSnapshot, top: bytes | None, last: TreeSnapshot, changed: Changed | None
 ) -> dict[bytes, str] | None:
-    """Return the files that git listed the last time, where nothing says that it would list others now."""
+    """Return the files that git listed last time, if nothing suggests a different list now."""
     if not _has_same_index(made, top, last):
         return None
     for path, listing in last.listings.items():
@@ -461,7 +461,7 @@ def _is_as_it_was(path: bytes, state: FileState) -> bool:
 
 
 def _work_tree(directory: bytes) -> bytes | None:
-    """Return top of the work tree that a directory is in; the directory itself where that is the home directory's."""
+    """Return the top of a directory's work tree; the directory itself if that top is the home directory."""
     home = os.fsencode(os.path.expanduser("~")) + b"/"  # noqa: PTH111 -- bytes
     top = directory
     while not os.path.lexists(top + b"/.git"):
@@ -473,7 +473,7 @@ def _work_tree(directory: bytes) -> bytes | None:
 
 
 def _walk(made: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None, stop: Stop) -> Iterator[bytes]:
-    """Yield the files below a directory, but for what programs leave there."""
+    """Yield the files below a directory, without caches and other files of programs."""
     stack = [made.root]
     count = 0
     end = time.monotonic() + SEARCH_TIMEOUT_SECONDS
@@ -520,7 +520,7 @@ def _listing(directory: bytes, last: TreeSnapshot | None, started: int, changed:
 def _list_directories(
     made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple[bytes, ...], changed: Changed | None, stop: Stop
 ) -> None:
-    """Look into the directories of files, so that new files are not taken for files that were not covered."""
+    """Read the directories of files, so that their new files are not mistaken for uncovered old ones."""
     known = {made.root}
     before = last if last is not None and last.root == made.root and last.git else TreeSnapshot(made.root, 0)
     known.update(before.listings)
@@ -536,7 +536,7 @@ def _list_directories(
             made.listings[directory] = listing
             strays += [_join(directory, name) for name in listing.below]
     count = 0
-    while strays and count < _MAX_STRAYS:  # empty ones, or with nothing in them that counts
+    while strays and count < _MAX_STRAYS:  # empty directories, or without covered files
         path = strays.pop()
         if path in made.listings or path.endswith(b"/.git") or _join(path, b"").startswith(skip):
             continue

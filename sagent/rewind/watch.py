@@ -1,7 +1,7 @@
-"""Changes in directories since the last query, as Linux reports them (inotify).
+"""Changes in directories since the last query, reported by Linux (inotify).
 
-Only file systems of this machine are watched, whose every change passes through its kernel. Two kinds of change do
-not show there: through another name of a file (a hard link), and through memory that stays mapped when it is closed.
+Only local file systems are watched, because all their changes pass through this kernel. Two kinds of change are not
+reported: through another hard link of a file, and through memory that stays mapped after closing.
 """
 
 import errno
@@ -26,8 +26,8 @@ _LOCAL = frozenset(b"bcachefs btrfs ext2 ext3 ext4 f2fs jfs overlay ramfs tmpfs 
 
 
 class Changed(NamedTuple):
-    """Possible changes: `paths` that something happened to, all files in `directories` that were not followed yet,
-    and the `listings` of directories."""
+    """Possible changes: `paths` with an event, all files in `directories` that were not followed yet, and the
+    `listings` of directories."""
 
     paths: frozenset[bytes]
     directories: frozenset[bytes]
@@ -35,7 +35,7 @@ class Changed(NamedTuple):
 
 
 class Watch:
-    """Follows the directories below one. Where the system reports nothing, it never knows anything."""
+    """Follows a directory and those below it. Without system support every state is unknown."""
 
     def __init__(self, root: bytes) -> None:
         self._root = root
@@ -45,12 +45,12 @@ class Watch:
         self._followed: set[bytes] = set()
         self._new: set[bytes] = set()
         self._fd = -1
-        self._stale = True  # something was missed, or it is not known which directories are followed
+        self._stale = True  # an event was missed, or the followed directories are unknown
         self.works = sys.platform == "linux" and _is_local(root)
 
     def changed(self) -> Changed | None:
-        """Return the possible changes since the last time; None if anything may have changed: then nothing is
-        followed any more. To be called before the directory is read."""
+        """Return the possible changes since the last call; None if anything may have changed: then following has ended.
+        Call it before reading the directory."""
         if not self.works:
             return None
         found: set[bytes] = set()
@@ -58,7 +58,7 @@ class Watch:
         with suppress(BlockingIOError):
             while not stale and (data := os.read(self._fd, 1 << 16)):
                 for path, mask in self._events(data):
-                    # what lies below has other paths now; or nothing said what is gone, and what stands in its place
+                    # a rename changed the paths below, or the new content of this path was not reported
                     moved = mask & _MOVED_SELF or (mask & _MOVED and mask & _IS_DIRECTORY)
                     stale = stale or bool(moved or mask & (_OVERFLOW | _UNMOUNTED))
                     found.add(path)
@@ -74,7 +74,7 @@ class Watch:
         self._stale = True
 
     def follow(self, directories: Iterable[bytes]) -> None:
-        """Tell of these too. What has happened in those that are new is not known."""
+        """Follow these directories too. Earlier changes in new ones are unknown."""
         from ctypes import CDLL, get_errno
 
         add = CDLL(None, use_errno=True).inotify_add_watch
@@ -84,10 +84,10 @@ class Watch:
             number = int(add(self._fd, path, _WANTED))
             gone = number < 0 and get_errno() in (errno.ENOENT, errno.ENOTDIR)
             if number in self._paths or (number < 0 and not gone) or not self._is_here(path):
-                self.close()  # a directory with two paths; or there may be no more of them; or another file system
+                self.close()  # a directory with two paths, too many watches, or another file system
                 return
             if gone:
-                self._stale = True  # it may come back with files that are taken for those that were seen in it
+                self._stale = True  # it may come back with files that look already seen
             else:
                 self._paths[number] = path
                 self._followed.add(path)
@@ -101,7 +101,7 @@ class Watch:
             self._close()
 
     def _is_here(self, path: bytes) -> bool:
-        """Return True if a directory, if it is there, lies on the file system of the first."""
+        """Return True if a directory is on the file system of the first, or does not exist."""
         found = identity(path)
         return found is None or (self._id is not None and found[0] == self._id[0])
 
@@ -118,7 +118,7 @@ class Watch:
             yield above.rstrip(b"/") + b"/" + data[start:place].rstrip(b"\0"), mask
 
     def _begin(self) -> None:
-        """Follow nothing yet."""
+        """Reset: follow nothing yet."""
         from ctypes import CDLL
 
         self.close()
@@ -132,8 +132,7 @@ class Watch:
 
 
 def _is_local(path: bytes) -> bool:
-    """Return True if a path lies on a file system that only this machine changes, by /proc/self/mountinfo (man 5
-    proc)."""
+    """Return True if only this machine changes a path's file system, by /proc/self/mountinfo (man 5 proc)."""
     best, kind = b"", b""
     for line in _mounts().splitlines():
         left, _, right = line.partition(b" - ")
@@ -144,7 +143,7 @@ def _is_local(path: bytes) -> bool:
 
 
 def _mounts() -> bytes:
-    """Return the table of mounts: nothing is reported of a directory that another is mounted over."""
+    """Return the table of mounts: events below a new mount are not reported."""
     try:
         with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
             return file.read()
