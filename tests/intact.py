@@ -24,7 +24,7 @@ def faults(session: Path, head: str = "") -> list[str]:
             logs[agent_of(session, file)] = [*read_log(file)]
         except SessionCorrupt as error:
             found.append(str(error))
-        if not file.read_bytes().endswith(b"\n"):
+        if file.read_bytes()[-1:] not in (b"", b"\n"):
             found.append(f"{file} has an unfinished entry at the end")
     named = {agent_of(session, file) for file in named_logs(session)}
     strangers = [agent for agent, entries in logs.items() if agent not in named and len(entries) > 1]

@@ -188,5 +188,5 @@ def _check(found: os.stat_result, path: str | bytes | os.PathLike[str], place: i
 def special_kind(mode: int) -> str:
     """Return in words the kind of a file that is not a regular one."""
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
-    kinds |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
+    kinds |= {stat.S_IFLNK: "a symbolic link"} | dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
     return kinds.get(stat.S_IFMT(mode), "something special")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import threading
 from collections import deque
 from pathlib import Path
@@ -114,7 +115,8 @@ class BlobDirectory:
         """Remove files that were being written when an earlier process died. Only for the one writer of a session."""
         if self._directory is not None and self._directory.is_dir():
             for left in (*self._directory.glob("scratch-*"), *self._directory.parent.glob(f"{OUTPUTS}/scratch-*")):
-                left.unlink(missing_ok=True)
+                if is_blob(left.name):
+                    left.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Remove the temporary directory, if this is one."""
@@ -156,6 +158,11 @@ class BlobDirectory:
         if self.follow is not None:
             self.follow(path)
         return path
+
+
+def is_blob(name: str) -> bool:
+    """Return True for the name of a blob, or of one that is being written."""
+    return re.fullmatch(r"[0-9a-f]{64}|scratch-\d+-[0-9a-f]{12}", name) is not None
 
 
 def link(source: str, target: str) -> None:

@@ -1,15 +1,16 @@
 """Log of what an agent did, entry by entry: on disk, or in memory if nothing is to be kept."""
 
-import contextlib
 import errno
 import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar
 
 from sagent.errors import SessionCorrupt
+from sagent.lib.regular import read_regular, special_kind
 from sagent.session.blobs import BlobDirectory, sync_path
 from sagent.session.contents import Content, Forked
 from sagent.session.entries import Entry, parse_line, scan_line, seal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sagent.session.place import Place
 
 _L = TypeVar("_L")
+_HEX = frozenset(b"0123456789abcdef")
 
 
 class Log(Protocol):
@@ -191,7 +193,7 @@ class FileLog(_Chain):
             self._family.latest = entry.at
         except BaseException:  # an interrupt between the write and the lines after it too
             self._ragged = True
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._cut()
             raise
         if self._family.follow is not None:
@@ -311,14 +313,8 @@ def _is_there(file: Path) -> bool:
     except FileNotFoundError:
         return False
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):  # a link is refused when it is opened
-        raise SessionCorrupt(f"{file} is {kind_of_file(mode)}, not a log: put the log back in its place.")
+        raise SessionCorrupt(f"{file} is {special_kind(mode)}, not a log: put the log back in its place.")
     return True
-
-
-def kind_of_file(mode: int) -> str:
-    """Return what lies in place of a file, in words."""
-    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a symbolic link"}
-    return kinds.get(stat.S_IFMT(mode), "a device or a socket")
 
 
 def _open(file: Path) -> BinaryIO:
@@ -327,7 +323,28 @@ def _open(file: Path) -> BinaryIO:
     if stat.S_ISREG(mode := os.fstat(opened).st_mode):
         return os.fdopen(opened, "rb", buffering=1 << 18)
     os.close(opened)
-    raise SessionCorrupt(f"{file} is {kind_of_file(mode)}, not a log: put the log back in its place.")
+    raise SessionCorrupt(f"{file} is {special_kind(mode)}, not a log: put the log back in its place.")
+
+
+def begins_log(file: Path, *, empty: bool = True) -> bool:
+    """Return True for a file that begins as our logs do, whole or torn, or that is `empty`."""
+    with suppress(OSError):
+        start = read_regular(file, most=71, cut=True)
+        return (bool(start) or empty) and b'{"id":"'.startswith(start[:7]) and _HEX.issuperset(start[7:])
+    return False
+
+
+def cut_torn(file: Path) -> int:
+    """Cut off the incomplete last line of a log that nobody has open; returns its bytes. What is no log, or cannot be
+    written, stays as it is."""
+    import mmap
+
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError, ValueError), os.fdopen(os.open(file, flags), "r+b") as log:  # one that is empty has no map
+        with mmap.mmap(log.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            size, end = len(data), data.rfind(b"\n") + 1
+        return size - log.truncate(end) if end < size and begins_log(file) else 0
+    return 0
 
 
 def make_directory(directory: Path) -> None:

@@ -5,7 +5,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from itertools import chain
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Self
 
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
-from sagent.session.blobs import OUTPUTS, BlobDirectory, link
+from sagent.lib.regular import read_regular, special_kind
+from sagent.session.blobs import OUTPUTS, BlobDirectory, is_blob, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
-from sagent.session.log import Family, FileLog, kind_of_file, make_directory, read_log
+from sagent.session.log import Family, FileLog, begins_log, cut_torn, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, is_session_id, new_session_id, sessions_of
 from sagent.session.view import first_id
 from sagent.usage import Charge
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 LAST = "last-opened"  # the file next to the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
-_BLOB = re.compile("[0-9a-f]{64}")
-_PART = re.compile(rf"root(\.jsonl.*)?|blobs|{OUTPUTS}|{REPAIRED}.*|signed\.json(\.sig)?(.*\.damaged-.*)?")
+_REPAIRED = re.compile(REPAIRED + r"(draft|\d{8}-\d{6}-\d{6})")
+_PART = re.compile(rf"root(\.jsonl.*)?|blobs|{OUTPUTS}|{_REPAIRED.pattern}|signed\.json(\.sig)?(.*\.damaged-.*)?")
 MAX_BEGIN_SECONDS = 5  # from when a session is made to when its log is there
 _BEGUN_SECONDS = 600  # in which a copy surely has its lock
 
@@ -53,7 +54,9 @@ class Session:
             if is_session(path):
                 check_version(path, "continue it")
             self._blobs.sweep()
-            self.log()
+            self._torn = {"root": self.log().torn} | {
+                agent_of(path, file): cut_torn(file) for file in log_files(path)[1:]
+            }
         except BaseException:
             self._lock.close()
             raise
@@ -124,9 +127,9 @@ class Session:
     def losses(self) -> list[str]:
         """Return what is lost of its logs, a sentence for each."""
         said = [
-            f"The last run was killed while it wrote the log of {agent}: {log.torn} incomplete bytes were removed."
-            for agent, log in self._logs.items()
-            if log.torn
+            f"The last run was killed while it wrote the log of {agent}: {torn} incomplete bytes were removed."
+            for agent, torn in self._torn.items()
+            if torn
         ]
         if any(self.log().contents().of("spawned", "returned")):
             for agent, problem in _survey(self.path)[1].items():
@@ -156,8 +159,13 @@ class Session:
 
 def _check_repaired(path: Path) -> None:
     """Refuse a session that an interrupted repair left with damaged logs. Raises SessionCorrupt."""
-    if any(path.glob(f"{REPAIRED}2*")):
+    if repaired(path):
         raise SessionCorrupt(f"{path}: its repair was interrupted. `sagent sessions repair {path}` finishes it.")
+
+
+def repaired(path: Path) -> list[Path]:
+    """Return the directories in which a repair has finished writing logs that are not yet in their places."""
+    return [each for each in sorted(path.glob(f"{REPAIRED}2*")) if _REPAIRED.fullmatch(each.name)]
 
 
 def is_session(path: Path) -> bool:
@@ -172,22 +180,43 @@ def is_damaged(path: Path) -> bool:
     is_named = is_session_id(path.name)
     if not path.is_dir():
         return is_named and os.path.lexists(path)
-    if os.path.lexists(path / "root.jsonl") or _has_old_lock(path):
+    if os.path.lexists(path / "root.jsonl"):
         return True
-    parts = [_PART.fullmatch(each.name) is not None for each in _entries(path) if each.name != "lock"]
-    if is_named or not all(parts):  # a directory of another name, with other things in it, is a person's own
-        return is_named and any(parts)
-    return any(path.glob("root/*.jsonl")) or any(_BLOB.fullmatch(each.name) for each in path.glob("blobs/*"))
+    if _has_lock(path) and path.stat().st_mtime_ns > (path / "lock").stat().st_mtime_ns:
+        return True  # something was removed since the lock was taken
+    if not is_named and {each.name for each in _entries(path)} - {"lock", *(each.name for each in _parts(path))}:
+        return False  # a directory of another name, with other things in it, is a person's own
+    empty = is_named and any(each.is_dir() and not any(each.iterdir()) for each in _parts(path))
+    return empty or any(own_files(path))
 
 
-def _has_old_lock(path: Path) -> bool:
-    """Return True for a directory with a session's lock from which something was removed since the lock was taken."""
-    try:
-        with (path / "lock").open("rb") as file:
-            is_ours = file.read(7) == b'{"pid":'
-            return is_ours and path.stat().st_mtime_ns > os.fstat(file.fileno()).st_mtime_ns
-    except OSError:
-        return False
+def _has_lock(path: Path) -> bool:
+    """Return True for a directory in which a session's lock was taken."""
+    with suppress(OSError):
+        return read_regular(path / "lock", most=7, cut=True) == b'{"pid":'
+    return False
+
+
+def is_proven(path: Path) -> bool:
+    """Return True for a directory that is a session's by its name, its lock or its log, not only by what is in it."""
+    return is_session_id(path.name) or _has_lock(path) or begins_log(path / "root.jsonl", empty=False)
+
+
+def _parts(path: Path) -> list[Path]:
+    return [each for each in _entries(path) if _PART.fullmatch(each.name)]
+
+
+def own_files(path: Path) -> Iterator[Path]:
+    """Yield the files that a session has made in its directory, and nothing that a person keeps there in directories of
+    the same names: blobs go by their names, logs of children by how they begin. Raises OSError."""
+    for part in _parts(path):
+        if not stat.S_ISDIR(part.lstat().st_mode):
+            if ".json" in part.name:
+                yield part
+        elif part.name in ("blobs", OUTPUTS):
+            yield from (each for each in part.iterdir() if is_blob(each.name) and not each.is_dir())
+        else:
+            yield from (each for each in part.rglob("*.jsonl*") if begins_log(each))
 
 
 def check_log(path: Path) -> None:
@@ -195,7 +224,7 @@ def check_log(path: Path) -> None:
     if is_damaged(path):
         raise SessionCorrupt(
             f"{path} is a session without its log: {_what_is_wrong(path / 'root.jsonl')}. Put the log back, or begin "
-            f"another session. `sagent sessions delete {path}` deletes what is left."
+            "another session." + (f" `sagent sessions delete {path}` deletes what is left." if is_proven(path) else "")
         )
 
 
@@ -281,7 +310,7 @@ def _what_is_wrong(file: Path) -> str:
         return f"{file.name} is missing"
     except OSError as error:
         return f"{file.name} cannot be opened: {error.strerror}"
-    return f"{file.name} is {kind_of_file(mode)}"
+    return f"{file.name} is {special_kind(mode)}"
 
 
 def _note_last(path: Path) -> None:
@@ -411,6 +440,8 @@ def _sweep_copies(home: Path) -> None:
     import shutil
 
     for left in home.glob(f"{_COPY}*"):
+        if not is_session_id(left.name.removeprefix(_COPY)):
+            continue
         with suppress(SessionBusy, SessionNotFound, OSError):
             if not (left / "lock").exists() and left.stat().st_mtime > time.time() - _BEGUN_SECONDS:
                 continue  # somebody may be about to take its lock
@@ -418,23 +449,25 @@ def _sweep_copies(home: Path) -> None:
                 shutil.rmtree(left)
 
 
-def delete(path: Path) -> None:
+def delete(path: Path) -> Sequence[Path]:
     """Delete a session, or what is left of one: its logs, blobs and lock, its signatures, and its directory if nothing
-    else is in it. Raises SessionBusy if it is in use, SessionNotFound if it is not a session, and OSError."""
-    import shutil
-
-    if not (is_session(path) or is_damaged(path)):
+    else is in it. Returns what else is, and stays. Raises SessionBusy if it is in use, SessionNotFound if it is not a
+    session, and OSError."""
+    if not ((is_session(path) or is_damaged(path)) and is_proven(path)):
         raise SessionNotFound(f"no session at {path}")
     if not path.is_dir():
         path.unlink()
-        return
+        return ()
     with closing(_take_lock(path)):
-        for each in path.iterdir():
-            if _PART.fullmatch(each.name):
-                shutil.rmtree(each) if stat.S_ISDIR(each.lstat().st_mode) else each.unlink()
+        for file in tuple(own_files(path)):
+            file.unlink()
+        for above, _, _ in chain.from_iterable(os.walk(part, topdown=False) for part in _parts(path)):
+            with suppress(OSError):
+                Path(above).rmdir()  # of those that are empty
         path.joinpath("lock").unlink()
-    if not any(path.iterdir()):
+    if not (left := sorted(path.iterdir())):
         path.rmdir()
+    return left
 
 
 def check_version(path: Path, purpose: str) -> None:

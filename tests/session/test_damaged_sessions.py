@@ -21,6 +21,7 @@ from sagent.events import Notice
 from sagent.messages import user
 from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.folds import spend
+from sagent.session.lock import Lock
 from sagent.session.log import read_agent, read_log
 from sagent.session.store import Session, copy, delete, find, is_damaged, latest, log_files, sessions
 from sagent.testing import ScriptedModel
@@ -92,7 +93,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "link to nowhere": in_place_of_log(lambda path: path.symlink_to("gone")),
     "a file in its place": lambda session: (shutil.rmtree(session), session.write_text("x")),
     "a link to nowhere in its place": lambda session: (shutil.rmtree(session), session.symlink_to("gone")),
-    "nothing but outputs": leave("outputs/1"),
+    "nothing but outputs": leave("outputs/" + "a" * 64),
     "nothing but a signature": leave("signed.json", "signed.json.sig"),
     "nothing but a log that was renamed": leave("root.jsonl.bak"),
     "nothing but an empty directory of blobs": empty_blobs,
@@ -325,6 +326,23 @@ async def test_cut_child_log_is_said_and_billed(agent: str, tmp_path: Path) -> N
     assert known == left
 
 
+@pytest.mark.parametrize("kept", [-1, 0, 1])
+@pytest.mark.parametrize("agent", ["root/once", "root/stays/deep", "root/orphan"])
+async def test_torn_child_log_is_cut_and_said(agent: str, kept: int, tmp_path: Path) -> None:
+    """Of a child that a later run does not open too: of an orphan, killed before it was named, and at any length."""
+    await family_of(tmp_path / "s")
+    file, mine = tmp_path / "s" / f"{agent}.jsonl", tmp_path / "s" / "root" / "mine.jsonl"
+    lines = (tmp_path / "s" / "root.jsonl" if "orphan" in agent else file).read_bytes().splitlines(keepends=True)
+    whole = b"".join(lines[:kept] if kept >= 0 else lines)
+    torn = lines[0][:-1] if kept == 0 else b'{"id":"' + b"a" * 64 + b'","at":"' + b"x" * 9_000
+    file.write_bytes(whole + torn)
+    mine.write_bytes(b'{"id": 1}\n{"id": 2}')
+    with Session.open(tmp_path / "s") as session:
+        assert [text for text in session.losses() if f"{agent}: {len(torn)} incomplete bytes" in text]
+    assert file.read_bytes() == whole
+    assert mine.read_bytes() == b'{"id": 1}\n{"id": 2}'
+
+
 async def test_torn_log_is_said_by_agents_and_forks(state: Path, tmp_path: Path) -> None:
     path = session_of(state, tmp_path)
     cut(path / "root.jsonl", 1, b'{"id":')
@@ -373,11 +391,58 @@ def test_directory_of_person_is_no_session(tmp_path: Path, files: list[str]) -> 
 
 @pytest.mark.parametrize("name", ["root/a.jsonl", "blobs/" + "a" * 64])
 def test_remains_of_session_elsewhere_are_one(tmp_path: Path, name: str) -> None:
-    (tmp_path / "place" / name).parent.mkdir(parents=True)
-    (tmp_path / "place" / name).write_text("")
-    assert is_damaged(tmp_path / "place")
-    delete(tmp_path / "place")
-    assert not (tmp_path / "place").exists()
+    place = tmp_path / "place"
+    (place / name).parent.mkdir(parents=True)
+    (place / name).write_text("")
+    assert is_damaged(place)
+    with pytest.raises(SessionNotFound):  # anybody may have such files
+        delete(place)
+    Lock(place).close()
+    delete(place)
+    assert not place.exists()
+
+
+MINE = (
+    *(
+        "root/.profile",
+        "root/data.jsonl",
+        "root/a/notes.md",
+        "root/b.jsonl/x",
+        "blobs/photo.png",
+        "blobs/a/" + "a" * 64,
+    ),
+    *("outputs/report.pdf", "outputs/scratch-notes.txt", "blobs/scratch-1", "repaired-photos/1.jpg", "repaired-2026/x"),
+    *("signed.txt", "rooted/root.jsonl", "../.copy-mine/lock", "../.copy-mine/x"),
+)
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "state"])
+async def test_files_of_person_outlive_session(place: str, state: Path, tmp_path: Path) -> None:
+    path = session_of(state, tmp_path)
+    if place == "elsewhere":
+        path = path.rename(tmp_path / "elsewhere")
+    for name in MINE:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text('{"id":"mine"}')
+    with Session.open(path) as session:
+        session.log("root/child").append(MessageEntry(StoredMessage.of(user("three"), None)))
+        blobs = session.log().blobs
+        blobs.show(blobs.put(b"y" * 100))
+    copy(path, path.parent.parent.parent if place == "state" else state, tmp_path)
+    delete(path)
+    assert {name for name in MINE if (path / name).read_text() == '{"id":"mine"}'} == set(MINE)
+    left = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
+    assert set(left) <= set(MINE)
+    assert not is_damaged(path)
+
+
+def test_data_of_person_is_not_deleted(tmp_path: Path) -> None:
+    for name in ("root.jsonl", "root/a.jsonl", "blobs/" + "a" * 64, "lock"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"id": 1, "name": "mine"}\n')
+    with pytest.raises(SessionNotFound):
+        delete(tmp_path)
+    assert (tmp_path / "lock").read_text() == (tmp_path / "root.jsonl").read_text()
 
 
 @pytest.mark.parametrize("name", ["file/sub", "n" * 300, "\ud800", "a\0b", "/".join(["d" * 200] * 25), "/proc/none"])

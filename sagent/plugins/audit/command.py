@@ -119,7 +119,7 @@ def _show(path: Path | None, proof: Proof, signed: str, where: str) -> Iterator[
         yield f"signed: {signed}"
     if proof.problems:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
-        logs = any(len(part.problems) > part.torn for part in proof.parts if part.name.startswith("log of "))
+        logs = any(len(part.problems) > bool(part.torn) for part in proof.parts if part.name.startswith("log of "))
         if logs and path and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
             yield f"`sagent sessions repair {path}` keeps the intact part of a damaged log."
     else:

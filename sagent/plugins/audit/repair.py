@@ -31,7 +31,7 @@ from sagent.session.log import make_directory, read_log
 from sagent.session.names import agent_of, log_file
 from sagent.session.place import find_children, has_entries
 from sagent.session.statement import STATEMENT
-from sagent.session.store import REPAIRED, is_session, log_files
+from sagent.session.store import REPAIRED, is_session, log_files, repaired
 from sagent.session.view import ID, first_id, session_of
 
 EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB
@@ -82,7 +82,7 @@ def repair(path: Path) -> tuple[Repair, ...]:
         raise SessionNotFound(f"no session at {session}")
     with closing(Lock(session)):
         shutil.rmtree(session / f"{REPAIRED}{_DRAFT}", ignore_errors=True)  # of a repair that was killed: not whole
-        done = [each for ready in sorted(session.glob(f"{REPAIRED}*")) for each in _install(session, ready)]
+        done = [each for ready in repaired(session) for each in _install(session, ready)]
         ready = session / f"{REPAIRED}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
         if _rewrite(session, f".damaged-{ready.name.removeprefix(REPAIRED)}"):
             (session / f"{REPAIRED}{_DRAFT}").rename(ready)

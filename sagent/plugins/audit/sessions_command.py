@@ -22,10 +22,11 @@ from sagent.lib.money import UNBILLED
 from sagent.lib.text import Table, count, printable
 from sagent.plugin import resolve
 from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, reading
+from sagent.plugins.audit.pruning import age, prune
 from sagent.plugins.audit.redacted import report_secrets
 from sagent.session.folds import history, spend
 from sagent.session.log import read_contents, read_log
-from sagent.session.retention import Glance, age, glance, glances, prune
+from sagent.session.retention import Glance, glance, glances
 from sagent.session.store import delete, named_logs
 from sagent.session.summary import summarize
 from sagent.usage import Totals
@@ -114,8 +115,11 @@ def run_sessions(argv: Sequence[str]) -> int:
 def _delete(settings: Settings, given: argparse.Namespace) -> int:
     for name in given.session:
         path = session_path(settings, name)
-        delete(path)
-        _say(f"deleted {path.name}")
+        left = ", ".join(each.name for each in delete(path))
+        _say(
+            f"deleted {path.name}"
+            + (f"; {path} also has what is not of the session, and stays: {left}" if left else "")
+        )
     return 0
 
 

@@ -42,7 +42,7 @@ class Part:
     name: str
     checked: str
     problems: tuple[str, ...] = ()
-    torn: bool = False  # one of them is an unfinished line at the end of a log, which is no damage
+    torn: str = ""  # the one of them that is an unfinished line at the end of a log, which is no damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ class Proof:
     def problems(self) -> tuple[str, ...]:
         """The problems found, each reported once."""
         return tuple(dict.fromkeys(problem for part in self.parts for problem in part.problems))
+
+    @property
+    def torn(self) -> tuple[str, ...]:
+        """The problems that are no damage: what a killed writer had not finished, and nothing was told of."""
+        return tuple(part.torn for part in self.parts if part.torn)
 
 
 def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Each = map) -> Proof:
@@ -137,6 +142,7 @@ class _Log:
     last: str = ""
     entries: int = 0
     redacted: int = 0
+    torn: str = ""
     problems: list[str] = field(default_factory=list[str])
     segments: list[LogSegment] = field(default_factory=list[LogSegment])
     marks: set[str] = field(default_factory=set[str])  # with which damaged files were put aside
@@ -226,8 +232,7 @@ class _Record:
         changed = f", {found.redacted} of them redacted" if found.redacted else ""
         what = f"{count(found.entries, 'entry', 'entries')}{changed}, {place.size} bytes: ids, parents, form"
         what += f"; head {found.last}" if found.last else ""
-        torn = any(segment.torn for segment in found.segments)
-        self.parts.append(Part(f"log of {agent}", what, tuple(found.problems), torn))
+        self.parts.append(Part(f"log of {agent}", what, tuple(found.problems), found.torn))
         return found
 
     def _join(self, log: _Log, segment: LogSegment, forks: list[str], name: str) -> None:
@@ -241,10 +246,11 @@ class _Record:
         if segment.damaged > len(segment.problems):
             log.problems.append(f"{name}: {segment.damaged - len(segment.problems)} more lines are damaged")
         if segment.torn:
-            log.problems.append(
+            log.torn = (
                 f"{name}: {segment.torn} bytes of an unfinished entry at the end: its writer was killed, or is "
                 "still running; opening the session removes it"
             )
+            log.problems.append(log.torn)
         for line, at, repaired in segment.repairs:
             log.marks.add(repaired.aside.rpartition(_ASIDE)[2])
             if repaired.is_gap:

@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -60,8 +60,7 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
     Raises SessionCorrupt for a session that does not verify: repair it first. Raises OSError.
     """
     proof = verify(session)
-    torn = [problem for problem in proof.problems if "unfinished entry" in problem]
-    if len(torn) < len(proof.problems):
+    if len(proof.torn) < len(proof.problems):
         logs = any(part.problems for part in proof.parts if part.name.startswith("log of "))
         advice = "`sagent sessions repair` keeps the intact part; " if logs else ""
         raise SessionCorrupt(
@@ -70,7 +69,7 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
             f"{advice}--format html shows what can be read)"
         )
     with temporary() as scratch:
-        return _Bundle(session, scratch, redaction).write(out, proof, settings, torn)
+        return _Bundle(session, scratch, redaction).write(out, proof, settings)
 
 
 class _Bundle:
@@ -85,7 +84,7 @@ class _Bundle:
         self._blobs: dict[str, int] = {}
         self._unsearched: list[str] = []
 
-    def write(self, out: Path, proof: Proof, settings: Mapping[str, str], torn: Sequence[str]) -> Exported:
+    def write(self, out: Path, proof: Proof, settings: Mapping[str, str]) -> Exported:
         for file in named_logs(self._session):
             self._log(file)
         self._keep_blobs()
@@ -101,7 +100,7 @@ class _Bundle:
         self._files["report.json"] = canonical_bytes(apart.value(report(timeline, proof, apart))) + b"\n"
         written = write_bundle(out, self._members(timeline, proof, settings, secrets), self._files)
         entries = sum(map(len, self._entries.values()))
-        return Exported(secrets, entries, len(self._blobs), len(self._unsearched), written, tuple(torn))
+        return Exported(secrets, entries, len(self._blobs), len(self._unsearched), written, proof.torn)
 
     def _members(
         self, timeline: Timeline, proof: Proof, settings: Mapping[str, str], secrets: int

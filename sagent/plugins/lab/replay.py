@@ -6,7 +6,7 @@ the one that the log has. Nothing is sent, no tool is run, nothing is written.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache
 from itertools import islice, product
 from pathlib import Path
@@ -65,13 +65,15 @@ REDACTED = (
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A session's replay. `problems` are what `sagent verify` finds: a damaged session is not replayed."""
+    """A session's replay. `problems` are what `sagent verify` finds: a damaged session is not replayed. `torn` are the
+    ends that a killed writer has left in logs, which are passed over."""
 
     session: str
     path: str
     recorded_by: str  # the version of sagent
     agents: tuple[Replayed, ...] = ()
     problems: tuple[str, ...] = ()
+    torn: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -90,11 +92,11 @@ async def replay(path: Path, *, agent: str = "", rows: Mapping[str, Row] | None 
     Raises UsageError for an agent that is not there and for a log that only a newer sagent can read.
     """
     proof = verify(path)
-    if proof.problems or proof.redacted:
+    if len(proof.problems) > len(proof.torn) or proof.redacted:
         problems = proof.problems or (REDACTED.format(count=proof.redacted),)
         return Replay(proof.session or path.name, str(path), "", problems=problems)
     with session_at(path) as session:
-        return await _replay(path, session, agent, adapters(rows))
+        return replace(await _replay(path, session, agent, adapters(rows)), torn=proof.torn)
 
 
 async def _replay(path: Path, session: Path, agent: str, find: Find) -> Replay:

@@ -68,6 +68,16 @@ def test_last_session_replayed_by_default(shell: Shell) -> None:
     assert command(shell, "replay").code == 0
 
 
+def test_torn_end_is_said_and_replayed(shell: Shell) -> None:
+    session = Path(record(shell))
+    for name in ("root.jsonl", "root/killed.jsonl"):
+        (session / name).parent.mkdir(exist_ok=True)
+        with (session / name).open("ab") as file:
+            file.write(b'{"id":"' + b"a" * 64)
+    shown = command(shell, "replay", str(session), "--output-format", "json").json
+    assert (shown["same"], shown["problems"], len(shown["torn"])) == (True, [], 2)
+
+
 def test_damaged_session_not_replayed(shell: Shell) -> None:
     session = record(shell)
     file = Path(session, "root.jsonl")

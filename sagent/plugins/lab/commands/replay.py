@@ -175,6 +175,7 @@ def _lines(done: "Replay") -> Iterator[str]:
     yield f"session {done.session}  {done.path}"
     for problem in done.problems:
         yield f"! {problem}"
+    yield from (f"- {each}" for each in done.torn)
     for each in done.agents:
         yield from _show_agent(each, done.recorded_by)
     if done.problems:
@@ -222,6 +223,7 @@ def _as_json(done: "Replay") -> dict[str, object]:
         "recorded_by": done.recorded_by,
         "replayed_by": __version__,
         "problems": done.problems,
+        "torn": done.torn,
         "agents": [_agent_json(each) for each in done.agents],
     }
 
