@@ -11,8 +11,7 @@ from typing import Concatenate, ParamSpec
 
 from sagent.config.files import NAMES
 from sagent.errors import UsageError
-from sagent.lib.atomic import put
-from sagent.lib.filelock import in_turn
+from sagent.lib.filelock import rewrite
 from sagent.lib.json import as_array, as_object
 from sagent.lib.toml import toml_value
 
@@ -20,26 +19,25 @@ P = ParamSpec("P")
 _YAML = (".yaml", ".yml")
 
 
-def one_by_one(change: Callable[Concatenate[Path, P], None]) -> Callable[Concatenate[Path, P], None]:
-    """Have the processes that change a file wait for each other, so that what one adds is not lost by another."""
+def one_by_one(change: Callable[Concatenate[Path, P], bytes | None]) -> Callable[Concatenate[Path, P], None]:
+    """Replace a file by what `change` makes of it, so that what one process adds is not lost by another."""
 
     @wraps(change)
     def changed(path: Path, *args: P.args, **kwargs: P.kwargs) -> None:
-        with in_turn(path.parent):
-            change(path, *args, **kwargs)
+        rewrite(path, path.parent, lambda: change(path, *args, **kwargs))
 
     return changed
 
 
 @one_by_one
-def add_rule(path: Path, rule: str, name: str = "allow") -> None:
+def add_rule(path: Path, rule: str, name: str = "allow") -> bytes | None:
     """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError; UsageError where the file cannot be changed
     safely."""
     text, before = read_file(path)
     table = as_object(before.get("permissions"))
     rules = as_array(table.get(name))
     if rule in rules:
-        return
+        return None
     quoted = toml_value(rule)
     place = _find_table(text, "permissions")
     if place is None:
@@ -51,11 +49,11 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> None:
         at = opening.end() if opening else 0
         changed = f"{text[:at]}{quoted}{', ' if rules else ''}{text[at:]}"
     wanted = {**before, "permissions": {**table, name: [rule, *rules]}}
-    replace_file(path, changed, wanted, f"add {quoted} to permissions.{name}")
+    return checked(path, changed, wanted, f"add {quoted} to permissions.{name}")
 
 
 @one_by_one
-def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
+def store_key(path: Path, provider: str, key: str, base_url: str = "") -> bytes:
     """Set `api_key` of `[providers.NAME]`, and `base_url` where one is given. Raises as `add_rule`."""
     text, before = read_file(path)
     given = {"base_url": base_url, "api_key": key} if base_url else {"api_key": key}
@@ -71,13 +69,7 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> None:
         changed = text[: place[0]] + table + text[place[1] :]
     providers = as_object(before.get("providers"))
     wanted = {**before, "providers": {**providers, provider: {**as_object(providers.get(provider)), **given}}}
-    replace_file(path, changed, wanted, f"set api_key of providers.{provider}")
-
-
-def write_private(path: Path, text: str | bytes) -> None:
-    """Replace a file in one step, readable by its owner alone. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    put(path, text.encode() if isinstance(text, str) else text)
+    return checked(path, changed, wanted, f"set api_key of providers.{provider}")
 
 
 def read_file(path: Path) -> tuple[str, dict[str, object]]:
@@ -110,8 +102,9 @@ def with_table(text: str, name: str, lines: str) -> str:
     return f"{text}{end}\n[{name}]\n{lines}\n".lstrip("\n")
 
 
-def replace_file(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) -> None:
-    """Write the file if it then says what is wanted and nothing else."""
+def checked(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) -> bytes:
+    """Return a file's new content if it says what is wanted and nothing else, and make its directory. Raises UsageError
+    where it cannot be changed, which advises to do so `by_hand`."""
     try:
         done = tomllib.loads(text) == wanted
     except tomllib.TOMLDecodeError:
@@ -121,4 +114,5 @@ def replace_file(path: Path, text: str, wanted: Mapping[str, object], by_hand: s
     with suppress(FileNotFoundError):
         if not path.stat().st_mode & 0o222:
             raise UsageError(f"{path} is read-only, so it was not changed: {by_hand} yourself.")
-    write_private(path, text)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return text.encode()

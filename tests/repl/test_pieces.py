@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +132,32 @@ def test_concurrent_rules_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor() as threads:
         list(threads.map(add, ("one", "two")))
     assert len(tomllib.loads(path.read_text())["permissions"]["allow"]) == 40
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: add_rule(path, "Bash(mine)"),
+        lambda path: store_key(path, "openai", "mine"),
+    ],
+    ids=["rule", "key"],
+)
+def test_overtaken_change_keeps_the_other(
+    change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a writer that was stopped for so long that another one no longer waited for its turn."""
+    path, sync, left = tmp_path / "config.toml", os.fsync, ['model = "theirs"\n']
+
+    def overtaken(file: int) -> None:
+        sync(file)
+        if left:
+            path.write_text(left.pop())
+
+    monkeypatch.setattr(os, "fsync", overtaken)
+    change(path)
+    found = path.read_text()
+    assert "theirs" in found
+    assert "mine" in found
 
 
 def test_unreadable_settings_are_left_alone(tmp_path: Path) -> None:

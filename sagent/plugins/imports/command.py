@@ -72,8 +72,8 @@ def _place(file: Path, plan: "Plan") -> str:
 def write_plan(plan: "Plan", targets: "Mapping[Path, Additions]", check: Callable[[], object]) -> None:
     """Settings are put back as they were where `check`, which reads them, raises: nothing would start any more. Raises
     UsageError for a file that cannot be changed; what was written before it stays."""
-    from sagent.plugins.imports.tables import add_tables
-    from sagent.repl.settings_file import add_rule, write_private
+    from sagent.plugins.imports.tables import add_tables, write_private
+    from sagent.repl.settings_file import add_rule
 
     for path in (*targets, *plan.files):
         if path.is_relative_to(plan.project) and not Path(os.path.realpath(path)).is_relative_to(
@@ -96,6 +96,6 @@ def write_plan(plan: "Plan", targets: "Mapping[Path, Additions]", check: Callabl
                 path.unlink() if data is None else write_private(path, data)
             raise
         for path, text in plan.files.items():
-            write_private(path, text)
+            write_private(path, text.encode())
     except OSError as error:
         raise UsageError(f"{error.filename or 'a file'} was not written: {error.strerror or error}") from error

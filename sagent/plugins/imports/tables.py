@@ -5,17 +5,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
+from sagent.lib.atomic import put
 from sagent.lib.json import as_object
-from sagent.repl.settings_file import one_by_one, read_file, replace_file
+from sagent.repl.settings_file import checked, one_by_one, read_file
 
 
 @one_by_one
-def add_tables(path: Path, tables: str) -> None:
+def add_tables(path: Path, tables: str) -> bytes:
     """Add tables at the end. Raises as `add_rule`."""
     text, before = read_file(path)
     end = "" if not text or text.endswith("\n") else "\n"
     wanted = _joined(before, tomllib.loads(tables))
-    replace_file(path, f"{text}{end}\n{tables}".lstrip("\n"), as_object(wanted), f"add these lines\n\n{tables}\n")
+    return checked(path, f"{text}{end}\n{tables}".lstrip("\n"), as_object(wanted), f"add these lines\n\n{tables}\n")
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file in one step, readable by its owner alone. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    put(path, data)
 
 
 def _joined(one: object, other: object) -> object:

@@ -7,11 +7,11 @@ from pathlib import Path
 from sagent.errors import UsageError
 from sagent.lib.json import as_object
 from sagent.lib.toml import toml_members
-from sagent.repl.settings_file import one_by_one, read_file, replace_file, with_table
+from sagent.repl.settings_file import checked, one_by_one, read_file, with_table
 
 
 @one_by_one
-def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> None:
+def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> bytes:
     """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError, which says that the
     file has what `taken` says, where there is one of this name."""
     text, before = read_file(path)
@@ -19,11 +19,11 @@ def add_row(path: Path, table: str, name: str, given: Mapping[str, object], take
     if name in rows:
         raise UsageError(f"{path} has {taken}")
     wanted = {**before, table: {**rows, name: dict(given)}}
-    replace_file(path, with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
+    return checked(path, with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
 
 
 @one_by_one
-def remove_row(path: Path, table: str, name: str, what: str) -> None:
+def remove_row(path: Path, table: str, name: str, what: str) -> bytes:
     """Remove `[TABLE.NAME]`, which is a `what`. Raises as `add_rule`, and UsageError where there is none."""
     text, before = read_file(path)
     rows = as_object(before.get(table))
@@ -33,4 +33,4 @@ def remove_row(path: Path, table: str, name: str, what: str) -> None:
     wanted = wanted if wanted[table] else {key: value for key, value in wanted.items() if key != table}
     header = rf"""[ \t]*\[[ \t]*{table}[ \t]*\.[ \t]*["']?{re.escape(name)}["']?[ \t]*(?:\..*)?\].*"""
     text = re.sub(rf"^{header}\n?(?:(?![ \t]*\[).*\n?)*", "", text, flags=re.MULTILINE)
-    replace_file(path, text, wanted, f"remove [{table}.{name}]")
+    return checked(path, text, wanted, f"remove [{table}.{name}]")
