@@ -1,7 +1,7 @@
-"""The ways in which the pattern of a deny rule may be meant.
+"""The possible meanings of a deny rule's pattern.
 
-A person who denies `app/[admin]/**` may mean the directory of that name, or one letter of five. A denial holds for
-every reading; an allowance only for the one that is documented.
+A person who denies `app/[admin]/**` may mean the directory of that name, or one letter of five. A denial applies to
+every reading; an allowance only to the documented one.
 """
 
 import os
@@ -14,8 +14,8 @@ from itertools import product
 from sagent.lib.gaps import CLASS, class_regex
 from sagent.lib.names import unquote_path
 
-MAX_WAYS = 256  # readings of one pattern; what stands for more is read as wildcards, which deny more
-_MAX_GROUPS = 4  # brackets that are each read in two ways, where there are few readings
+MAX_WAYS = 256  # readings of one pattern; beyond that, groups become wildcards, which deny more
+_MAX_GROUPS = 4  # brackets read both ways, if there are few readings
 _DOUBTFUL = re.compile(r"\[[!^]?(?:\\.|\[[:.=].*?[:.=]\]|[^\]])*\]", re.DOTALL)
 _BRACES = re.compile(r"\{([^{}]*)\}|[@?*+!]?\(([^()]+)\)")  # also bash's `@(a|b)`
 _LISTED = re.compile(r"(?:\{[^{}]*\}|\([^()]*\)|[^,;|\n])+")
@@ -23,7 +23,7 @@ _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
 
 
 def escape(path: str) -> str:
-    """Return the pattern that matches this path and no other."""
+    """Return the pattern that matches only this path."""
     return re.sub(r"([*?\[]|^\s|\s\Z)", r"[\1]", path)
 
 
@@ -61,12 +61,12 @@ _WINDOWS = re.compile(r"\\[\w.*]")
 
 @lru_cache(maxsize=256)
 def readings(pattern: str) -> tuple[str, ...]:
-    """Return all patterns that one of a deny rule may stand for, itself among them.
+    """Return all patterns that a deny rule's pattern may mean, including itself.
 
-    Brackets, braces, a backslash, a dollar, a tilde and spaces at the ends mean something, or are letters of a name; a
-    backslash before what needs none may also be the one of Windows, between directories.
+    Brackets, braces, a backslash, a dollar, a tilde and spaces at the ends have a meaning or are part of a name. A
+    backslash that escapes nothing special may also be Windows's separator.
     """
-    from unicodedata import normalize  # few have such rules
+    from unicodedata import normalize  # few rules need it
 
     found = dict.fromkeys(form for text in _spellings(pattern) if text for form in _homes(text))
     found |= dict.fromkeys(os.path.expandvars(form) for form in tuple(found))
@@ -82,7 +82,7 @@ def readings(pattern: str) -> tuple[str, ...]:
 
 
 def _closed(text: str) -> str:
-    """Write brackets that are no class so that they stay letters, whatever is put behind them."""
+    """Escape brackets that are no class so that they stay literal, whatever follows them."""
     pieces = split_classes(text)
     return "".join(piece if at % 2 else piece.replace("[", "[[]") for at, piece in enumerate(pieces))
 
@@ -95,8 +95,8 @@ def _without_backslashes(text: str) -> str:
 
 
 def _spellings(pattern: str) -> Iterator[str]:
-    """Yield a pattern as it is written, and what it means as paths are written elsewhere: in quotes, in a list, as an
-    address, with the `:*` of commands."""
+    """Yield a pattern as written, and translated from the notations of other programs: in quotes, in a list, as a URL,
+    with the `:*` of commands."""
     bare = pattern.strip()
     yield from (bare, pattern, unquote_path(bare))
     if not bare.isascii():
@@ -145,7 +145,7 @@ def _without_braces(text: str) -> Iterator[str]:
 
 
 def _alternatives(group: re.Match[str]) -> list[str]:
-    """Return what a group may stand for; nothing where it is no group. Control characters are brackets that stay."""
+    """Return the alternatives of a group; () if it is no group. Control characters stand for literal brackets."""
     if group[2] is not None and group[0][0] == "(":
         return [*_listed(group[2], "|"), f"\2{group[2]})"] if "|" in group[2] else []
     if group[2] is not None:
@@ -169,13 +169,13 @@ def _alternatives(group: re.Match[str]) -> list[str]:
 
 
 def _listed(text: str, marks: str) -> list[str]:
-    """Return the parts between marks, each also without spaces around it; nothing where there is none."""
+    """Return the parts between separators, each also without spaces around it; () if there is no separator."""
     parts = re.split(f"[{marks}]", text)
     return list(dict.fromkeys((*parts, *map(str.strip, parts)))) if parts[1:] else []
 
 
 def _without_classes(text: str, most: int) -> Iterator[str]:
-    """Yield a pattern for each choice of what is a class of letters and what a name, of up to `most` brackets."""
+    """Yield a pattern for each choice between class of letters and name, for up to `most` brackets."""
     pieces = split_classes(text)
     groups = sorted((at for at in range(1, len(pieces), 2)), key=lambda at: _is_escape(pieces[at]))
     for choice in product((True, False), repeat=min(len(groups), most)):
@@ -184,7 +184,7 @@ def _without_classes(text: str, most: int) -> Iterator[str]:
 
 
 def by_letter(pattern: str) -> Iterator[str]:
-    """Yield a pattern up to each name that has a class of letters, with that taken as it is written."""
+    """Yield a pattern up to each name with a class of letters, with that class taken literally."""
     parts = pattern.split("/")
     for at, part in enumerate(parts):
         if any(not _is_escape(piece) for piece in split_classes(part)[1::2]):
@@ -198,15 +198,15 @@ def _group(piece: str, is_class: bool | None) -> str:  # noqa: FBT001 -- None is
 
 
 def _is_escape(piece: str) -> bool:
-    """Return whether brackets are as `escape` writes them."""
+    """Return True if brackets are written as by `escape`."""
     return len(piece) == 3 and escape(piece[1]) == piece
 
 
 def names_tool(wanted: str, tool: str) -> bool:
-    """Return whether what denies or watches a tool by its name, or by wildcards, is about this one.
+    """Return True if a denied or watched tool name, or wildcard, covers this tool.
 
-    Case does not count. `mcp__server` is about all tools of a server, and one of its tools also goes by the server's
-    own name for it, of whose characters some are no part of a tool's name here.
+    Case does not count. `mcp__server` covers all tools of a server. An MCP tool can also be given by the server's own
+    name for it, which may have characters that are not allowed here.
     """
     tool, wanted = tool.lower(), wanted.lower()
     plain = re.sub(r"[^a-z0-9_*?-]", "_", wanted)[:64]
@@ -214,5 +214,5 @@ def names_tool(wanted: str, tool: str) -> bool:
     if wanted.startswith("mcp__") and plain.rstrip("_").count("__") < 2:
         names.add(f"{plain.rstrip('_')}__*")
     elif plain != wanted:
-        names.add(f"{plain[:61]}_[0-9]*")  # as a tool is called whose name another one has
+        names.add(f"{plain[:61]}_[0-9]*")  # name of a tool that collides with another's
     return any(fnmatchcase(tool, name) for name in names)

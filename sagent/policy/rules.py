@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sagent.policy.shell import Word
 
 COMMAND_RULES = ("Bash", "Unsandboxed")
-BEYOND_THE_SANDBOX = ("Network", "Unsandboxed")  # what is called so is no tool
+BEYOND_THE_SANDBOX = ("Network", "Unsandboxed")  # names of rules that are no tools
 PATH_TOOLS = ("Read", "Edit", "Write", "Grep", "Glob", "List")
 EDITS = ("Edit", "Write")
 MAX_REMEDY_CHARS = 4_000  # of what names rules
@@ -30,9 +30,8 @@ Match: TypeAlias = Literal["yes", "maybe", "no"]
 class Rule:
     """A tool, or several by wildcard, and a pattern of commands or paths; no pattern means every call.
 
-    `Edit` and `Write` rules are about every call that writes files, `Read` rules about every call that reads them.
-    `Network` rules are about hosts that sandboxed commands may reach, `Unsandboxed` ones about commands that may run
-    without a sandbox.
+    `Edit` and `Write` rules cover every call that writes files, `Read` rules every call that reads them. `Network`
+    rules cover hosts that sandboxed commands may reach, `Unsandboxed` rules commands that may run without a sandbox.
     """
 
     tool: str
@@ -43,7 +42,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> "Rule":
-        """Read a rule. Raises ConfigError that says what is accepted."""
+        """Parse a rule. Raises ConfigError that lists the accepted forms."""
         match = re.fullmatch(r"\s*([A-Za-z_][\w*?.-]*|\*)\s*(?:\((.*)\))?\s*", text, re.DOTALL)
         if match is None:
             raise ConfigError(
@@ -72,16 +71,16 @@ class Rule:
 
     @property
     def documented(self) -> "Rule":
-        """The rule as an allowance: its one documented reading."""
+        """The rule as an allowance, in its one documented reading."""
         return Rule(self.tool, self.pattern.strip())
 
     @property
     def readings(self) -> "tuple[Rule, ...]":
-        """The rules that this one may stand for: as a denial it is all of them."""
+        """The possible meanings of this rule; a denial applies to all of them."""
         return tuple(Rule(self.tool, pattern) for pattern in readings(self.pattern))
 
     def denies_tool(self, tool: str, effect: Effect) -> bool:
-        """Return whether every call of a tool is denied, however its name is written."""
+        """Return True if every call of a tool is denied, however its name is written."""
         if self.pattern:
             return False
         known = next((name for name in (*PATH_TOOLS, *COMMAND_RULES) if name.lower() == self.tool.lower()), self.tool)
@@ -103,8 +102,8 @@ class Rule:
         return Rule(self.tool, f"{escape(str(directory))}/{pattern.removeprefix('./')}")
 
     def allows_command(self, words: "Sequence[Word]") -> bool:
-        """Return True if every word of the rule is there as written: as a prefix for `:*`, else exactly. An option
-        by which a reading program would write or run something must also be named: `git log --output`."""
+        """Return True if a command has the rule's words as written: as a prefix for `:*`, else exactly. An option by
+        which a reading program would write or run something must also be named: `git log --output`."""
         wanted, is_open = self._command()
         if len(words) < len(wanted) or (len(words) > len(wanted) and not is_open):
             return False
@@ -137,7 +136,7 @@ class Rule:
         return self._without_assignments()[0].text.rpartition("/")[2]
 
     def _without_assignments(self) -> "tuple[Word, ...]":
-        """Return the command's own words; the last stays whatever it is."""
+        """Return the command's own words without assignments; the last word always stays."""
         words, _ = self._command()
         while len(words) > 1 and words[0].is_assignment:
             words = words[1:]
@@ -161,7 +160,7 @@ class Rule:
         return any(re.fullmatch(regex, path, re.DOTALL) for regex in regexes)
 
     def reaches_below(self, directory: str, roots: Sequence[str], home: str) -> bool:
-        """Return True if something below an absolute directory may be denied; in doubt it may."""
+        """Return True if a path below an absolute directory may be denied; True in doubt."""
         from sagent.policy.denial import fold
 
         for reading in self.readings:
@@ -177,7 +176,7 @@ class Rule:
         return False
 
     def literal_places(self, roots: Sequence[str], home: str) -> Iterator[str]:
-        """Yield the absolute paths before the pattern's first wildcard: what the rule names literally."""
+        """Yield the absolute paths before the pattern's first wildcard, which the rule names literally."""
         for pattern in _absolute(self.documented.pattern, roots, home):
             pieces = split_classes(pattern)
             wild = (at for at in range(len(pieces)) if unescape(pieces[at]) is None)
@@ -194,7 +193,7 @@ class Rule:
                 yield place
 
     def _is_unsure(self, roots: Sequence[str], home: str) -> bool:
-        """Return whether a class of letters is read in several ways, or there is a file or directory called like it."""
+        """Return True if a class of letters has several readings, or a file or directory has that literal name."""
         if doubtful(self.pattern) != self.pattern:
             return True
         found = (_cut_literal(way) for pattern in _absolute(self.pattern, roots, home) for way in by_letter(pattern))
@@ -202,11 +201,11 @@ class Rule:
 
     @property
     def floats(self) -> bool:
-        """True if the pattern names something at any depth."""
+        """True if the pattern matches names at any depth."""
         return "/" not in self.pattern or self.pattern.startswith("**/")
 
     def regexes(self, roots: Sequence[str], home: str, *, anywhere: bool) -> Iterator[str]:
-        """Regular expressions, one of which matches every path that the pattern covers, with `re.DOTALL`."""
+        """Regular expressions that together match every path the pattern covers; use `re.DOTALL`."""
         if self.floats:
             from sagent.lib.gaps import DIRECTORIES, join_tokens
 
@@ -218,13 +217,13 @@ class Rule:
         for pattern in _absolute(self.pattern, roots, home):
             yield _regex(pattern)
             yield _real_regex(pattern)
-        if anywhere and ".." in self.pattern.split("/"):  # of a link they lead up from where that leads
+        if anywhere and ".." in self.pattern.split("/"):  # `..` after a link is the parent of its target
             yield from (_real_regex(f"{escape(root)}/{self.pattern}") for root in roots)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules for what is allowed without asking, and for what is always denied."""
+    """The rules for calls allowed without asking, and for calls always denied."""
 
     allow: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
@@ -236,8 +235,8 @@ class Rules:
 
 
 def rules_for(ask: "Ask") -> list[str]:
-    """Return the rules that would allow this call another time, as the policy names them; none if nobody could read all
-    of them."""
+    """Return the rules that would allow this call another time, as the policy names them; none if they are too long for
+    a person to read."""
     import shlex
 
     if len(ask.remedy) > MAX_REMEDY_CHARS:
@@ -245,9 +244,9 @@ def rules_for(ask: "Ask") -> list[str]:
     try:
         words = shlex.split(ask.remedy.removesuffix("."))
         rules = [following for word, following in pairwise(words) if word == "--allow"]
-        "".join(rules).encode()  # a file cannot be called by a name that is no UTF-8
+        "".join(rules).encode()  # file names that are not UTF-8 cannot be in a rule
         return rules if all(str(Rule.parse(rule)) == rule for rule in rules) else []
-    except (ValueError, ConfigError):  # its text is no command line, or a rule cannot be written down
+    except (ValueError, ConfigError):  # it cannot be parsed, or no rule can be written for it
         return []
 
 
@@ -263,16 +262,16 @@ def _same(want: "Word", word: "Word") -> bool:
 
 
 def _may_be(want: "Word", word: "Word") -> bool:
-    """Return whether a word is what a deny rule names, by its wildcards or by the letter."""
+    """Return True if a word matches a deny rule's word, by wildcards or literally."""
     if _same(want, word):
         return True
-    from unicodedata import normalize  # few have such rules
+    from unicodedata import normalize  # few rules need it
 
     return normalize("NFC", want.text) == normalize("NFC", word.text)
 
 
 def _assigned(words: "Sequence[Word]") -> int:
-    """Count the words before a command that set variables, which a quoted one does not."""
+    """Count the unquoted variable assignments before a command."""
     return sum(1 for _ in takewhile(lambda word: word.is_assignment, words))
 
 
@@ -315,14 +314,14 @@ def _cut_literal(pattern: str) -> tuple[str, str]:
 
 
 def _regex(pattern: str) -> str:
-    """Return a glob as a regular expression that also matches what lies below; `**` crosses slashes."""
+    """Return a glob as a regular expression that also matches paths below; `**` crosses slashes."""
     from sagent.lib.gaps import join_tokens
 
     return join_tokens(_tokens(pattern)) + "(?:/.*)?"
 
 
 def _real_regex(pattern: str) -> str:
-    """Return a regular expression for where the directories before a pattern's first wildcard lead."""
+    """Return a regular expression for the resolved directories before a pattern's first wildcard."""
     literal, rest = _cut_literal(pattern)
     return re.escape(os.path.realpath(literal)).rstrip("/") + (_regex(f"/{rest}") if rest else "(?:/.*)?")
 

@@ -1,4 +1,4 @@
-"""Command lines of sed: which certainly only show, or change, the text that they read.
+"""Command lines of sed: recognizes those that certainly only print, or change, the text they read.
 
 https://www.gnu.org/software/sed/manual/sed.html: `e` and `s///e` run commands, `w`, `W` and `s///w` write files, `r`
 and `R` read further ones, `-i` changes its files, and a script in a file (`-f`) may do any of that.
@@ -20,7 +20,7 @@ _EXPRESSION = re.compile(r"(?:-[nErsuz]*e|--expression(?:=|\Z))(.*)", re.DOTALL)
 
 
 def _between(mark: str) -> str:
-    """Return a regular expression for the text before a mark in a pattern. A bracket that could hide the mark is not
+    """Return a regular expression for the text before a delimiter. A bracket that could hide the delimiter is not
     matched."""
     return rf"(?:[^{mark}\\\n\[]|\\[^\n]|\[\^?\]?[^\]{mark}\\\n\[]*\])*"
 
@@ -40,13 +40,13 @@ _SCRIPT = re.compile(_script())
 
 
 def edits_text(script: str) -> bool:
-    """Return whether a script certainly runs no command, and opens no file."""
+    """Return True if a script certainly runs no command and opens no file."""
     return _SCRIPT.fullmatch(script) is not None
 
 
 def sed_acts(arguments: "Sequence[Word]", start: int = 0, *, edits: bool = False) -> bool:
-    """Return whether one of the words from `start` on may make sed do more than show what it reads, or, if it `edits`,
-    than change the files that are named."""
+    """Return True if one of the words from `start` on may make sed do more than print its input, or with `edits` more
+    than change the named files."""
     has_script = waits = ends = False
     for at, word in enumerate(arguments):
         text, harmless = word.text, word.kind == "literal"

@@ -1,9 +1,8 @@
-"""A shell script taken apart into the commands it would run, so that each can be judged by itself.
+"""Splits a shell script into the commands it would run, so that each can be judged separately.
 
-The syntax is read by tree-sitter's grammar of bash, and what that says is held against bash's own rules of words,
-piece by piece, since the grammar is looser than bash. Where they differ, and where the tree has a kind of node that is
-not modelled here (arithmetic, `case`, functions, arrays, `[[`), `Script.doubt` says so. Then the script is still taken
-apart as well as may be, for deny rules.
+tree-sitter's grammar of bash parses the script, and each piece is compared with bash's own rules for words, because the
+grammar is looser than bash. If they differ, or the tree has a node that is not modelled here (arithmetic, `case`,
+functions, arrays, `[[`), `Script.doubt` says so. The script is still split as well as possible, for deny rules.
 """
 
 import re
@@ -22,7 +21,7 @@ Kind: TypeAlias = Literal["literal", "glob", "dynamic"]
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh"})
 _MAX_CACHED_CHARS = 4_000  # of a script that is remembered
-MAX_WORDS = 5_000  # that are read: half a second, in which nothing else can be done
+MAX_WORDS = 5_000  # to read: half a second, in which nothing else runs
 _PARSE_TIMEOUT_SECONDS = 1.0  # a script of 250 kB takes a twentieth of it
 _PIECE = 1 << 16  # bytes
 DEPTH = 8  # scripts inside scripts; deeper is in doubt
@@ -50,7 +49,7 @@ _KEYWORDS = _ENDERS | {"if", "then", "elif", "else", "while", "until", "do", "fo
 _ODD_KEYWORDS = frozenset({"case", "esac", "select", "function", "coproc", "[["})
 _TOKENS = _SEPARATORS | _REDIRECTIONS | _KEYWORDS | {"(", ")", ">&-", "<&-", "((", "))"}
 
-# What bash takes them for; \0 stands for an expansion. A dollar at a word's end is one.
+# Characters of bash tokens; \0 stands for an expansion. A dollar at a word's end is literal.
 _BARE = re.compile(r"(?:[^\s'\"\\$`;&|<>()\0]|\\[^\n\0])*\$?")
 _QUOTED = re.compile(r"(?:[^\\$`\0]|\\[^\n\0]|\$(?![\w({\[*@#?$!\0-])|\0)*", re.ASCII)
 _PARAMETER = re.compile(r"\$(?:\w+|[@*#?$!-])", re.ASCII)
@@ -74,9 +73,9 @@ _AFTER_DOLLAR = ("", " ", "\t", "\n", ";", "|")
 
 
 class Word(NamedTuple):
-    """A word: its text after quote removal, or as written where only the shell knows what becomes of it.
+    """A word: its text after quote removal, or as written if only the shell knows its value.
 
-    "glob" words hold unquoted wildcards, "dynamic" ones expansions.
+    "glob" words have unquoted wildcards, "dynamic" ones expansions.
     """
 
     text: str
@@ -85,12 +84,12 @@ class Word(NamedTuple):
 
     @property
     def is_assignment(self) -> bool:
-        """True if it would set a variable when it stands before a command."""
+        """True if it sets a variable when placed before a command."""
         return _ASSIGNMENT.match(self.raw) is not None
 
     @property
     def is_home(self) -> bool:
-        """True if the shell puts the home in the place of its tilde, which it leaves where that is quoted."""
+        """True if the shell replaces its tilde by the home directory, which it does only unquoted."""
         return self.raw == "~" or self.raw.startswith("~/")
 
 
@@ -104,7 +103,8 @@ class Redirect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A simple command. `is_read`: what it has a shell run (`bash -c '...'`) follows as parts of their own."""
+    """A simple command. `is_read`: the commands that it makes a shell run (`bash -c '...'`) follow as parts of their
+    own."""
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...] = ()
@@ -113,10 +113,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The commands a script may run. With `doubt` the list may be incomplete; when `broken` it means little.
+    """The commands a script may run. With `doubt` the list may be incomplete; with `broken` it says little.
 
-    `loops`: some of them more than once. `has_input`: there are here-documents or here-strings; `computes_input`: what
-    one holds is only known when it runs.
+    `loops`: some commands may run repeatedly. `has_input`: it has here-documents or here-strings; `computes_input`: the
+    content of one is known only at run time.
     """
 
     parts: tuple[Part, ...]
@@ -128,8 +128,8 @@ class Script:
 
 
 def split(command: str, depth: int = 0, *, for_sh: bool = False) -> Script:
-    """Take a script apart, one for bash or `for_sh`. Never raises: what cannot be read is a doubt. The last ones are
-    known by heart, for a call is judged, booked and reported by its parts."""
+    """Split a script for bash or, with `for_sh`, sh. Never raises: unreadable parts become doubts. Recent results are
+    cached, because a call is judged, recorded and reported by its parts."""
     return (_split if len(command) > _MAX_CACHED_CHARS else _split_short)(command, depth, for_sh)
 
 
@@ -163,9 +163,10 @@ def _language() -> "Language":
 
 
 def _tree(text: str) -> "Node":
-    """Return syntax tree of a text. Its offsets are those of the text: what is not ASCII is part of words, as `_` is.
+    """Return the syntax tree of a text. Its offsets are those of the text, because each non-ASCII character becomes
+    `_`, part of a word.
 
-    Raises ValueError for one that takes too long: with errors or pipes in it that grows with the square of the length.
+    Raises ValueError if parsing takes too long: with errors or pipes its time grows with the square of the length.
     """
     from tree_sitter import Parser
 
@@ -179,7 +180,7 @@ def _tree(text: str) -> "Node":
 
 
 class _Reader:
-    """Gathers the parts of one script. Substitutions become parts of their own, before the command they are in."""
+    """Collects the parts of one script. Substitutions become parts before the command that contains them."""
 
     def __init__(self, text: str, depth: int) -> None:
         self.text = text
@@ -191,7 +192,7 @@ class _Reader:
         self.computes_input = self.has_input = False
 
     def wonder(self, why: str) -> None:
-        """Note that something here is not modelled."""
+        """Record that something is not modelled."""
         self.doubt = self.doubt or why
 
     def fail(self, why: str) -> None:
@@ -200,7 +201,7 @@ class _Reader:
         self.broken = True
 
     def take(self, script: Script) -> None:
-        """Make the commands of a script inside this one's own."""
+        """Add the commands of another script to this one's."""
         self.parts += script.parts
         self.doubt = self.doubt or script.doubt
         self.broken |= script.broken
@@ -246,7 +247,7 @@ class _Reader:
         return Word("".join(out), "glob" if is_glob else "literal", raw)
 
     def _piece(self, node: "Node") -> str | None:
-        """Return the text of a part of a word that is quoted or expanded; None where only the shell knows it."""
+        """Return the text of a quoted or expanded part of a word; None if only the shell knows it."""
         source = self.source(node)
         if node.type == "raw_string":
             if not re.fullmatch(r"'[^']*'", source):
@@ -265,7 +266,7 @@ class _Reader:
         return None
 
     def quoted(self, node: "Node | None", start: int, end: int) -> bool:
-        """Read what stands between double quotes, or in a here-document; whether something is computed there."""
+        """Read text in double quotes or in a here-document; return True if a part of it is computed."""
         holes = [hole for child in (node.children if node else ()) for hole in _outermost(child, _COMPUTED)]
         if not _QUOTED.fullmatch(self._skeleton(holes, start, end)):
             self.fail("a quoted text is written in an unusual way")
@@ -274,7 +275,7 @@ class _Reader:
         return bool(holes)
 
     def _skeleton(self, holes: "Iterable[Node]", start: int, end: int) -> str:
-        """Return a text with \\0 in the place of what is computed."""
+        """Return a text with \0 in place of computed parts."""
         out: list[str] = []
         for hole in holes:
             out.append(self.text[start : hole.start_byte])
@@ -317,15 +318,15 @@ class _Reader:
 
 
 def _is_torn(node: "Node") -> bool:
-    """Return True if the grammar met what it does not know."""
+    """Return True if the grammar met something unknown."""
     if not node.has_error:
         return False
     return node.is_missing or (node.type == "ERROR" and not _is_late(node)) or any(map(_is_torn, node.children))
 
 
 def _is_late(node: "Node") -> bool:
-    """Return True if an error is `|` or `;` after `<<EOF 2>&1`: for the grammar the line is words of that
-    redirection then."""
+    """Return True if an error is `|` or `;` after `<<EOF 2>&1`, where the grammar takes the rest of the line for words
+    of that redirection."""
     above = node.parent
     inside = above is not None and above.parent is not None and above.parent.type == "heredoc_redirect"
     return inside and [child.type in _SEPARATORS for child in node.children] == [True]
@@ -344,7 +345,7 @@ def _tokens(node: "Node", reader: _Reader) -> Iterator["Node"]:
 
 
 def _outermost(node: "Node", kinds: frozenset[str]) -> Iterator["Node"]:
-    """Yield the nodes of some kinds that are in no other one: the node itself, or those below it."""
+    """Yield the outermost nodes of some kinds: the node itself, or those below it."""
     if node.type in kinds:
         yield node
         return
@@ -353,23 +354,23 @@ def _outermost(node: "Node", kinds: frozenset[str]) -> Iterator["Node"]:
 
 
 class _List:
-    """Puts tokens together to commands, in a script or a substitution.
+    """Groups tokens into commands, in a script or a substitution.
 
-    Which word belongs to which command goes by the operators and line ends between them, as in bash, and not by the
-    tree, which puts redirections and here-documents in odd places.
+    Like bash, it assigns words to commands by the operators and line ends between them. The tree is not used for that,
+    because it puts redirections and here-documents in odd places.
     """
 
     def __init__(self, reader: _Reader, start: int) -> None:
         self.reader = reader
-        self.at = start  # where the last token ended
-        self.before = ""  # that token, where nothing stands after it
+        self.at = start  # end of the last token
+        self.before = ""  # that token, if it directly precedes
         self.was_word = False  # so was that token
         self.words: list[Word] = []
         self.redirects: list[Redirect] = []
         self.redirection = ""  # an operator that waits for its file
         self.heredoc: tuple[str, bool, bool] | None = None  # delimiter, tabs stripped, quoted
         self.closed = False  # a group ended here; only redirections may follow
-        self.header = False  # of a loop: its words are not run
+        self.header = False  # in a loop's header, whose words are not run
 
     def read(self, tokens: Iterator["Node"], end: int) -> None:
         """Read tokens of the text up to an offset."""
@@ -379,7 +380,7 @@ class _List:
                 return
             source = self.reader.source(token)
             if not source.strip() and token.type != "heredoc_body":
-                continue  # a line end, which is part of the gap
+                continue  # a line end, part of the gap
             if self.at and token.end_byte <= self.at:
                 continue  # the last line of a here-document
             if not self._cross_gap(token.start_byte, token):
@@ -391,7 +392,7 @@ class _List:
             self.reader.fail("a here-document has no body")
 
     def _cross_gap(self, end: int, token: "Node | None") -> bool:
-        """Look at what stands between two tokens; whether the next one is a here-document, which is read then."""
+        """Check the text between two tokens; return True if the next token is a here-document, which is read then."""
         gap = self.reader.text[self.at : end]
         if re.fullmatch(r"[ \t]+-[ \t]+", gap):  # the grammar leaves it out before a here-document
             self._add_word(Word("-", "literal", "-"))
@@ -454,7 +455,7 @@ class _List:
             self.closed = source == ")"
 
     def _check_boundary(self, token: "Node", source: str) -> None:
-        """Check that bash, too, sees two tokens where nothing stands between them."""
+        """Check that bash also splits two tokens here, with nothing between them."""
         before, was_word, is_word = self.before, self.was_word, token.is_named or source not in _TOKENS - _KEYWORDS
         self.before = source
         self.was_word = is_word or source in (">&-", "<&-")
@@ -487,7 +488,7 @@ class _List:
             return
         if self.closed:
             self.reader.fail("a word follows a closed group")
-        if all(each.is_assignment or each.raw in ("time", "-p", "--") for each in self.words):  # as a pipeline begins
+        if all(each.is_assignment or each.raw in ("time", "-p", "--") for each in self.words):  # starts a pipeline
             if word.raw in _KEYWORDS | _ODD_KEYWORDS and not self.header:
                 self.reader.wonder(f"the keyword {word.raw}")
             if _ELEMENT.match(word.raw):
@@ -521,7 +522,7 @@ class _List:
         reader, words, redirects = self.reader, tuple(self.words), tuple(self.redirects)
         if self.redirection:
             reader.fail("a redirection names no file")
-        if self.header:  # it sets a variable, and runs nothing by itself
+        if self.header:  # it sets a variable and runs nothing itself
             name = words[0].raw if words else ""
             if not _NAME.fullmatch(name):
                 reader.wonder("a loop of an unusual kind")
@@ -541,7 +542,7 @@ def _assignment(name: str) -> Part:
 
 
 def _nested(words: tuple[Word, ...], depth: int) -> Script | None:
-    """Return the script that `bash -c '...'` or `eval ...` runs, when every letter of it is known."""
+    """Return the script that `bash -c '...'` or `eval ...` runs, if all of it is literal."""
     words = unwrap(words)
     name = words[0].text if words else ""
     texts = words[1:] if name == "eval" else _words_after(_SHELL, words)[:1]
@@ -551,9 +552,9 @@ def _nested(words: tuple[Word, ...], depth: int) -> Script | None:
 
 
 def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return the words without the assignments and the harmless wrappers before them (`X=1 timeout 5 nice npm test`).
+    """Return the words without leading assignments and harmless wrappers (`X=1 timeout 5 nice npm test`).
 
-    A wrapper used in a way that is not understood stays.
+    A wrapper with unknown options is kept.
     """
     while words:
         rest = words[1:] if words[0].is_assignment else _words_after(_WRAPPER, words)
@@ -564,11 +565,11 @@ def unwrap(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _words_after(pattern: re.Pattern[str], words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return the words after those that a pattern is about; none where it is not about them."""
+    """Return the words after those of a pattern; () if they do not match it."""
     match = pattern.match(" ".join(word.text.replace(" ", "_") for word in words[:_MAX_WRAPPER_WORDS]))
     return words[match[0].count(" ") :] if match else ()
 
 
 def program(word: Word) -> str:
-    """Return the usual name of a word's program, without its directory; "" if the shell computes the word."""
+    """Return the usual name of a word's program, without its directory; "" if the shell computes it."""
     return usual_name(word.text.rpartition("/")[2]) if word.kind == "literal" else ""

@@ -15,18 +15,18 @@ _GIT = frozenset({"add", "commit", "push", "fetch", "tag", "branch", "remote", "
 
 
 def searches(words: tuple[Word, ...]) -> bool:
-    """Return True if a command that only looks shows what is below the directories that it names."""
+    """Return True if a looking command shows contents below the directories that it names."""
     name = program(words[0])
     if name == "git":  # of two places outside a repository it compares all below them
         plain = [word.text for word in words[1:] if not word.text.startswith("-")]
         return plain[:1] == ["diff"] and len(plain) == 3
-    options = words[1:] if name in _GREPS else ()  # what a wildcard stands for may be named like one
+    options = words[1:] if name in _GREPS else ()  # a file that a wildcard matches may look like an option
     globs = any(word.kind == "glob" and word.text[0] in "-*?[" for word in options)
     return name in ("rg", "diff") or globs or any(_RECURSES.match(word.text) for word in options)
 
 
 def starts_here(words: tuple[Word, ...]) -> bool:
-    """Return True if a command may go through the directory where it runs by itself."""
+    """Return True if a command may by default search the directory where it runs."""
     name = program(words[0])
     if name == "rg" or name in _GREPS:
         return searches(words) and not _names_places(words, "ABCEMTdefgjmrt" if name == "rg" else "ABCDdefm")
@@ -38,7 +38,7 @@ def starts_here(words: tuple[Word, ...]) -> bool:
 
 
 def _names_places(words: tuple[Word, ...], valued: str) -> bool:
-    """Return True if a search certainly says where. `valued` are the letters of options that take a value."""
+    """Return True if a search certainly names its places. `valued` are the letters of options that take a value."""
     operands, needed, takes = 0, 2, False
     for word in words[1:]:
         if word.text.startswith("--"):
@@ -56,10 +56,10 @@ def _names_places(words: tuple[Word, ...], valued: str) -> bool:
 
 
 def shows(name: str, words: tuple[Word, ...]) -> bool:
-    """Return True if a search would look into a hidden file of this name.
+    """Return True if a search would read a hidden file of this name.
 
-    For grep the last `--include=` or `--exclude=` that fits it decides; where none fits it does unless the first of
-    them includes. https://www.gnu.org/software/grep/manual/
+    For grep the last matching `--include=` or `--exclude=` decides; if none matches, the file is read unless the first
+    of them includes. https://www.gnu.org/software/grep/manual/
     """
     if program(words[0]) == "rg":
         return any(_SHOWS_HIDDEN.match(word.text) for word in words)

@@ -1,4 +1,4 @@
-"""The check of a policy's verdict at run time: not everybody has a type checker."""
+"""Checks a policy's verdict at run time, because not everybody uses a type checker."""
 
 from typing import Never
 
@@ -7,15 +7,15 @@ from sagent.policy import Verdict
 
 
 def checked(policy: object, call: str, verdict: Verdict) -> Verdict:
-    """Return the verdict of a policy on a call of this name. Raises ToolError where that is none: what is not judged is
-    not done."""
+    """Return the verdict of a policy on a call of this name. Raises ToolError for any other value, so that the call is
+    not made."""
     if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
         raise no_verdict(policy, call, verdict)
     return verdict
 
 
 def no_verdict(policy: object, call: str, given: Never) -> ToolError:
-    """Return the error that names a policy which has given something else, for the model and whoever reads along."""
+    """Return the error for a value that is no verdict; it names the policy, for the model and the person."""
     name = type(getattr(policy, "inner", policy)).__name__
     return ToolError(
         f"{call} was not run: {name}.before_tool returned {given!r:.60}, and it must return "

@@ -11,7 +11,7 @@ from sagent.tool import Effect
 
 def judge_hosts(tool: str, effect: Effect, judge: PathJudge, domains: Sequence[str]) -> Verdict:
     """Judge the hosts of a call. A `Network` rule or one of `domains` lets a host be reached without a question; full
-    mode, or a rule that allows all calls of the tool, does so for public hosts. Local ones must be named."""
+    mode, or a rule that allows all calls of the tool, does so for public hosts. Local hosts must be named."""
     if judge.mode == "plan" and effect.kind == "execute":
         return Deny(f"{effect.reason}: in plan mode nothing is sent.")
     rules = judge.rules

@@ -1,4 +1,4 @@
-"""Programs that run other programs: every command line that a part of a script may lead to."""
+"""Programs that run other programs: finds every command line that a part of a script may run."""
 
 import re
 from collections.abc import Iterator
@@ -14,16 +14,17 @@ _FED, _TEXTS, _RUN_NOTHING = map(listed, ("fed", "texts", "run_nothing"))
 _INPUT = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _NO_CODE = frozenset({"-m", "-V", "--version", "--test", "--help"})
 _RUNS_NEXT = re.compile(r"-exec|-execdir|-ok|-okdir|-[xX]|--exec.*")
-# Words after which any program may have the command that it runs, or the name of one.
+# Words after which any program may have a command to run, or its name.
 _RUN = frozenset({"run", "exec", "dlx", "--exec", "--execute", "--run", "--command"})
-_TAILS = 256  # words of a wrapper that may each begin its command
+_TAILS = 256  # words of a wrapper at which its command may begin
 _GIT_RUNS = frozenset({"foreach", "run", "-x", "--exec", "filter-branch", "--upload-pack", "--receive-pack"})
 
 
 def runs(part: Part, depth: int = 0) -> Iterator[tuple[tuple[Word, ...], bool]]:
-    """Yield every command line that a part may run, each with whether that is likely: what deny rules are held against.
+    """Yield every command line that a part may run, each with True if that is likely; deny rules check them all.
 
-    Of a wrapper's words the likely ones begin after its options; any other, and a script in any, is a possibility.
+    Among a wrapper's words, the likely ones begin after its options; any other word, and a script in any word, is
+    possible.
     """
     words = tuple(dropwhile(lambda word: word.is_assignment, part.words))
     likely = _beginnings(words[:_TAILS])
@@ -40,8 +41,8 @@ def runs(part: Part, depth: int = 0) -> Iterator[tuple[tuple[Word, ...], bool]]:
 
 
 def may_run(part: Part) -> Iterator[tuple[Word, ...]]:
-    """Yield the commands that a part may run in a way that is not known: named by an argument of a program that `runs`
-    does not know, by the value of an option, or by a variable."""
+    """Yield the commands that a part may run in an unknown way: named in an argument of a program that `runs` does not
+    know, in the value of an option, or in a variable."""
     words = tuple(dropwhile(lambda word: word.is_assignment, part.words))
     name = known_program(words[0]) if words else ""
     for word in part.words:
@@ -86,8 +87,8 @@ def _beginnings(words: tuple[Word, ...]) -> set[int]:
 
 
 def _after_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
-    """Yield the positions where the command of a wrapper may begin: a word after an option may be the option's value
-    or the command."""
+    """Yield the positions where a wrapper's command may begin; a word after an option may be its value or the
+    command."""
     name = program(words[at]) if at < len(words) else ""
     if name in _FINDERS:
         yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))
@@ -116,8 +117,7 @@ def is_opaque(words: tuple[Word, ...]) -> bool:
 
 
 def brings_code(words: tuple[Word, ...]) -> bool:
-    """Return True if a command line hands code to an interpreter that nobody reads here: as an option, or on its
-    input."""
+    """Return True if a command line passes unread code to an interpreter, in an option or on its input."""
     name, arguments = known_program(words[0]) if words else "", [word.text for word in words[1:]]
     if name == "sed":
         return sed_acts(words[1:], edits=True)
@@ -127,8 +127,7 @@ def brings_code(words: tuple[Word, ...]) -> bool:
 
 
 def is_fed(part: Part) -> bool:
-    """Return True if a part may run what comes in on its input, which no rule about its words can name: `python -`,
-    `sh`."""
+    """Return True if a part may run its input, which no rule about its words can cover: `python -`, `sh`."""
     return any(_is_fed(words) for words, _ in runs(part))
 
 
@@ -155,5 +154,5 @@ def known_program(word: Word) -> str:
 
 
 def bare_text(command: str) -> str:
-    """Return a script without the marks that can hide a word in it (quotes, backslashes, empty expansions)."""
+    """Return a script without characters that can hide a word in it (quotes, backslashes, empty expansions)."""
     return re.sub(r"\\\n|['\"\\]|\$\{?[@*]\}?|\$\{[A-Za-z_]+\}", "", command)
