@@ -21,7 +21,7 @@ OUTPUTS = "outputs"  # a directory of a session
 
 
 class BlobDirectory:
-    """Blobs in a directory, made when the first one comes. Without a directory, in a private temporary one.
+    """Blobs in a directory that is created with the first one; without a directory, in a private temporary one.
 
     Every method may raise OSError. `put` and `adopt` may be called from several threads.
     """
@@ -36,7 +36,7 @@ class BlobDirectory:
         self.follow: Callable[[Path], None] | None = None  # called with each new blob, in any thread
 
     def put(self, data: bytes) -> Path:
-        """Keep bytes, once: the same bytes have the same path."""
+        """Store bytes and return their path; the same bytes are stored once."""
         path = self._home() / hashlib.sha256(data).hexdigest()
         if _is_whole(path, len(data)):
             return path
@@ -50,7 +50,7 @@ class BlobDirectory:
             raise
 
     def adopt(self, path: Path, *, sha256: str | None = None) -> Path:
-        """Take over a finished file on the same file system: it is moved. Without its hash it is read for that."""
+        """Move a finished file on the same file system into the blobs. Without a given hash it is computed."""
         if sha256 is None:
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -63,12 +63,12 @@ class BlobDirectory:
         return self._settle(path, kept)
 
     def scratch(self) -> Path:
-        """Return a path where no file is yet, on the same file system."""
+        """Return an unused path on the same file system."""
         return self._home() / f"scratch-{os.getpid()}-{os.urandom(6).hex()}"
 
     def show(self, path: Path) -> Path:
-        """Let commands in a sandbox read one of these files, which else see none of them; returns its path. A file that
-        is still written to is shown as it grows."""
+        """Let sandboxed commands, which see no other blobs, read this file; return its path there. A file still being
+        written is shown as it grows."""
         link(str(path), str(self._outputs() / path.name))
         return path
 
@@ -78,11 +78,11 @@ class BlobDirectory:
             place.unlink(missing_ok=True)
 
     def shown(self) -> tuple[Path, Path]:
-        """Return the directory of all files, and the one in which those that commands may read lie once more."""
+        """Return the directory of all blobs, and the one with second names of those that commands may read."""
         return self._home(), self._outputs()
 
     def get(self, sha256: str) -> bytes:
-        """Return the bytes of that name. Raises SessionCorrupt when they are gone or are not what was kept."""
+        """Return the bytes of a blob. Raises SessionCorrupt if they are missing or changed."""
         if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
             raise SessionCorrupt(f"not the name of a blob: {sha256[:80]!r}")
         path = self._home() / sha256
@@ -96,7 +96,7 @@ class BlobDirectory:
         return data
 
     def find(self, sha256: str) -> bytes | None:
-        """Return a blob; None if it cannot be had."""
+        """Return a blob; None if it is missing or damaged."""
         try:
             return self.get(sha256)
         except (SessionCorrupt, OSError):
@@ -112,7 +112,7 @@ class BlobDirectory:
             sync_path(self._home())
 
     def sweep(self) -> None:
-        """Remove files that were being written when an earlier process died. Only for the one writer of a session."""
+        """Remove partial files of an earlier process that died. Only for the one writer of a session."""
         if self._directory is not None and self._directory.is_dir():
             for left in (*self._directory.glob("scratch-*"), *self._directory.parent.glob(f"{OUTPUTS}/scratch-*")):
                 if is_blob(left.name):
@@ -136,7 +136,7 @@ class BlobDirectory:
         return self._directory
 
     def _outputs(self) -> Path:
-        """Return the directory of what commands may read: next to the blobs, or in them where these are temporary."""
+        """Return the directory of files that commands may read: beside the blobs, or in them if these are temporary."""
         home = self._home()
         place = (home if self._temporary else home.parent) / OUTPUTS
         place.mkdir(mode=0o700, exist_ok=True)
@@ -148,7 +148,7 @@ class BlobDirectory:
         from sagent.sandbox.scratch import Scratch
 
         scratch = Scratch()
-        # where nobody closes it; at the latest at exit, and where that does not come by a later session
+        # if it is not closed: at exit, or else by a later session
         self._end = weakref.finalize(self, _remove, scratch, os.getpid())
         return scratch.path
 
@@ -166,7 +166,7 @@ def is_blob(name: str) -> bool:
 
 
 def link(source: str, target: str) -> None:
-    """Link a file that is never written to again; copy it if the file system has no links. An existing target stays.
+    """Link a file that is never changed again; copy it if the file system has no links. An existing target is kept.
     Raises OSError."""
     import shutil
 
@@ -188,7 +188,7 @@ def sync_path(path: Path) -> None:
 
 
 def _is_whole(path: Path, size: int) -> bool:
-    """Return True if a blob is there already; one that a crash of the machine cut short is written again."""
+    """Return True if a complete blob exists; one cut short by a crash is written again."""
     try:
         return path.stat().st_size == size
     except FileNotFoundError:
@@ -199,5 +199,5 @@ def _remove(scratch: "Scratch", owner: int) -> None:
     if os.getpid() == owner:  # a forked child must not remove what its parent still uses
         import shutil
 
-        shutil.rmtree(scratch.path, ignore_errors=True)  # what is in it is ours
+        shutil.rmtree(scratch.path, ignore_errors=True)  # its contents are ours
         scratch.close()

@@ -1,7 +1,7 @@
 """The contents of log entries: one class for each kind. `entries` encodes and decodes them.
 
-Messages and results stay JSON, in which media are blobs by name, until they are asked for. `load` brings everything
-back and is strict; what is read off them without their blobs is lenient, as whoever looks at a damaged log needs it.
+Messages and results stay JSON, with media as blobs by name, until they are needed. `load` decodes all of it and is
+strict; properties read without the blobs are lenient, which readers of damaged logs need.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from sagent.session.touches import Touched
 from sagent.usage import Charge
 
 EXECUTOR, COMPACTOR = "executor", "compactor"
-"""Roles that calls are billed to: of an agent's own model, and of the one that sums up."""
+"""Roles that calls are billed to: an agent's own model, and the summarizing model."""
 
 
 class StoredCall(NamedTuple):
@@ -40,7 +40,7 @@ class StoredCall(NamedTuple):
 
 
 class StoredMedia(NamedTuple):
-    """An image or a document, by the name of its blob; "" where it is inside the entry."""
+    """An image or document by the name of its blob; "" if it is inside the entry."""
 
     media_type: str
     blob: str
@@ -48,13 +48,13 @@ class StoredMedia(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """`encoded` is the JSON of something with parts."""
+    """`encoded` is the JSON of a message or result."""
 
     encoded: Mapping[str, object]
 
     @property
     def text(self) -> str:
-        """The visible text, that of results and media left out."""
+        """The visible text without results and media."""
         return "".join(self.texts("text"))
 
     @property
@@ -77,7 +77,7 @@ class _Stored:
         return [as_str(part.get("text")) for part in self._parts(*kinds)]
 
     def _parts(self, *kinds: str) -> Iterator[Mapping[str, object]]:
-        """Return the parts of some kinds; all if none is named."""
+        """Return the parts of some kinds; all if none is given."""
         parts = map(as_object, as_array(self.encoded.get("parts") or self.encoded.get("content")))
         return (part for part in parts if not kinds or part.get("type") in kinds)
 
@@ -88,7 +88,7 @@ class StoredMessage(_Stored):
 
     @classmethod
     def of(cls, message: Message, keep: Keep | None) -> "StoredMessage":
-        """Encode a message. Media go through `keep`, or inline where it is None."""
+        """Encode a message. Media are stored by `keep`, or inline if it is None."""
         return cls(encode_message(message, keep))
 
     def load(self, fetch: Fetch | None) -> Message:
@@ -102,12 +102,12 @@ class StoredMessage(_Stored):
 
     @property
     def sender(self) -> str:
-        """Author of an inserted message; "" for the model itself and the person."""
+        """Author of an inserted message; "" for the model's and the person's own."""
         return as_str(self.encoded.get("sender"))
 
     @property
     def model(self) -> str:
-        """Model that wrote it, as "provider/id"; "" for what no model wrote."""
+        """Model that wrote it, as "provider/id"; "" if no model did."""
         return as_str(self.encoded.get("model"))
 
     @property
@@ -134,11 +134,11 @@ class StoredResult(_Stored):
 
     @classmethod
     def of(cls, result: ToolResult, keep: Keep | None) -> "StoredResult":
-        """Encode a result. Media go through `keep`, or inline where it is None."""
+        """Encode a result. Media are stored by `keep`, or inline if it is None."""
         return cls(encode_result_part(result, keep))
 
     def load(self, fetch: Fetch | None) -> ToolResult:
-        """Return result, its media included. Raises ValueError for what cannot be read, and whatever `fetch` raises."""
+        """Return the result with its media. Raises ValueError for damaged data, and any error of `fetch`."""
         return decode_result_part(self.encoded, fetch)
 
     @property
@@ -156,17 +156,17 @@ class StoredResult(_Stored):
 
 
 def json_text(value: object) -> str:
-    """Arguments are kept as text; where somebody kept an object, its text."""
+    """Return arguments as text, also those that a log holds as an object."""
     try:
         return value if isinstance(value, str) else json_dump(value)
-    except (ValueError, RecursionError):  # JSON has no word for an infinite number
+    except (ValueError, RecursionError):  # JSON cannot express infinite numbers
         return str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first entry of a log: which agent it belongs to. `environment` has what a reader may need later: versions,
-    git, platform."""
+    """The first entry of a log: the agent it belongs to. `environment` has facts for later readers: versions, git,
+    platform."""
 
     session: str = ""
     agent: str = ""
@@ -182,37 +182,37 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The state of git in the working directory, what held commands, and the address of the model."""
+    """The state of git in the working directory, the means of the sandbox, and the address of the model."""
 
     facts: Mapping[str, object]
 
     @property
     def commit(self) -> str:
-        """The commit that was checked out; "" if git reported none."""
+        """The checked-out commit; "" if git reported none."""
         return as_str(self.facts.get("git_commit"))
 
     @property
     def dirty(self) -> bool | None:
-        """True if there were uncommitted changes; None if git did not say."""
+        """True if there were uncommitted changes; None if git gave no answer."""
         dirty = self.facts.get("git_dirty")
         return dirty if isinstance(dirty, bool) else None
 
     @property
     def sandbox(self) -> str:
-        """Sandbox that held commands, by its name; "none" or "off"; "" if that was not logged."""
+        """Means of the sandbox; "none" or "off"; "" if not logged."""
         return as_str(self.facts.get("sandbox"))
 
     @property
     def address(self) -> str | None:
-        """The address of the model from here on, "PROVIDER at HOST/PATH"; "" for the provider's own address, None if
-        this entry does not say."""
+        """The address of the model from here on, "PROVIDER at HOST/PATH"; "" for the provider's own, None if this entry
+        has none."""
         found = self.facts.get("address")
         return found if isinstance(found, str) else None
 
 
 class StoredTool(NamedTuple):
-    """A tool as the model saw it; `schema` is its parameters as JSON text. If `ordered`, the keys are in the order in
-    which they were sent: version 1 sorted them. If `deferred`, the model had to find it first."""
+    """A tool as the model saw it; `schema` is its parameters as JSON text. If `ordered`, the keys are in the order sent
+    (version 1 sorted them). If `deferred`, the model had to search for the tool first."""
 
     name: str
     description: str
@@ -241,8 +241,8 @@ class PromptEntry:
 
 @dataclass(frozen=True, slots=True)
 class MessageEntry:
-    """A message as it entered the history; `received` is the entry by which it arrived, "" if it did not come through
-    an inbox."""
+    """A message as it entered the history; `received` is the entry of its arrival, "" if it did not come through an
+    inbox."""
 
     message: StoredMessage
     received: str = ""
@@ -250,8 +250,8 @@ class MessageEntry:
 
 @dataclass(frozen=True, slots=True)
 class RequestSent:
-    """A request that was answered: sha256 and size of its exact body, the model's id, the parameters. `role` is who was
-    billed for a call outside the conversation; "" for those of the conversation."""
+    """An answered request: sha256 and size of its exact body, the model's id, the parameters. `role` is billed for a
+    call outside the conversation; "" within it."""
 
     sha256: str
     size: int
@@ -266,8 +266,7 @@ class RequestSent:
 
 @dataclass(frozen=True, slots=True)
 class ResultEntry:
-    """A call's result, logged as soon as it was known; the message that carries it comes later. `diff` is what it
-    changed."""
+    """A call's result, logged at once; the message with it follows later. `diff` is the change it made."""
 
     result: StoredResult
     seconds: float = 0.0
@@ -276,8 +275,8 @@ class ResultEntry:
 
 @dataclass(frozen=True, slots=True)
 class SwitchedEntry:
-    """A switch of model, effort or limits, all with their values from now on; or a change of an `advisor`. `reason` is
-    "" if somebody requested it."""
+    """A switch of model, effort or limits, with all values from now on; or a change of an `advisor`. `reason` is "" if
+    somebody requested it."""
 
     model: str = ""
     effort: str = ""
@@ -288,21 +287,21 @@ class SwitchedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A call is about to be made under a budget: its worst case, as the charge that counts if nothing follows."""
+    """A call is about to be made under a budget: its worst case, as the charge that counts if no other follows."""
 
     charge: Charge
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Nothing was billed for the call `of` an entry."""
+    """The call reserved by entry `of` was not billed."""
 
     of: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeEntry:
-    """One settled charge; the last one of a call under a budget names the entry by which it was `reserved`."""
+    """One settled charge; the last one of a call under a budget names the entry that `reserved` it."""
 
     charge: Charge
     reserved: str = ""
@@ -310,9 +309,9 @@ class ChargeEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConsultationEntry:
-    """An advisor was asked. If something was sent: `said` and `system` are the blobs of its message and role, `epoch`
-    counts how often its conversation was started anew, `quoted` are the messages of the history that it knows then, of
-    which `last` marks the last one, and `left_out` those that did not fit."""
+    """A consultation of an advisor. If a request was sent: `said` and `system` are the blobs of its message and role,
+    `epoch` counts restarts of its conversation, `quoted` are the messages of the history that the advisor then knows,
+    with `last` the last of them, and `left_out` those that did not fit."""
 
     advice: Advice
     said: str = ""
@@ -344,7 +343,7 @@ class AdviceRated:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A child by its path and the id of the first entry of its log, with what is needed to restore it."""
+    """A child by its path and the id of its log's first entry, with the data to restore it."""
 
     agent: str
     entry: str
@@ -362,8 +361,7 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A child by its path and the head of its log when it returned, so that the parent's head vouches for the
-    child's."""
+    """A child by its path and its log's head when it returned, so that the parent's hashes cover the child's log."""
 
     agent: str
     entry: str
@@ -379,7 +377,7 @@ class MessageSent:
 
 @dataclass(frozen=True, slots=True)
 class MessagePosted:
-    """A message to an agent that is to arrive at a later time: UTC, ISO 8601."""
+    """A message to an agent that is due later: UTC, ISO 8601."""
 
     to: str
     message: StoredMessage
@@ -396,8 +394,8 @@ class MessageDelivered:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """A message in the inbox; the `message` entry that follows when it is read names this one. `answer` says that its
-    sender waits for one."""
+    """A message in the inbox; the `message` entry written when it is read refers to this one. `answer`: its sender
+    waits for an answer."""
 
     message: StoredMessage
     moment: str
@@ -413,7 +411,7 @@ class MessageWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class HandoffSaid:
-    """A hand-off that an agent gives: by which agent, its size in bytes and its sha256; or why there is none."""
+    """An agent's hand-off: the agent, its size in bytes and its sha256; or why there is none."""
 
     agent: str = ""
     sha256: str = ""
@@ -424,9 +422,9 @@ class HandoffSaid:
 @dataclass(frozen=True, slots=True)
 class HandoffGiven:
     """The start of a role. `sha256` and `size`, in bytes, are those of its prompt; `visible` are the roles whose
-    hand-offs are in it, `left_out` those that are only named, and `shown` has the number of bytes for each that is
-    shortened. `budget` is its own, in USD, `cap` the team's; of its hand-off at most `handoff_tokens` and
-    `handoff_bytes` are shown."""
+    hand-offs it contains, `left_out` those only named, and `shown` has the number of bytes of each shortened one.
+    `budget` is its own, in USD, `cap` the team's; at most `handoff_tokens` and `handoff_bytes` of its hand-off are
+    shown."""
 
     agent: str
     sha256: str
@@ -443,7 +441,7 @@ class HandoffGiven:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Work handed on from one role of a team to another; "" is the caller of the team. `given` is None if the receiver
+    """Work handed from one role of a team to another; "" is the caller of the team. `given` is None if the receiver
     does not begin yet."""
 
     team: str
@@ -457,7 +455,7 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A background call: that it began ("running"), or how it ended."""
+    """A background call: its start ("running"), or how it ended."""
 
     job: str
     call: str
@@ -469,10 +467,10 @@ class JobEntry:
 class Compacted:
     """A compaction of the history. `before` and `after` are estimates of the next request, in tokens.
 
-    Each of the `stubs` has the number of a message in the history, the id of the call whose result was replaced, and
-    the text in its place. A stub without a call replaces everything that a message says. With `kept`, only the messages
-    with these numbers stay. With `summary`, a message of sagent's with that text is inserted among these at that place,
-    followed by `notes`, which are messages by sender and text.
+    Each of the `stubs` has the number of a message in the history, the id of the call whose result it replaces, and the
+    new text. A stub without a call replaces all text of the message. With `kept`, only the messages with these numbers
+    stay. With `summary`, a message of sagent's with that text is inserted among them at that place, followed by
+    `notes`: messages as sender and text.
     """
 
     stubs: tuple[tuple[int, str, str], ...]
@@ -506,32 +504,31 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """The session continues from an earlier entry, its parent; `left` is the entry that was the last one until then."""
+    """The session continues from an earlier entry, its parent; `left` was the last entry until then."""
 
     left: str
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The log was damaged; the original file is kept as `aside`. So many entries before this one were `kept`. If it
-    replaces something that is `lost`, these are the kinds of its lines, "?" if unknown. `mended` lines were restored as
-    they were written."""
+    """The log was damaged and repaired; the original is at `aside`. `kept` entries precede this one. If it replaces
+    `lost` lines, these are their kinds, "?" if unknown. `mended` lines were restored exactly."""
 
     kept: int
     dropped_bytes: int
     aside: str
     reason: str
-    lost: tuple[str, ...] | None = None  # in one of an earlier version, which says only how many bytes
+    lost: tuple[str, ...] | None = None  # None in an earlier version, which only had bytes
     mended: int = 0
 
     @property
     def is_gap(self) -> bool:
-        """True if anything is lost."""
+        """True if anything was lost."""
         return bool(self.lost) or (self.lost is None and self.dropped_bytes > 0)
 
     @property
     def has_lost_cost(self) -> bool:
-        """True if something that is lost may have said what something cost."""
+        """True if a lost line may have been a charge."""
         return self.is_gap and (self.lost is None or bool({"?", "reserved", "spent"} & set(self.lost)))
 
 
@@ -544,7 +541,7 @@ class Unknown:
 
 
 AdviceContent: TypeAlias = ConsultationEntry | AdviceOutcome | AdviceRated
-"""What an `advice` entry may say."""
+"""Possible contents of an `advice` entry."""
 
 Content: TypeAlias = (
     Opened
@@ -576,4 +573,4 @@ Content: TypeAlias = (
     | Repaired
     | Unknown
 )
-"""What an entry may say."""
+"""Possible contents of an entry."""

@@ -60,8 +60,8 @@ def kind_of(of: type[contents.Content]) -> str:
 
 
 class _Member(NamedTuple):
-    """Encoding of a field in a body. It has its own name there, unless there is another `name`; a `flat` one has the
-    whole body. An `optional` one is left out if what is written is None."""
+    """Encoding of a field in a body. `name` is its name there, if different; a `flat` field takes the whole body. An
+    `optional` field is left out if its encoded value is None."""
 
     read: Callable[[object], object]
     write: Callable[..., object] | None = None
@@ -71,8 +71,8 @@ class _Member(NamedTuple):
 
 
 class _Form(Generic[_C_co]):
-    """Encoding of a class: each field as its type is, but for those in `members`. If a kind has several classes, the
-    body of one with a `mark` has a member of that name."""
+    """Encoding of a class: each field by its type, except those in `members`. If a kind has several classes, the body
+    of one with a `mark` has a member of that name."""
 
     def __init__(self, kind: str, of: Callable[..., _C_co], mark: str = "", /, **members: _Member) -> None:
         self.kind, self.of, self.mark = kind, of, mark
@@ -111,7 +111,7 @@ def _usd(value: object) -> Decimal | None:
         usd = Decimal(value) if isinstance(value, str) else None
     except ArithmeticError:
         return None
-    return usd if usd is not None and usd.is_finite() and abs(usd.adjusted()) < 30 else None  # else no sum holds it
+    return usd if usd is not None and usd.is_finite() and abs(usd.adjusted()) < 30 else None  # sums would overflow
 
 
 def _rounded(value: object) -> float:
@@ -147,7 +147,7 @@ def _or_none(value: object) -> object:
 
 
 def _digits(value: object) -> str | None:
-    return None if value is None else str(value)  # a log keeps all of them
+    return None if value is None else str(value)  # a log keeps all digits
 
 
 _STR = _Member(as_str)
@@ -205,7 +205,7 @@ class _Switched(_Form[contents.SwitchedEntry]):
 
 
 def show_usage(usage: Usage) -> dict[str, object]:
-    """Tokens as people read them: cache writes of all lives are one number."""
+    """Encode tokens for readers: cache writes of all lifetimes are one number."""
     shown: dict[str, object] = {
         "input": usage.input,
         "output": usage.output,
@@ -217,7 +217,7 @@ def show_usage(usage: Usage) -> dict[str, object]:
 
 
 def show_advice(advice: Advice) -> dict[str, object]:
-    """Return a consultation, its members under their own names; what there is nothing to say of is left out."""
+    """Encode a consultation for readers, under its members' names, without empty members."""
     measured: dict[str, object] = {
         "usage": show_usage(advice.usage),
         "usd": number(advice.usd),
@@ -228,7 +228,7 @@ def show_advice(advice: Advice) -> dict[str, object]:
 
 
 class _Advice(_Form[Advice]):
-    """As it is shown, but for USD, of which a log keeps every digit."""
+    """As for readers, but with every digit of USD."""
 
     def write(self, content: object) -> _Body:
         assert isinstance(content, Advice)
@@ -267,19 +267,19 @@ _SAID = _Form("", contents.HandoffSaid, size=_INT._replace(name="bytes"), error=
 
 
 def show_said(said: contents.HandoffSaid) -> _Body:
-    """Encode what a role hands on as JSON."""
+    """Encode a role's hand-off as JSON."""
     if said.error is not None:
         return {"agent": said.agent, "error": _FAILURE.write(said.error)}
     return {"agent": said.agent, "sha256": said.sha256, "bytes": said.size}
 
 
 def show_given(given: contents.HandoffGiven) -> _Body:
-    """Encode the start of a role as JSON. USD are texts: a log keeps every digit."""
+    """Encode the start of a role as JSON. USD are texts, with every digit."""
     return _GIVEN.write(given)
 
 
 class _Handoff(_Form[contents.Handoff]):
-    """Encoding of a hand-off: what is of the team is an object of its own."""
+    """Encoding of a hand-off: members about the team are an object of their own."""
 
     def write(self, content: object) -> _Body:
         assert isinstance(content, contents.Handoff)
@@ -393,8 +393,8 @@ _BY_KIND: "Mapping[str, tuple[_Form[contents.Content], ...]]" = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event in a log. `parent` is "" for the first; `at` is UTC, ISO 8601 with microseconds; `line` as in the
-    file."""
+    """One event in a log. `parent` is "" for the first; `at` is UTC, ISO 8601 with microseconds; `line` is its line in
+    the file."""
 
     id: str
     parent: str
@@ -409,7 +409,7 @@ class Entry:
 
 
 def seal(parent: str, content: Content, after: str = "") -> Entry:
-    """Return a new entry, with a time later than `after` whatever the clock says. Raises ValueError or TypeError for
+    """Return a new entry, with a time after `after` even if the clock was set back. Raises ValueError or TypeError for
     values that JSON cannot express."""
     kind, body = encode(content)
     if not (kind.isascii() and kind.isidentifier()):
@@ -422,7 +422,7 @@ def seal(parent: str, content: Content, after: str = "") -> Entry:
 
 
 def seal_again(parent: str, entry: Entry, body: Mapping[str, object] | None = None) -> Entry:
-    """Seal an entry again after another parent; with `body`, it has that content."""
+    """Seal an entry again with another parent and, if given, another body."""
     said = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))] if body is None else canonical_bytes(body)
     return _sealed(parent, entry.at, entry.kind, said)
 
@@ -430,7 +430,7 @@ def seal_again(parent: str, entry: Entry, body: Mapping[str, object] | None = No
 def _time(after: str) -> str:
     now = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
     if now <= after:
-        with suppress(ValueError, OverflowError):  # of a log that somebody else wrote
+        with suppress(ValueError, OverflowError):  # the log may be foreign
             return (datetime.fromisoformat(after) + _TICK).isoformat(timespec="microseconds")[:-6] + "Z"
     return now
 
@@ -442,8 +442,8 @@ def _sealed(parent: str, at: str, kind: str, text: bytes) -> Entry:
 
 
 def scan_line(line: bytes) -> tuple[str, str, str]:
-    """Return the id, the parent and the kind of a line, including its line end, without parsing the rest. Raises
-    ValueError for a line that is not what was written."""
+    """Return the id, parent and kind of a line, including its line end, without parsing the rest. Raises ValueError for
+    a changed line."""
     entry_id = hashlib.sha256(b"{" + line[_AFTER_ID:-1]).hexdigest()
     if line[:_AFTER_ID] != b'{"id":"%b",' % entry_id.encode():
         raise ValueError("the content does not match its id")
@@ -456,7 +456,7 @@ def scan_line(line: bytes) -> tuple[str, str, str]:
 
 
 def parse_line(line: bytes) -> Entry:
-    """Return the entry of a line, including its line end. Raises ValueError for a line that is not what was written."""
+    """Return the entry of a line, including its line end. Raises ValueError for a changed line."""
     entry_id, parent, kind = scan_line(line)
     return Entry(entry_id, parent, line[_AT:_AFTER_AT].decode("ascii", "replace"), kind, line)
 
@@ -466,7 +466,7 @@ def read_body(entry: Entry) -> Mapping[str, object]:
     try:
         text = entry.line[_BODY : -len(_tail(entry.kind, entry.parent))].decode()
         body = json_parse(text)
-        if "\\ud" in text or "\\uD" in text:  # lone surrogates, which no output takes
+        if "\\ud" in text or "\\uD" in text:  # lone surrogates, which cannot be encoded for output
             body = json_parse(canonical_bytes(body).decode())
         return as_object(body)
     except (ValueError, RecursionError) as error:  # its id is right, so it was written like this
@@ -474,7 +474,7 @@ def read_body(entry: Entry) -> Mapping[str, object]:
 
 
 def unreadable(entry: Entry, error: Exception) -> SessionCorrupt:
-    """Return the error for an entry whose content is not understood here."""
+    """Return the error for an entry with unknown content."""
     return SessionCorrupt(
         f"entry {entry.id} ({entry.kind}, {entry.at}) cannot be read: {error}. "
         "It was written by another version of sagent: use that one, or a newer one."

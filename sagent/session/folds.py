@@ -1,4 +1,4 @@
-"""Readings of a log's entries: the conversation, the cost, a title. There is no other record of these."""
+"""Folds of a log's entries: the conversation, the cost, a title. Nothing else stores these."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,9 +35,9 @@ from sagent.session.view import LogView, MemoryLogView
 from sagent.usage import Charge, Totals, Usage
 
 LOST = Charge("in a damaged log", Usage(), role="lost", provider="lost")
-"""Stands for charges that nobody knows."""
+"""Stands for unknown charges."""
 
-_SEARCHED_CHARS = 4_000  # of a title in which secrets are looked for, where fewer are shown
+_SEARCHED_CHARS = 4_000  # of a title to search for secrets before it is cut
 
 _A = TypeVar("_A")
 _C = TypeVar("_C", bound=Content)
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 def last_model(contents: LogView) -> str:
-    """Return the last model of a conversation; "" if none is named yet."""
+    """Return the last model of a conversation; "" if there is none yet."""
     for entry in contents.latest(kind_of(MessageEntry), kind_of(SwitchedEntry)):
         match entry.content:
             case MessageEntry(message) if message.model:
@@ -58,7 +58,7 @@ def last_model(contents: LogView) -> str:
 
 
 def readable(lines: Iterable[bytes]) -> Iterator[Entry]:
-    """Yield the entries of the lines that can be read; others were cut or are damaged, as `sagent verify` reports."""
+    """Yield the entries of readable lines; `sagent verify` reports truncated and damaged ones."""
     for line in lines:
         try:
             entry = parse_line(line)
@@ -88,15 +88,15 @@ def _of_kinds(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
 
 
 def _on_branch(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
-    """Yield the entries of some kinds, without those of abandoned branches; all if no kind is named."""
+    """Yield the entries of some kinds, without those of abandoned branches; all if no kind is given."""
     return (entries if isinstance(entries, LogView) else MemoryLogView(tuple(entries))).branch(*kinds)
 
 
 def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
-    """Return the conversation, as the next request needs it. `fetch` returns media by their sha256.
+    """Return the conversation for the next request. `fetch` returns media by their sha256.
 
-    Results that were known when the process died, but whose message was not, are given one. Calls without any result
-    stay open: the code that builds a request answers them. Raises SessionCorrupt for a message that cannot be read.
+    If the process died after a result but before its message, a message is made for it. Calls without any result stay
+    open: the code that builds a request answers them. Raises SessionCorrupt for an unreadable message.
     """
     messages: list[Message | _LazyMessage] = []
     early: list[Entry] = []  # results since the last message
@@ -137,16 +137,16 @@ def last_messages(entries: Sequence[Entry], most: int) -> tuple[Message, ...]:
     return () if count < most and entries and entries[0].parent else history(entries[start:], lambda _: b"")
 
 
-# in a line of canonical JSON nothing but a part of a message has these bytes
+# in canonical JSON only a part of a message has these bytes
 _RESULT = b'"type":"tool_result"'
-_STANDS = ("forked", "touched", "opened", "environment")  # entries by which a conversation goes no further
+_STANDS = ("forked", "touched", "opened", "environment")  # kinds of entries that do not continue a conversation
 _CALL = re.compile(rb'"result":\{"call_id":"([^"\\]+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class _LazyMessage:
-    """A message that is only read when it is needed: most of a long session was replaced by summaries. It is in one
-    entry; or it consists of results, each in one entry, and then `reply` is the message that asked for them."""
+    """A message that is decoded only if needed: summaries have replaced most of a long session. It is in one entry; or
+    it consists of results, one an entry, and `reply` is the message with their calls."""
 
     entries: tuple[Entry, ...]
     reply: "_LazyMessage | None" = None
@@ -172,7 +172,7 @@ def _stub_kept(message: Message | _LazyMessage, call_id: str, text: str) -> Mess
 
 
 def _stub(message: Message, call_id: str, text: str) -> Message:
-    """Return a message in which a call's result or, without a call, everything was replaced by a text."""
+    """Return a message with a call's result, or without a call all of it, replaced by a text."""
     if not call_id:
         return replace(message, parts=(Text(text),))
     parts = tuple(
@@ -203,9 +203,9 @@ def _compact(messages: list[Message | _LazyMessage], compacted: Compacted) -> No
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A request of a person to which a session can be rewound: what was before it ends at entry `before`, and what
-    followed it, on the branch that was used last, at `tip`. `after` is the entry of the request before it, "" for none,
-    `depth` counts the requests that led to it, and `current` says whether it is part of the current conversation."""
+    """A request of a person that a session can be rewound to. Its past ends at entry `before`; its continuation, on the
+    branch used last, at `tip`. `after` is the entry of the previous request, "" for none, `depth` counts the requests
+    that led to it, and `current` is True in the current conversation."""
 
     entry: str
     before: str
@@ -223,10 +223,10 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
         entries = MemoryLogView(tuple(entries))
     forks = {entry.parent: cast("_Asked | None", None) for entry in entries.of("forked")}  # what led to these entries
     every = entries if forks else entries.of("message", "received")
-    came: dict[str, str] = {}  # what was before a message that was received
+    came: dict[str, str] = {}  # by received message, the entry before it
     asked: list[_Asked] = []
     last: _Asked | None = None
-    stands = ""  # where the last way back or forward led, while nothing has come of it
+    stands = ""  # target of the last rewind, until something follows it
     for entry in every:
         if entry.kind not in _STANDS:
             stands = ""
@@ -263,7 +263,7 @@ def points(entries: Iterable[Entry]) -> tuple[Point, ...]:
 
 @dataclass(slots=True)
 class _Asked:
-    """A request, and the one before it."""
+    """A request and the previous one."""
 
     entry: Entry
     before: str
@@ -274,14 +274,14 @@ class _Asked:
 
 
 def _reach(asked: _Asked | None, tip: str) -> None:
-    """Mark the end of a branch: the requests that led there were followed so far."""
+    """Mark the end of a branch: the requests that led there continue up to here."""
     while asked is not None:
         asked.tip = tip
         asked = asked.after
 
 
 def _spoken(entry: Entry) -> tuple[str, str] | None:
-    """Return what a person asked for in a message, and the entry that received it; None if it was nobody's request."""
+    """Return a person's request in a message, and the entry that received it; None if it is nobody's request."""
     if _RESULT in entry.line or b'"role":"user"' not in entry.line:
         return None
     said = _content_as(entry, MessageEntry)
@@ -290,7 +290,7 @@ def _spoken(entry: Entry) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A message that was in the inbox when the process ended. `entry` is the one that received it."""
+    """A message that was in the inbox when the process ended; `entry` received it."""
 
     entry: str
     message: Message
@@ -311,7 +311,7 @@ def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries of messages that were received and not read."""
     found: dict[str, Entry] = {}
     if isinstance(entries, LogView) and next(entries.of("received"), None) is None:
-        return ()  # most logs have none, and need not be gone through
+        return ()  # most logs have none: skip the search
     for entry in _on_branch(entries, "received", "message"):
         if entry.kind == "received":
             if isinstance(content := entry.content, MessageWithdrawn):
@@ -325,7 +325,7 @@ def waiting(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A message that had not been delivered when the process ended. `entry` is the one that sent it."""
+    """A message that had not been delivered when the process ended; `entry` sent it."""
 
     entry: str
     to: str
@@ -334,7 +334,7 @@ class Posted:
 
 
 def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
-    """Return the delayed messages that have not been delivered. Raises SessionCorrupt."""
+    """Return the delayed messages that were not delivered. Raises SessionCorrupt."""
     found: dict[str, tuple[Entry, MessagePosted]] = {}
     for entry in _of_kinds(entries, "sent"):
         match entry.content:
@@ -351,7 +351,7 @@ def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:
 
 
 def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
-    """Return True if an agent was in a turn when its process ended. `returned` are the log heads that ended one."""
+    """Return True if an agent's process ended during a turn. `returned` are the heads of logs that ended one."""
     heads = set(returned)
     open_turn = False
     for entry in _on_branch(entries):
@@ -363,7 +363,7 @@ def unfinished(entries: Iterable[Entry], returned: Iterable[str]) -> bool:
 
 
 def lost_jobs(entries: Iterable[Entry]) -> tuple[JobEntry, ...]:
-    """Return the jobs that were running when the process ended."""
+    """Return the jobs that ran when the process ended."""
     running: dict[str, JobEntry] = {}
     for job in contents(entries, JobEntry):
         if job.state == "running":
@@ -389,14 +389,14 @@ def _collect(early: Iterable[Entry], reply: Message, fetch: Fetch) -> tuple[Mess
 
 
 def _load(entry: Entry, fetch: Fetch) -> Message:
-    """Return the message of an entry that has one. Raises SessionCorrupt."""
+    """Return the message of an entry. Raises SessionCorrupt."""
     content = entry.content
     assert isinstance(content, MessageEntry | MessageReceived | MessagePosted)
     return _reading(entry, content.message.load, fetch)
 
 
 def _content_as(entry: Entry, of: type[_C]) -> _C:
-    """Return the content of an entry whose kind has one class."""
+    """Return the content of an entry if it has the expected class."""
     content = entry.content
     assert isinstance(content, of)
     return content
@@ -425,9 +425,9 @@ def counted(entries: LogView, role: str) -> tuple[str, int, int]:
 
 
 def charges(entries: Iterable[Entry]) -> Iterator[Charge]:
-    """Yield every charge, including those of abandoned branches, because they were paid. A call that was reserved and
-    of which nothing else is known (its process was killed, or is making it now) counts with its worst case. For what a
-    damaged log has lost, there is a charge without a price."""
+    """Yield all charges, including those of abandoned branches, which were paid. A reserved call without a known end
+    (its process was killed, or is making it now) counts with its worst case. Charges that a damaged log has lost are
+    replaced by one without a price."""
     reserved: dict[str, Charge] = {}
     lost, agent = 0, "root"
     for entry in _of_kinds(entries, "reserved", "spent", "repaired"):
@@ -457,9 +457,9 @@ def spend(entries: Iterable[Entry]) -> Totals:
 
 
 def title(entries: Iterable[Entry], length: int = 80) -> str:
-    """Return the name that a person gave to the session, otherwise the beginning of their first prompt, without what
-    looks like a secret; "" before there is one."""
-    from sagent.lib.secrets import redact  # its patterns are read for those who list sessions alone
+    """Return a session's name from a person, otherwise the beginning of their first prompt without likely secrets; ""
+    if there is none yet."""
+    from sagent.lib.secrets import redact  # only lists of sessions need its patterns
 
     words = redact(" ".join(title_source(entries)[:_SEARCHED_CHARS].split()))[0]
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"

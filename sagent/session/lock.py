@@ -1,4 +1,4 @@
-"""One writer for a session. The kernel frees the lock when its holder ends, however it ends."""
+"""A lock that admits one writer to a session. The kernel frees it when its holder ends in any way."""
 
 import contextlib
 import fcntl
@@ -13,10 +13,10 @@ from sagent.lib.json import as_object
 
 
 class Lock:
-    """Holds `<session>/lock` until it is closed. The file says who holds it, for those who come second."""
+    """Holds `<session>/lock` until it is closed. The file names the holder for others."""
 
     def __init__(self, session: Path) -> None:
-        """Take the lock. Raises SessionBusy, and OSError where the file system has no locks or cannot be written."""
+        """Take the lock. Raises SessionBusy, and OSError if the file system has no locks or is read-only."""
         self._path, self._owner = session / "lock", os.getpid()
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -60,7 +60,7 @@ class Lock:
 def _holder(fd: int) -> str:
     try:
         found = as_object(json.loads(os.pread(fd, 4096, 0)))
-    except ValueError:  # it holds the lock and has not yet said who it is
+    except ValueError:  # the holder has not written its name yet
         return "another process"
     return f"process {found.get('pid')} ({found.get('program')}) on {found.get('host')} since {found.get('since')}"
 

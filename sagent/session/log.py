@@ -1,4 +1,4 @@
-"""Log of what an agent did, entry by entry: on disk, or in memory if nothing is to be kept."""
+"""Log of an agent, entry by entry: on disk, or in memory if nothing is to be saved."""
 
 import errno
 import os
@@ -27,54 +27,54 @@ _HEX = frozenset(b"0123456789abcdef")
 class Log(Protocol):
     """One agent's log. Append from one thread; `sync` may run in another.
 
-    An entry whose append has returned survives the end of this process, and after `sync` also that of the machine.
+    An appended entry survives the end of this process, and after `sync` also that of the machine.
     """
 
     @property
-    def session_id(self) -> str: ...  # the same for all agents of a tree
+    def session_id(self) -> str: ...  # shared by all agents of a tree
 
     @property
-    def path(self) -> str: ...  # the session's directory; "" where nothing is kept
+    def path(self) -> str: ...  # the session's directory; "" if it is not saved
 
     @property
-    def agent(self) -> str: ...  # whose log it is: "root", "root/review"
+    def agent(self) -> str: ...  # path of its agent: "root", "root/review"
 
     @property
     def head(self) -> str: ...  # the id of the last entry, "" before the first; it vouches for every entry before it
 
     @property
-    def blobs(self) -> BlobDirectory: ...  # where the session's large payloads are
+    def blobs(self) -> BlobDirectory: ...  # the session's large payloads
 
     def append(self, content: Content) -> Entry:
-        """Add an entry after the last one. Raises OSError if it could not be written; then it is not in the log at all,
-        and the log can still be used. Raises ValueError or TypeError for values that JSON cannot express."""
+        """Add an entry after the last one. Raises OSError if it could not be written; then the log does not contain it
+        and can still be used. Raises ValueError or TypeError for values that JSON cannot express."""
         ...
 
     def fork(self, at: str) -> Entry:
-        """Continue from an earlier entry: the next ones follow it. Raises ValueError if there is no such entry."""
+        """Continue from an earlier entry, which the next one follows. Raises ValueError if there is no such entry."""
         ...
 
     def entries(self) -> Iterator[Entry]:
-        """Return every entry, in the order written, including those of abandoned branches. Raises SessionCorrupt."""
+        """Return all entries in the order written, including those of abandoned branches. Raises SessionCorrupt."""
         ...
 
     def contents(self) -> LogView:
-        """Return a view of the entries, to be read more than once, or only those of some kinds."""
+        """Return a view of the entries, all or those of some kinds, that can be read repeatedly."""
         ...
 
     def child(self, agent: str) -> "Log":
-        """Return another agent's log; the same object each time. Raises ValueError for an impossible path."""
+        """Return another agent's log, always as the same object. Raises ValueError for an impossible path."""
         ...
 
     def sync(self) -> None:
         """Write everything to the disk. Raises OSError."""
 
     def close(self) -> None:
-        """Close the log. What was appended stays."""
+        """Close the log. Its entries remain."""
 
 
 class _Chain(ABC):
-    """Base of logs: whose they are, and that each entry follows from one before."""
+    """Base of logs: their owner, and the rule that each entry follows an earlier one."""
 
     session_id: str
     path: str
@@ -104,9 +104,9 @@ class _Chain(ABC):
 
 
 class Family(dict[str, _L]):
-    """The open logs of one session by their agents. `follow` is called with the agent and each entry once it is in the
-    file, in the thread that appends. `latest` is the time of the last entry of any of them: the next one is later, so
-    that times show the order across agents."""
+    """The open logs of one session by agent. After each append, `follow` is called with the agent and the entry, in the
+    appending thread. `latest` is the time of the last entry in any log: the next gets a later one, so that times show
+    the order across agents."""
 
     follow: Callable[[str, Entry], None] | None = None
     latest = ""
@@ -115,9 +115,8 @@ class Family(dict[str, _L]):
 class FileLog(_Chain):
     """A log in a file, verified from end to end when it is opened.
 
-    An incomplete last line, as a killed process leaves it, is cut off: it was never acknowledged. `torn` is the number
-    of its bytes. Raises OSError, and SessionCorrupt for a line that is not what was written. The session's lock must be
-    held to open one.
+    An incomplete last line, left by a killed process, is cut off: it was never acknowledged. `torn` is the number of
+    its bytes. Raises OSError, and SessionCorrupt for a changed line. The session's lock must be held to open one.
     """
 
     file: Path
@@ -130,7 +129,7 @@ class FileLog(_Chain):
         self._family: Family[FileLog] = Family() if family is None else family
         self.file = log_file(session, agent)
         if agent != "root":
-            log_file(session, "root").stat()  # a session that was deleted is not begun anew for a child
+            log_file(session, "root").stat()  # a child must not recreate a deleted session
         make_directory(self.file.parent)
         self._unsynced_name = not _is_there(self.file)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -160,7 +159,7 @@ class FileLog(_Chain):
         return self._family.get(agent) or FileLog(self._session, agent, blobs=self.blobs, family=self._family)
 
     def sync(self) -> None:
-        """Blobs first, so that no entry on the disk names a missing one."""
+        """Sync blobs first, so that no entry on disk names a missing one."""
         self.blobs.sync()
         os.fsync(self._fd)
         if self._unsynced_name:
@@ -176,7 +175,7 @@ class FileLog(_Chain):
 
     def _write(self, parent: str, content: Content) -> Entry:
         entry = seal(parent, content, self._family.latest)
-        if os.fstat(self._fd).st_nlink == 0:  # what goes there is gone with this process
+        if os.fstat(self._fd).st_nlink == 0:  # the file was deleted: new entries would be lost
             raise FileNotFoundError(errno.ENOENT, "it was deleted while it was in use", str(self.file))
         if os.getpid() != self._owner:
             raise PermissionError(
@@ -217,7 +216,7 @@ class FileLog(_Chain):
 
 
 class MemoryLog(_Chain):
-    """A log that ends with its process. Blobs, if there are any, go to a private temporary directory."""
+    """A log that ends with its process. Its blobs go to a private temporary directory."""
 
     def __init__(
         self,
@@ -250,7 +249,7 @@ class MemoryLog(_Chain):
         return MemoryLog(agent, session_id=self.session_id, blobs=self.blobs, family=self._family)
 
     def sync(self) -> None:
-        """Do nothing: there is nothing to sync."""
+        """Do nothing: memory needs no sync."""
 
     def close(self) -> None:
         """Closing the root's log removes the blobs; the entries can still be read."""
@@ -265,7 +264,7 @@ class MemoryLog(_Chain):
 
 
 def read_agent(log: Log, agent: str) -> Iterable[Entry]:
-    """Return the log of an agent of the same session, which may have ended; empty if it has none."""
+    """Return the log of an agent in the same session, also an ended one; empty if it has none."""
     if agent == log.agent:
         return log.entries()
     if not log.path:
@@ -290,7 +289,7 @@ def read_lines(file: Path) -> Iterator[bytes]:
 
 def read_end(file: Path, size: int = 1 << 20) -> Sequence[Entry]:
     """Return the entries in the last bytes of a log, without those of abandoned branches; needs no lock. Each is
-    verified on its own, without the entries before it. Raises ValueError and OSError."""
+    verified separately, not the chain. Raises ValueError and OSError."""
     with _open(file) as stream:
         start = max(os.fstat(stream.fileno()).st_size - size, 0)
         stream.seek(start)
@@ -307,7 +306,7 @@ def read_contents(file: Path) -> LogView:
 
 
 def _is_there(file: Path) -> bool:
-    """Return False if nothing has this name. Raises SessionCorrupt for what is not a file of its own."""
+    """Return False if the file does not exist. Raises SessionCorrupt for one that is not a regular file of its own."""
     try:
         mode = os.lstat(file).st_mode
     except FileNotFoundError:
@@ -318,7 +317,7 @@ def _is_there(file: Path) -> bool:
 
 
 def _open(file: Path) -> BinaryIO:
-    """Open a log for reading, without waiting. Raises OSError, and SessionCorrupt for what is not a file."""
+    """Open a log for reading, without waiting. Raises OSError, and SessionCorrupt if it is no regular file."""
     opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(mode := os.fstat(opened).st_mode):
         return os.fdopen(opened, "rb", buffering=1 << 18)
@@ -355,7 +354,7 @@ def make_directory(directory: Path) -> None:
 
 
 def _fill(index: Index, file: Path) -> bytes:
-    """Verify a log and count its entries; the line of the last one."""
+    """Verify a log and index its entries; return the last line."""
     line = b""
     for line, _, parent, kind in _scan(file):
         index.add(len(line), parent, kind)
@@ -365,7 +364,7 @@ def _fill(index: Index, file: Path) -> bytes:
 def _scan(file: Path) -> Iterator[tuple[bytes, str, str, str]]:
     """Yield the lines that a log has now, verified, each with its id, parent and kind."""
     previous, place = "", 0
-    forks: _Forks | None = None  # nothing is kept of the ids of a log in which nothing was taken up again
+    forks: _Forks | None = None  # a log without forks keeps no ids
     with _open(file) as stream:
         size = os.fstat(stream.fileno()).st_size
         for number, line in enumerate(stream, 1):
@@ -386,7 +385,7 @@ def _scan(file: Path) -> Iterator[tuple[bytes, str, str, str]]:
 
 
 class _Forks:
-    """The entries of a log that are taken up again, from a place on."""
+    """The entries of a log that forks can continue, from a place on."""
 
     def __init__(self, file: Path, place: int, size: int) -> None:
         from sagent.session.place import Place, find_ids  # few logs have any
@@ -395,12 +394,12 @@ class _Forks:
         self._seen = find_ids(Place(file, 0, place), self._wanted)
 
     def see(self, entry_id: str) -> None:
-        """Note an entry that can be taken up from here on."""
+        """Record an entry that a fork may continue."""
         if entry_id in self._wanted:
             self._seen.add(entry_id)
 
     def check(self, entry: Entry, previous: str) -> None:
-        """Refuse an entry that takes up no earlier one or misnames the line before it. Raises ValueError."""
+        """Reject an entry that continues no earlier one or misnames the previous line. Raises ValueError."""
         if entry.parent not in self._seen or entry.content != Forked(previous):
             raise ValueError("the entry does not follow from the one before: lines are missing or in disorder")
 

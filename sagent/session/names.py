@@ -16,7 +16,7 @@ def new_session_id() -> str:
 
 
 def is_session_id(name: str) -> bool:
-    """Return True for a name as `new_session_id` makes them."""
+    """Return True for a name made by `new_session_id`."""
     return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", name) is not None
 
 
@@ -34,7 +34,7 @@ def is_agent(path: str) -> bool:
 
 
 def log_file(session: Path, agent: str) -> Path:
-    """Return file of an agent's log. Raises ValueError for a path that could not be a file's, or somebody else's."""
+    """Return the file of an agent's log. Raises ValueError for a path that is invalid or leads elsewhere."""
     if not is_agent(agent):
         raise ValueError(f"not an agent's path: {agent!r} (like root/review/2; letters, digits, - and _)")
     return session.joinpath(*agent.split("/")).with_suffix(".jsonl")

@@ -1,4 +1,4 @@
-"""Places of bytes in logs, and the search for entries there without reading the rest."""
+"""Byte ranges of log files, and a search for entries in them without parsing the rest."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ _CHILD = re.compile(rb',"kind":"(?:spawned|returned)","parent":"')
 
 
 class Place(NamedTuple):
-    """A place of bytes: a file, or a part of one. `start` and `size` are in bytes."""
+    """A file, or a part of one. `start` and `size` are in bytes."""
 
     path: Path
     start: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 
 def find_ids(place: Place, wanted: set[str], stop: str = "") -> set[str]:
-    """Return the ids among `wanted` that entries of a log have, up to the entry `stop`. Raises OSError."""
+    """Return the ids among `wanted` that a log's entries have, up to the entry `stop`. Raises OSError."""
     names, last = {name.encode() for name in wanted}, stop.encode()
     found: set[bytes] = set()
     with place.path.open("rb", buffering=1 << 18) as file:
@@ -58,8 +58,8 @@ def find_ids(place: Place, wanted: set[str], stop: str = "") -> set[str]:
 
 
 def find_children(log: Path) -> dict[str, set[str]]:
-    """Return the agents that a log says it has started, or taken an answer from, and the entries of their logs that it
-    names. An entry that does not follow from the line before it says nothing. Raises OSError."""
+    """Return the agents that a log has started or taken an answer from, with the entries of their logs that it names.
+    Entries that do not follow the line before them are ignored. Raises OSError."""
     found: dict[str, set[str]] = {}
     with log.open("rb", buffering=1 << 18) as file:
         before = b""
@@ -88,7 +88,7 @@ def has_entries(log: Path, names: set[str]) -> bool:
 
 
 def lines_of(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the lines of so many bytes of a file, the last one as far as it goes."""
+    """Yield the lines in a number of bytes of a file; the last one may be cut."""
     while size > 0 and (line := file.readline(size)):
         size -= len(line)
         yield line

@@ -36,7 +36,7 @@ def glances(state: Path, cwd: Path | None = None) -> list[Glance]:
     """List sessions, last used first. Reads two pieces of each session's root log. One that cannot be read is passed
     over."""
     found: list[Glance] = []
-    room = bytearray(HEAD + TAIL)  # one for all, for making it anew takes longer than reading
+    room = bytearray(HEAD + TAIL)  # allocated once: a new one takes longer than reading
     for path in sessions(state, cwd):
         try:
             found.append(glance(path, room))
@@ -76,7 +76,7 @@ def in_use(path: Path) -> bool:
 
 
 def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
-    """Read what describes a log among its first and its last entries; what is damaged is left out."""
+    """Read a log's descriptive entries from its start and end; damaged ones are skipped."""
     with file.open("rb", buffering=0) as stream, memoryview(room) as view:
         head = stream.readinto(view[:HEAD]) or 0
         size = os.fstat(stream.fileno()).st_size
@@ -90,7 +90,7 @@ def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
 
 
 def _opening(room: bytearray, end: int) -> Iterator[Entry]:
-    """Yield the first entries, up to what was asked first."""
+    """Yield the first entries, up to the first request."""
     start = 0
     while (stop := room.find(b"\n", start, end) + 1) > 0:
         for entry in readable([bytes(room[start:stop])]):
@@ -101,7 +101,7 @@ def _opening(room: bytearray, end: int) -> Iterator[Entry]:
 
 
 def _lines(room: bytearray, start: int, end: int) -> Iterator[bytes]:
-    """Yield the lines, the last one first."""
+    """Yield the lines, last one first."""
     stop = room.rfind(b"\n", start, end) + 1
     while stop > start:
         begin = max(room.rfind(b"\n", start, stop - 1) + 1, start)
@@ -121,7 +121,7 @@ def _labels(room: bytearray, start: int, end: int) -> Iterator[bytes]:
 
 
 def size_of(directory: Path) -> int:
-    """Return the bytes of every file below a directory, of one with several names once. Symlinks are not followed."""
+    """Return the bytes of all files below a directory, hard-linked ones once. Symlinks are not followed."""
     size, seen = 0, set[int]()
     for above, _, names in os.walk(directory):
         for name in names:

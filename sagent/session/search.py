@@ -1,4 +1,4 @@
-"""Search of what was said, by its words, over any number of sessions."""
+"""Search for words in the messages of any number of sessions."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,13 +15,13 @@ from sagent.session.names import agent_of
 from sagent.session.store import log_files, named_logs
 
 _AROUND_CHARS = 40  # of a message shown on either side of the first word
-_SEARCHED_CHARS = 4_000  # on either side in which secrets are looked for
+_SEARCHED_CHARS = 4_000  # on either side to search for secrets
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A message that holds all the words, and what stands around the first of them, without what looks like a secret.
-    `at` is UTC, ISO 8601."""
+    """A message with all the words, and the text around the first of them without likely secrets. `at` is UTC, ISO
+    8601."""
 
     session: Path
     agent: str
@@ -32,8 +32,8 @@ class SearchHit:
 
 
 def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[SearchHit]:
-    """Yield the messages of these sessions, later ones first within each log, that hold all the words, in any case. Of
-    calls and results nothing is looked at, nor logs that no other names, or that are damaged."""
+    """Yield the messages of these sessions that contain all the words, in any case; later ones first within each log.
+    Calls, results, damaged logs and logs that no other names are not searched."""
     words = [valid_text(word) for word in words]
     wanted = [word.casefold() for word in words]
     raw = [json.dumps(word, ensure_ascii=False)[1:-1].encode() for word in words]
@@ -48,7 +48,7 @@ def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[SearchHit]:
 
 
 def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) -> Sequence[bytes]:
-    """Return the lines of messages that hold the words, both folded."""
+    """Return the lines of messages that contain the words, both case-folded."""
     try:
         data = file.read_bytes()
     except OSError:
@@ -65,7 +65,7 @@ def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) 
 
 
 def _intact(file: Path, lines: Sequence[bytes]) -> Sequence[bytes]:
-    """Return lines, where the log that has them is as it was written: of another nobody knows which of them were."""
+    """Return the lines if their log is intact; in a damaged one it is unknown which of them are."""
     wanted = set(lines)
     try:
         return [line for line in read_lines(file) if line in wanted]
@@ -97,10 +97,11 @@ def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[st
 
 
 def _excerpt(text: str, place: int, word: str) -> str:
-    """Return the text around a word. Secrets are taken out of more than that: half of one would have no shape."""
+    """Return the text around a word. Secrets are removed from a longer text first, because half a secret is not
+    recognized."""
     begin, stop = max(0, place - _SEARCHED_CHARS), place + _SEARCHED_CHARS
     clean = redact(text[begin:stop])[0]
     at = clean.casefold().find(word)
-    at = max(0, (at if at >= 0 else clean.find("[redacted")) - _AROUND_CHARS)  # it may have been in a secret
+    at = max(0, (at if at >= 0 else clean.find("[redacted")) - _AROUND_CHARS)  # the word may have been inside a secret
     end = at + 2 * _AROUND_CHARS + len(word)
     return f"{'…' if begin or at else ''}{clean[at:end]}{'…' if end < len(clean) or stop < len(text) else ''}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import Thawed, as_array, as_object, as_str, canonical_bytes, json_load
 
-STATEMENT = "signed.json"  # in a session: what is signed, since its logs may grow
+STATEMENT = "signed.json"  # signed data in a session, because its logs may grow
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,10 @@ _BEGUN_SECONDS = 600  # in which a copy surely has its lock
 
 
 class Session:
-    """A session on disk, held for writing until it is closed.
+    """A session on disk, locked for writing until it is closed.
 
     Raises SessionBusy if another process holds it, SessionCorrupt, SessionNotFound, and OSError if the directory cannot
-    be written: use a MemoryLog then, and say so.
+    be written: then use a MemoryLog and tell the person.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,12 +99,12 @@ class Session:
         return session
 
     def log(self, agent: str = "root") -> FileLog:
-        """Return an agent's log, opened and verified once; its file is created if there is none."""
+        """Return an agent's log, opened and verified once; created if missing."""
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
 
     def follow(self, heard: Callable[[str, Entry], None], kept: Callable[[Path], None]) -> None:
-        """Start passing each entry appended to any of its logs to `heard`, with its agent, and new blobs to `kept`,
-        before the entries that name them: at once, in whatever thread that is."""
+        """Start passing each appended entry of any log to `heard`, with its agent, and new blobs to `kept` before
+        entries that name them: at once, in the appending thread."""
         self._logs.follow, self._blobs.follow = heard, kept
 
     def begin(self, cwd: Path, **more: object) -> str:
@@ -118,14 +118,14 @@ class Session:
             raise
 
     def charges(self) -> Iterator[Charge]:
-        """Yield the charges of all its agents, read as they are iterated; those of logs that lack their end too."""
+        """Yield the charges of all its agents, read lazily; also from truncated logs."""
         yield from charges(self.log().contents())
         if len(log_files(self.path)) > 1:
             for file in _survey(self.path, whole=False)[0][1:]:  # the first is the root's
                 yield from charges(read_log(file))
 
     def losses(self) -> list[str]:
-        """Return what is lost of its logs, a sentence for each."""
+        """Return a sentence for each loss in its logs."""
         said = [
             f"The last run was killed while it wrote the log of {agent}: {torn} incomplete bytes were removed."
             for agent, torn in self._torn.items()
@@ -137,12 +137,12 @@ class Session:
         return said
 
     def close_begun(self, first: str) -> None:
-        """Close it. If it was started with this entry, or copied up to it, and nothing has happened since, it is
-        removed."""
+        """Close the session. Remove it if it began with this entry, or was copied up to it, and nothing has happened
+        since."""
         empty = self.log().head == first
         self.close()
         if empty:
-            with suppress(OSError, SessionBusy, SessionNotFound):  # somebody else may have taken it up
+            with suppress(OSError, SessionBusy, SessionNotFound):  # another process may have taken it over
                 delete(self.path)
 
     def close(self) -> None:
@@ -173,8 +173,8 @@ def is_session(path: Path) -> bool:
 
 
 def is_damaged(path: Path) -> bool:
-    """Return True for a directory that has parts of a session and no log that could be opened, and for what else is
-    where a session was by its name: a file, or a link to what is gone."""
+    """Return True for a directory with parts of a session but no log that can be opened, and for a file or broken link
+    with a session's name."""
     if is_session(path):
         return False
     is_named = is_session_id(path.name)
@@ -229,9 +229,9 @@ def check_log(path: Path) -> None:
 
 
 def find(state: Path, name: str, cwd: Path | None = None) -> Path:
-    """Return a session by its path, its id, or the beginning of its id (of those of `cwd`, if any fits there).
+    """Return a session by its path, its id, or a prefix of its id (preferring sessions of `cwd`).
 
-    Raises SessionNotFound, and UsageError when several fit.
+    Raises SessionNotFound, and UsageError if several match.
     """
     path = Path(os.path.expanduser(name))  # noqa: PTH111 -- which leaves the home of nobody as it is
     path = path.parent if path.name == "root.jsonl" else path
@@ -253,9 +253,9 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
 
 
 def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
-    """Return the session of a working directory that was last written to and has a conversation; otherwise one without,
-    if an `empty` one is acceptable. Raises SessionNotFound. If a file's time is in the future, the clock was set back
-    and times cannot be trusted: then it is the one that was opened last."""
+    """Return the session of a working directory that was written last and has a conversation; otherwise, if `empty` is
+    acceptable, one without. Raises SessionNotFound. If a file's time is in the future, times cannot be trusted: then it
+    is the session opened last."""
     found = [(_written_at(path), path.name, path) for path in sessions(state, cwd)]
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():
@@ -271,7 +271,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
 
 
 def _has_conversation(path: Path) -> bool:
-    """Return True if anything was said, or if the session is damaged: opening it reports the damage."""
+    """Return True if the session has a message, or is damaged: opening it reports the damage."""
     file = path / "root.jsonl"
     try:
         entries = read_log(file)
@@ -283,16 +283,16 @@ def _has_conversation(path: Path) -> bool:
 
 
 def has_lost_log(path: Path) -> bool:
-    """Return True for a session whose log has no whole entry although something was written in it.
+    """Return True for a session whose log has no complete entry although it once had.
 
-    A log that nothing was written to was last changed when its session was made; an emptied one later."""
+    A log that was never written to has the session's creation time; an emptied one has a later time."""
     file = (path / "root.jsonl").stat()
     is_later = file.st_mtime_ns > path.stat().st_mtime_ns or file.st_mtime - _made_at(path) > MAX_BEGIN_SECONDS
     return file.st_size > 0 or is_later or (path / "root").is_dir() or any(path.glob("blobs/*"))
 
 
 def _made_at(path: Path) -> float:
-    """Return when a session was made, by its name; infinity if its name does not say."""
+    """Return when a session was made, by its name; infinity if the name has no time."""
     with suppress(ValueError):
         return datetime.strptime(f"{path.name[:15]}Z", "%Y%m%d-%H%M%S%z").timestamp()
     return float("inf")
@@ -314,9 +314,9 @@ def _what_is_wrong(file: Path) -> str:
 
 
 def _note_last(path: Path) -> None:
-    """Record in a file next to the sessions of a working directory which one was opened last."""
+    """Record the session that was opened last in a working directory, in a file beside its sessions."""
     if path.parent.parent.name != "sessions":
-        return  # it lies where somebody wanted it
+        return  # at a place that somebody chose
     with suppress(OSError):  # no session fails for that
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path.parent / LAST, flags, 0o600), "wb") as file:
@@ -324,15 +324,14 @@ def _note_last(path: Path) -> None:
 
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
-    """Return every session, damaged ones too, or those of a working directory, in no particular order. Raises
-    OSError."""
+    """Return all sessions, damaged ones too, or those of a working directory, unordered. Raises OSError."""
     homes = filter(Path.is_dir, _entries(state / "sessions")) if cwd is None else (sessions_of(state, cwd),)
     found = chain.from_iterable(map(_entries, homes))
     return (each for each in found if not each.name.startswith(".") and (is_session(each) or is_damaged(each)))
 
 
 def _entries(directory: Path) -> list[Path]:
-    """Return what is in a directory, nothing where there is none. Raises OSError for what cannot be listed."""
+    """Return the entries of a directory, none if it does not exist. Raises OSError if it cannot be listed."""
     try:
         return [*directory.iterdir()]
     except FileNotFoundError:
@@ -354,22 +353,21 @@ def log_files(session: Path) -> list[Path]:
 
 
 def named_logs(session: Path) -> list[Path]:
-    """Return the logs that the root's log, or one named itself, calls a child's, and that have every entry that it
-    names and the one that was signed: what agents of this session did. Any other file is not part of it, whoever put it
-    there. Raises OSError."""
+    """Return the logs of this session's agents: those that the root's log, or a named log itself, names as a child's,
+    and that have all named entries and the signed one. Other files do not belong to it. Raises OSError."""
     files = log_files(session)
     return files if len(files) == 1 else _survey(session)[0]
 
 
 def _survey(session: Path, *, whole: bool = True) -> tuple[list[Path], Mapping[str, str]]:
-    """Return the logs that others name, and what is wrong with those that lack what is named, by their agents. Where
-    `whole` is False, logs that lack their end are among the first. Raises OSError."""
+    """Return the named logs by agent, and the problems of those that lack named entries. If `whole` is False, truncated
+    logs are among the first. Raises OSError."""
     from sagent.session.place import find_children, has_entries
     from sagent.session.statement import STATEMENT, read_statement
 
     files = {agent_of(session, file): file for file in log_files(session)}
     signed: Mapping[str, str] = {}
-    with suppress(OSError, ValueError):  # of one that is damaged `sagent verify` says so
+    with suppress(OSError, ValueError):  # `sagent verify` reports damaged ones
         signed = read_statement((session / STATEMENT).read_bytes()).heads
     found, waiting = {"root"}, ["root"]
     lost: dict[str, str] = {}
@@ -393,8 +391,8 @@ def _survey(session: Path, *, whole: bool = True) -> tuple[list[Path], Mapping[s
 
 def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
     """Return a new session with everything that another holds, which may be in use; with `entry`, or the beginning of
-    its id, it continues from there. What comes after that entry is also in the copy, as a branch. Raises
-    SessionNotFound, SessionCorrupt, UsageError for an entry that does not exist or a newer format, and OSError."""
+    its id, it continues from there. Later entries are in the copy too, as a branch. Raises SessionNotFound,
+    SessionCorrupt, UsageError for an entry that does not exist or a newer format, and OSError."""
     import shutil
 
     check_log(source)
@@ -403,7 +401,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
     _check_repaired(source)
     check_version(source, "fork it")
     for _ in read_log(source / "root.jsonl"):
-        pass  # of one that is damaged nobody can go on in a copy
+        pass  # a copy of a damaged session cannot be continued
     home = sessions_of(state, cwd)
     make_directory(home)
     _sweep_copies(home)
@@ -413,7 +411,7 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
         undo.callback(shutil.rmtree, draft, ignore_errors=True)
         made.mkdir(mode=0o700, parents=True)
         undo.enter_context(closing(_take_lock(draft)))
-        for file in log_files(source):  # before the blobs: what a log names by now is there
+        for file in log_files(source):  # before the blobs, so that all named ones exist
             target = made / file.relative_to(source)
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copyfile(file, target)
@@ -444,7 +442,7 @@ def _sweep_copies(home: Path) -> None:
             continue
         with suppress(SessionBusy, SessionNotFound, OSError):
             if not (left / "lock").exists() and left.stat().st_mtime > time.time() - _BEGUN_SECONDS:
-                continue  # somebody may be about to take its lock
+                continue  # another process may be about to take its lock
             with closing(_take_lock(left)):
                 shutil.rmtree(left)
 
@@ -488,6 +486,6 @@ def check_version(path: Path, purpose: str) -> None:
 
 def _take_lock(path: Path) -> "Lock":
     """Lock a session's directory for this process, as `Lock` says."""
-    from sagent.session.lock import Lock  # a session that is not kept needs none
+    from sagent.session.lock import Lock  # an unsaved session needs none
 
     return Lock(path)

@@ -1,4 +1,4 @@
-"""A session at a glance, from all of its logs: its title, its first and last words, its model, files, size and cost."""
+"""A summary of a session from all its logs: title, first and last message, model, files, size and cost."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
@@ -17,16 +17,16 @@ from sagent.session.retention import size_of
 from sagent.session.store import named_logs
 from sagent.session.touches import Touched
 
-_MAX_SAID_CHARS, _SEARCHED_CHARS = 400, 4_000  # of what was said, and those in which secrets are looked for
+_MAX_SAID_CHARS, _SEARCHED_CHARS = 400, 4_000  # of a message to show, and to search for secrets
 _RESULT, _REPLY, _TEXT = b'"type":"tool_result"', b'"role":"assistant"', b'"type":"text"'
-"""What only parts of a message, and it itself, have in a line of canonical JSON."""
+"""Byte sequences that only parts of a message, or the message itself, have in canonical JSON."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """A session: what a person `asked` first, what was `said` last, by which model, and which files calls changed.
-    `last` is UTC, ISO 8601; `size` is in bytes, blobs included; `unpriced` names models whose price is unknown, so that
-    `usd` is a minimum; `compacted` is whether a conversation was; `problem` says what is wrong, "" if nothing is."""
+    """A session: the person's first request `asked`, the last message `said`, its model, and the changed files. `last`
+    is UTC, ISO 8601; `size` is in bytes, with blobs; `unpriced` names models without a known price, so that `usd` is a
+    minimum; `compacted` says whether a conversation was; `problem` describes damage, "" if there is none."""
 
     path: Path
     cwd: str = ""
@@ -48,10 +48,9 @@ class Summary:
         return self.path.name
 
     def read(self, stop: Callable[[], bool]) -> Iterator[Entry]:
-        """Take in every entry of every log, and pass it on; of a damaged log those before the damage, and none of those
-        after it."""
-        latest: dict[bytes, Entry] = {}  # the reply, and the words: the others are not taken apart
-        telling: list[Entry] = []  # the few that say where it was and what it is called: of the root alone
+        """Read every entry of every log and yield it; of a damaged log only those before the damage."""
+        latest: dict[bytes, Entry] = {}  # only the latest reply and text are decoded
+        telling: list[Entry] = []  # the root's few entries with directory and name
         try:
             self.size = size_of(self.path)
             for number, file in enumerate(named_logs(self.path)):
@@ -96,7 +95,7 @@ class Summary:
 
 
 def summarize(path: Path, stop: Callable[[], bool] = lambda: False) -> Summary:
-    """Read all of a session, as far as it is whole, until `stop` says so. Needs no lock."""
+    """Read all intact parts of a session, until `stop` is True. Needs no lock."""
     found = Summary(path)
     cost = spend(found.read(stop)).cost()
     found.usd, found.unpriced = cost.total, cost.unpriced

@@ -1,4 +1,4 @@
-"""Changes that calls make to files, as a log keeps them: before and after, by blob."""
+"""Changes of files by calls, as a log stores them: before and after, by blob."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -12,8 +12,8 @@ NOT_SEEN = "the call that was to change it was not seen to end"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State of a path: nothing, a file (its content by the name of its `blob`, its permission bits), a symbolic link, a
-    directory. With a `why` it is not known what it was, or its content was not kept."""
+    """State of a path: missing, a file (its content by the name of its `blob`, its permission bits), a symbolic link, a
+    directory. With a `why` the state or the content is unknown."""
 
     kind: Literal["absent", "file", "link", "directory", "unknown"]
     blob: str = ""
@@ -33,8 +33,8 @@ def unknown(why: str) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One file, by its absolute path, before and after a call. Of a call that has not ended, `after` is what was to
-    come of it where that is known."""
+    """One file, by its absolute path, before and after a call. For an unfinished call, `after` is the intended state,
+    if known."""
 
     path: str
     before: Snapshot
@@ -51,9 +51,9 @@ class Omission:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Changes of one call to files, as far as they are known: once when it begins, once when it has ended. `made` and
-    `gone` are directories; `trees` are the directories that were searched for them; `beside` are calls that ran at the
-    same time, which may have made them as well."""
+    """Known changes of one call to files: logged when it begins and when it has ended. `made` and `gone` are
+    directories; `trees` are the searched directories; `beside` are concurrent calls, which may have made the changes
+    too."""
 
     call: str
     tool: str
@@ -87,7 +87,7 @@ def encode_touched(what: Touched) -> dict[str, object]:
 
 
 def decode_touched(body: Mapping[str, object]) -> Touched:
-    """Decode changes. What cannot be understood is unknown, and so is never restored."""
+    """Decode changes. Unreadable ones become unknown and so are never restored."""
     return Touched(
         as_str(body.get("call")),
         as_str(body.get("tool")),

@@ -1,7 +1,6 @@
-"""The entries of a log, read from its file when they are needed, so that a log of a million entries needs little
-memory.
+"""The entries of a log, read from its file on demand, so that a log of a million entries needs little memory.
 
-Memory holds only where each entry ends and its kind: a dozen bytes for each.
+Memory only holds each entry's end and kind: a dozen bytes each.
 """
 
 from abc import ABC, abstractmethod
@@ -13,26 +12,25 @@ from sagent.errors import SessionCorrupt
 from sagent.session.entries import Entry, parse_line
 
 ID = slice(len(b'{"id":"'), len(b'{"id":"') + 64)
-"""Where a line has its id."""
+"""Position of the id in a line."""
 
 
 def first_id(file: Path) -> str:
-    """Return the id of a log's first entry, "" if it has none. Raises OSError."""
+    """Return the id of a log's first entry, "" if it is empty. Raises OSError."""
     with file.open("rb") as stream:
         return stream.readline()[ID].decode("ascii", "replace")
 
 
 class LogView(ABC):
     """The entries that a log had when the view was made, in the order written, including those of abandoned branches.
-    They can be iterated repeatedly. Iterating raises OSError, and SessionCorrupt for a line that is not what was
-    written."""
+    They can be iterated repeatedly. Iterating raises OSError, and SessionCorrupt for a changed line."""
 
     def __iter__(self) -> Iterator[Entry]:
         return self.of()
 
     @abstractmethod
     def of(self, *kinds: str) -> Iterator[Entry]:
-        """Yield the entries of some kinds; all if none is named."""
+        """Yield the entries of some kinds; all if none is given."""
 
     @abstractmethod
     def branch(self, *kinds: str) -> Iterator[Entry]:
@@ -40,7 +38,7 @@ class LogView(ABC):
 
     @abstractmethod
     def latest(self, *kinds: str) -> Iterator[Entry]:
-        """Yield the entries of some kinds, or all, the last one first."""
+        """Yield the entries of some kinds, or all, last one first."""
 
 
 class MemoryLogView(LogView):
@@ -60,7 +58,7 @@ class MemoryLogView(LogView):
 
 
 class Index:
-    """Index of a file's entries: where they end, their kinds, and which of them continue from an earlier one."""
+    """Index of a file's entries: their ends, their kinds, and the entries that continue an earlier one."""
 
     def __init__(self) -> None:
         self._ends = array("Q")
@@ -77,18 +75,18 @@ class Index:
 
     @property
     def forks(self) -> Sequence[tuple[int, str]]:
-        """The entries that continue from an earlier one: their numbers, from 0, and the ids of those."""
+        """The entries that continue an earlier one: their numbers, from 0, and that one's id."""
         return self._forks
 
     def add(self, size: int, parent: str, kind: str) -> None:
-        """Count an entry of so many bytes after the last one."""
+        """Add an entry of a size in bytes after the last one."""
         if kind == "forked":
             self._forks.append((len(self._ends), parent))
         self._kinds.append(self._names.setdefault(kind, len(self._names)))
         self._ends.append(self.size + size)
 
     def cut(self, size: int) -> None:
-        """Forget what lies after so many bytes."""
+        """Forget all entries after a position in bytes."""
         while self.size > size:
             self._ends.pop()
         del self._kinds[len(self._ends) :]
@@ -96,24 +94,24 @@ class Index:
             self._forks.pop()
 
     def place(self, number: int) -> tuple[int, int]:
-        """Return where an entry begins, and its size, in bytes."""
+        """Return an entry's position and size, in bytes."""
         start = self._ends[number - 1] if number else 0
         return start, self._ends[number] - start
 
     def choose(self, numbers: Iterable[int], kinds: Sequence[str]) -> Iterator[int]:
-        """Choose those of some entries that are of some kinds."""
+        """Return those of some entries that are of some kinds."""
         wanted, found = {self._names[kind] for kind in kinds if kind in self._names}, self._kinds
         return (number for number in (numbers if wanted or not kinds else ()) if not kinds or found[number] in wanted)
 
 
 class FileLogView(LogView):
-    """Entries that are in a file; each is verified again when it is read."""
+    """Entries in a file; each is verified again when it is read."""
 
     def __init__(self, file: Path, index: Index) -> None:
         self._file = file
         self._index = index
-        self._count = len(index)  # what is appended later is not looked at
-        self._taken_up: dict[str, int] = {}  # the numbers of entries that were taken up again
+        self._count = len(index)  # later entries are not included
+        self._taken_up: dict[str, int] = {}  # numbers of entries that forks continue
 
     def of(self, *kinds: str) -> Iterator[Entry]:
         return self._read(self._index.choose(range(self._count), kinds))
@@ -150,7 +148,7 @@ class FileLogView(LogView):
         return found[::-1]
 
     def _number(self, taken_up: str) -> int:
-        """Return the number of an entry that was taken up again, reading its id from the file once."""
+        """Return the number of an entry that a fork continues; its id is read from the file once."""
         if taken_up not in self._taken_up:
             wanted = {parent.encode(): parent for _, parent in self._index.forks}
             with self._file.open("rb", buffering=1 << 18) as stream:
@@ -161,7 +159,7 @@ class FileLogView(LogView):
 
 
 def branch(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return the entries from the first one to the last one; abandoned branches left out."""
+    """Return the entries from the first to the last one, without abandoned branches."""
     every = tuple(entries)
     by_id = {entry.id: entry for entry in every}
     path: list[Entry] = []
@@ -173,7 +171,7 @@ def branch(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 
 def session_of(file: Path) -> Path:
-    """Return the session directory in which a log's file lies, children's files included."""
+    """Return the session directory of a log's file, also of a child's."""
     found = file.parent
     for directory in file.parents:
         inside = directory == file.parent or directory / "root" in file.parents
@@ -183,7 +181,7 @@ def session_of(file: Path) -> Path:
 
 
 def damaged(file: Path, number: int, reason: str) -> SessionCorrupt:
-    """Return the error for a line of a log, counted from 1."""
+    """Return the error for a damaged line, counted from 1."""
     session = session_of(file)
     return SessionCorrupt(
         f"{file}, line {number}: {reason}. `sagent sessions repair {session}` keeps every entry that is intact, "

@@ -1,1 +1,1 @@
-"""Events of a run as JSON, and what is taken out of text that is for others."""
+"""Events of a run as JSON, and redaction of text for others."""

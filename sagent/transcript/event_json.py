@@ -1,4 +1,4 @@
-"""Events and results as JSON: what `--output-format json` and `stream-json` write.
+"""Events and results as JSON: the output of `--output-format json` and `stream-json`.
 
 They have what a person would see: results as text, media as descriptions, USD as numbers.
 """
@@ -27,8 +27,8 @@ _TYPES: Mapping[type[Event], str] = {SessionOpened: "session", Advised: "advice"
 
 
 def encode_event(event: Event) -> dict[str, Any]:
-    """Return an event as one line of stream-json: `type` (snake_case), `agent`, and its members; those of a call, a
-    result, an advice or a denial are its own. USD are numbers."""
+    """Return an event as one line of stream-json: `type` (snake_case), `agent`, and its members; those of a call,
+    result, advice or denial are at the top level. USD are numbers."""
     if type(event) is TextDelta:  # thirty thousand of these in a run are not unusual
         return {"type": "text_delta", "agent": event.agent, "text": event.text}
     out: dict[str, Any] = {"type": _type_of(type(event))}
@@ -42,7 +42,7 @@ def encode_event(event: Event) -> dict[str, Any]:
 def encode_result(result: Result) -> dict[str, Any]:
     """Encode the result of a run as the object of `--output-format json`. Cache writes of all lives are one number.
 
-    `data` is there only where the answer was asked for as a type, and is one.
+    `data` is present only if a typed answer was requested and is valid.
     """
     usage = result.usage
     return {
@@ -118,7 +118,7 @@ def _show_message(message: Message) -> dict[str, Any]:
 
 
 def provider_tool_lines(message: Message) -> list[str]:
-    """Return what the provider's own tools did in a reply, a line for each, without control characters."""
+    """Return a line for each action of the provider's own tools in a reply, without control characters."""
     found = (part.text for part in message.parts if isinstance(part, Opaque) and part.text.strip())
     return [f"⏺ {printable(one_line(text, 160))}" for text in found]
 
@@ -163,7 +163,7 @@ def _show_media(part: Image | Document) -> dict[str, Any]:
 
 
 def _show_data(data: object) -> Any:
-    """Data of a person's own type as plain JSON; what JSON has no word for as text."""
+    """Encode data of a person's own type as plain JSON; values that JSON cannot express become text."""
     if isinstance(data, Enum):
         return _show_data(data.value)
     if data is None or isinstance(data, str | bool | int):

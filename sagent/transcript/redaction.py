@@ -12,14 +12,13 @@ from sagent.lib.text import one_line
 from sagent.session.entries import Entry, read_body, unreadable
 
 _NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
-SEARCHED_CHARS = 4_000  # in which they are looked for, where fewer are shown
-_JSON = ("arguments", "data", "schema")  # members whose text is JSON
+SEARCHED_CHARS = 4_000  # to search for secrets if fewer are shown
+_JSON = ("arguments", "data", "schema")  # members with JSON as text
 
 
 @dataclass(slots=True)
 class Redaction:
-    """Takes secrets out by their shape; `found` are the kinds of those that there were. With `keep`, it leaves
-    everything as it is."""
+    """Removes secrets recognized by their shape; `found` counts their kinds. With `keep`, it changes nothing."""
 
     keep: bool = False
     found: list[str] = field(default_factory=list[str])
@@ -30,7 +29,7 @@ class Redaction:
 
     @count.setter
     def count(self, number: int) -> None:
-        """Keep only the first findings: the later ones came from a second look."""
+        """Count findings only in the block's first pass; later passes see the same text again."""
         del self.found[number:]
 
     @property
@@ -46,11 +45,11 @@ class Redaction:
         return clean
 
     def line(self, text: str, width: int) -> str:
-        """Return a text on one line of so many characters; more than is shown is searched for secrets."""
+        """Return a text on one line, cut to a length after a longer part was searched for secrets."""
         return one_line(self.text(text[:SEARCHED_CHARS]), width)
 
     def value(self, value: object, name: str = "") -> object:
-        """Return a JSON value without secrets in any text or member name; `name` is the value's own."""
+        """Return a JSON value without secrets in texts and member names; `name` is the value's own."""
         match value:
             case str():
                 return self._named(value, name)
