@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import identity
-from sagent.sandbox.anchored import anchored, copy_tree
+from sagent.sandbox.anchored import anchored, copy_tree, set_aside
 from sagent.sandbox.scratch import COPY, PathState, before_for_others, share_states
 
 _MAX_ENTRIES = 1000  # in one protected directory
@@ -245,12 +245,12 @@ class Guard:
             return False
         if astray:
             with contextlib.suppress(OSError), anchored(astray) as place:
-                self._take_away(place)
+                set_aside(place, self._aside)
             links.clear()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), anchored(path) as place:
             if _is_same(str(place), state, copy):
                 return bool(astray)
-            self._take_away(place)
+            set_aside(place, self._aside)
             try:
                 if state and state.link:
                     place.symlink_to(state.link)
@@ -261,18 +261,6 @@ class Guard:
                     raise  # else a command was quicker: the next look finds that
             return True
         return bool(astray)
-
-    def _take_away(self, place: Path) -> None:
-        """Move it aside, or rename it in place if that is another disk. It is not copied, because it may be large, or a
-        pipe."""
-        if os.path.lexists(place):
-            name = f"{place.name}.undone-{os.urandom(4).hex()}"
-            try:
-                self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-                place.rename(self._aside / name)
-            except OSError:
-                place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)  # a command may have closed it
-                place.rename(place.with_name(name))
 
     def _forget(self, path: str) -> dict[str, tuple[_State | None, Path | None]]:
         """Forget a path and return its last state; its copies are no longer needed."""

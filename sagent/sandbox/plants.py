@@ -28,7 +28,7 @@ from sagent.lib.git import (
     work_tree_directories,
 )
 from sagent.lib.names import lies_in
-from sagent.sandbox.anchored import anchored
+from sagent.sandbox.anchored import anchored, set_aside
 from sagent.sandbox.guard import contents
 from sagent.sandbox.obeyed import Obeyed, files_of, harmless_lines, is_obeyed, obeyed_at
 from sagent.sandbox.places import known_places
@@ -421,13 +421,7 @@ class Plants:
 
     def _take(self, path: str) -> None:
         with anchored(path) as place:
-            name = f"{place.name}.undone-{os.urandom(4).hex()}"
-            try:
-                self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-                place.rename(self._aside / name)
-            except OSError:  # another disk
-                place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)
-                place.rename(place.parent.parent / name if place.parent.name == "hooks" else place.with_name(name))
+            set_aside(place, self._aside)
 
 
 def moment(directory: str) -> tuple[int, int]:

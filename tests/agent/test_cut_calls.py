@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent import Agent, tool
+from sagent import Agent, RunLimits, tool
 from sagent.codec import decode_message, encode_message
 from sagent.engine.dispatch import close_calls
 from sagent.events import ToolStarted
@@ -185,7 +185,10 @@ def asked(arguments: str, index: int = 0) -> dict[str, object]:
     [
         ((asked(""), "[DONE]"), []),  # nothing says why it ended
         ((asked('{"path": "/a"}'), "[DONE]"), ["/a"]),  # an object ends by itself
-        ((asked("{}"), "[DONE]"), ["/everything"]),  # recorded of a service that never says why it ends
+        ((asked(""), asked("{}"), "[DONE]"), ["/everything"]),  # recorded of a service that never says why it ends
+        ((asked("{}"), "[DONE]"), []),  # what some begin with
+        ((asked("{}"), chunk("eot_reached"), "[DONE]"), []),
+        ((asked("{}"), chunk("stop"), "[DONE]"), ["/everything"]),
         ((asked(""), chunk("eot_reached"), "[DONE]"), []),  # a reason that nobody knows
         ((asked('{"path": "/a"}'), chunk("eot_reached"), "[DONE]"), ["/a"]),
         ((asked('{"path": "/a"}'), chunk("token_budget"), "[DONE]"), []),  # one that speaks of a limit
@@ -212,6 +215,109 @@ async def test_cut_chat_body_call_is_not_run(finish: str | None) -> None:
     answer = Raw(200, (("content-type", "application/json"),), json.dumps(body).encode())
     wipe, results, _, _ = await played(CHAT, [answer, Turn("ok")])
     assert (wipe.paths, len(results)) == ([], 1)
+
+
+def ended(finish: str, **more: object) -> dict[str, object]:
+    return {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": finish, **more}]}
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", '{"path": "/ho', '{"path": "/home"}'])
+@pytest.mark.parametrize(
+    ("end", "cut"),
+    [
+        (ended("stop", stop_reason="###"), True),  # vLLM, which completes the JSON of what it cut
+        (ended("tool_calls", stop_reason="\n\n"), True),
+        (ended("tool_calls", matched_stop="###"), True),  # SGLang
+        (ended("stop_sequence"), True),
+        (ended("tool_calls", native_finish_reason="STOP_SEQUENCE"), True),  # OpenRouter
+        (ended("tool_calls", stop_reason="max_tokens"), True),
+        (ended("tool_calls", stop_reason=128009), False),  # a token of the model's own
+        (ended("tool_calls", matched_stop="<|im_end|>"), False),
+        (ended("tool_calls", stop_reason="stop"), False),
+        (ended("tool_calls", stop_reason=None), False),
+    ],
+)
+async def test_chat_stop_sequence_cuts_call(end: Mapping[str, object], cut: bool, arguments: str) -> None:
+    wipe, results, _, _ = await played(CHAT, [stream(asked(arguments), end, "[DONE]"), Turn("ok")])
+    whole = {"": ["/everything"], "{}": ["/everything"], '{"path": "/home"}': ["/home"]}
+    assert (wipe.paths, len(results)) == ([] if cut else whole.get(arguments, []), 1)
+
+
+def blocks(arguments: str, *deltas: Mapping[str, object]) -> Raw:
+    events = [
+        {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "wipe"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": arguments}},
+        {"type": "content_block_stop", "index": 0},
+        *({"type": "message_delta", "delta": delta} for delta in deltas),
+        {"type": "message_stop"},
+    ]
+    return stream(*events, named=True)
+
+
+REFUSED = {"stop_reason": "tool_use", "stop_details": {"type": "refusal", "category": "cyber"}}
+SAID_NO = {"id": "msg_1", "type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
+
+
+@pytest.mark.parametrize("arguments", ["", '{"path": "/home"}'])
+@pytest.mark.parametrize(
+    ("delta", "cut"),
+    [
+        ({"stop_reason": "tool_use", "stop_sequence": "###"}, True),  # llama.cpp
+        ({"stop_reason": "end_turn", "stop_sequence": "\n"}, True),
+        ({"stop_reason": "tool_use", "stop_sequence": "<|im_end|>"}, False),
+        ({"stop_reason": "tool_use", "stop_sequence": ""}, False),
+        ({"stop_reason": "tool_use", "stop_details": None}, False),
+        (REFUSED, True),
+    ],
+)
+async def test_messages_sequence_cuts_call(delta: Mapping[str, object], cut: bool, arguments: str) -> None:
+    wipe, results, _, _ = await played(ANTHROPIC, [blocks(arguments, delta), Turn("ok")])
+    assert (bool(wipe.paths), len(results)) == (not cut, 1)
+
+
+def test_converse_sequence_cuts_call() -> None:
+    from sagent.plugins.clouds.converse_events import ConverseReplyReader
+    from sagent.providers.wire.faults import Origin
+
+    for told, whole in (("###", False), ("<|eot_id|>", True), ("", True), (None, True)):
+        reader = ConverseReplyReader(Origin("bedrock", "m"), "converse:amazon")
+        use = {"toolUse": {"toolUseId": "c", "name": "wipe", "input": {"path": "/home"}}}
+        more = {"additionalModelResponseFields": {"stop_sequence": told}}
+        reader.whole({"output": {"message": {"content": [use]}}, "stopReason": "tool_use", **more}, [])
+        assert [call.whole for call in reader.message().calls] == [whole]
+
+
+@pytest.mark.parametrize(
+    ("family", "answer"),
+    [
+        (CHAT, stream(chunk(refusal="No."), asked('{"path": "/a"}'), chunk("tool_calls"), "[DONE]")),
+        (CHAT, stream(asked('{"path": "/a"}'), asked('{"path": "/b"}', 1), chunk("stop", refusal="No."), "[DONE]")),
+        (CHAT, stream(chunk(refusal="No."), asked('{"path": "/a"}'), chunk("length"), "[DONE]")),
+        (ANTHROPIC, blocks('{"path": "/a"}', REFUSED)),
+        (ANTHROPIC, blocks('{"path": "/a"}', {"stop_reason": "refusal"}, {"stop_reason": "tool_use"})),
+    ],
+)
+async def test_refusal_beside_calls_makes_none(family: str, answer: Raw) -> None:
+    wipe, results, reason, requests = await played(family, [answer, Turn("ok")])
+    assert (wipe.paths, reason, requests) == ([], "refusal", 1)
+    assert results
+
+
+async def test_calls_at_output_limit_are_cut() -> None:
+    """vLLM ends with "tool_calls" what its limit has cut, and writes the end of the JSON that the model did not."""
+    for tokens, paths in ((256, []), (255, ["/home/al"])):
+        usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": tokens, "total_tokens": tokens + 9}}
+        wipe = Wipe()
+        answer = stream(asked('{"path": "/home/al"}'), chunk("tool_calls"), usage, "[DONE]")
+        async with FakeProviderServer([answer, Turn("ok")]) as server:
+            provider, model = provider_of(CHAT, server.url)
+            async with Agent(
+                provider.model(model), tools=[wipe.tool], limits=RunLimits(max_response_tokens=256)
+            ) as agent:
+                await agent.run("go")
+            await provider.aclose()
+        assert wipe.paths == paths
 
 
 def item(kind: str = "function_call", **more: str) -> dict[str, object]:
@@ -248,6 +354,11 @@ def closed(**more: str) -> dict[str, object]:
             ),
             [],
         ),
+        (
+            responded({**closed(), "item": SAID_NO}, {**closed(arguments="{}", status="completed"), "output_index": 1}),
+            [],
+        ),
+        (responded(closed(arguments="{}", status="completed"), incomplete_details={"reason": "stop_sequence"}), []),
     ],
 )
 async def test_responses_call_needs_closed_item(answer: Raw, paths: list[str]) -> None:
@@ -267,9 +378,10 @@ def test_half_of_freeform_input_is_not_whole() -> None:
         assert [call.whole for call in reader.message().calls] == [whole]
 
 
-def parts(*calls: Mapping[str, object], finish: str = "STOP") -> Raw:
+def parts(*calls: Mapping[str, object], finish: str = "STOP", message: str = "") -> Raw:
     events = [{"candidates": [{"content": {"parts": [{"functionCall": each}]}, "index": 0}]} for each in calls]
-    return stream(*events, {"candidates": [{"content": {"parts": []}, "finishReason": finish, "index": 0}]})
+    end = {"finishReason": finish, "finishMessage": message}
+    return stream(*events, {"candidates": [{"content": {"parts": []}, "index": 0, **end}]})
 
 
 HALF = {"partialArgs": [{"jsonPath": "$.path", "stringValue": "/home/al", "willContinue": True}]}
@@ -284,6 +396,9 @@ HALF = {"partialArgs": [{"jsonPath": "$.path", "stringValue": "/home/al", "willC
         (parts({"name": "wipe", "willContinue": True}, {**HALF, "willContinue": True}, {}), ["/home/al"]),
         (parts({"name": "wipe", "args": {"path": "/a"}}, finish="MAX_TOKENS"), []),
         (parts({"name": "wipe", "args": {"path": "/a"}}, finish="TOO_MANY_TOOL_CALLS"), []),
+        (parts({"name": "wipe", "args": {"path": "/a"}}, message="Stopped at a stop sequence."), []),
+        (parts({"name": "wipe"}, message="The response was truncated."), []),
+        (parts({"name": "wipe"}, message="Model generated function call(s)."), ["/everything"]),
     ],
 )
 async def test_continuing_google_call_is_not_run(answer: Raw, paths: list[str]) -> None:

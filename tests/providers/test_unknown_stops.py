@@ -93,7 +93,7 @@ def test_gateway_cut_by_model_reason(reason: str | None, native: str) -> None:
     assert not made(reader)
 
 
-@pytest.mark.parametrize("native", ["STOP", "completed", "tool_calls", "end_turn", "stop_sequence", "eos"])
+@pytest.mark.parametrize("native", ["STOP", "completed", "tool_calls", "end_turn", "eos"])
 def test_known_end_reasons_change_nothing(native: str) -> None:
     reader = ChatReplyReader(ORIGIN, "chat:acme")
     call = {"index": 0, "id": "c", "function": {"name": "Write", "arguments": ""}}

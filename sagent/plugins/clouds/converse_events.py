@@ -15,7 +15,7 @@ from sagent.providers.families.billing import cache_outside, tier_named
 from sagent.providers.families.media import made_notes
 from sagent.providers.handover import describe_input, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_of
+from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_at, stop_of
 from sagent.usage import Charge, Usage
 
 _STOPS: Mapping[str, StopReason] = {
@@ -70,7 +70,8 @@ class ConverseReplyReader(ReplyReader):
                 case "contentBlockStop":
                     self._block(fields).closed = True
                 case "messageStop":
-                    self._ended(as_str(fields.get("stopReason")))
+                    more = as_object(fields.get("additionalModelResponseFields"))
+                    self._ended(as_str(fields.get("stopReason")), stop_at(more.get("stop_sequence"), _STOPS))
                 case "metadata":
                     self._tier = as_str(as_object(fields.get("serviceTier")).get("type"))
                     self._bill(fields.get("usage"), out)
@@ -161,10 +162,10 @@ class ConverseReplyReader(ReplyReader):
         except ValueError as error:
             raise self._origin.error("protocol", f"an image of its answer is no base64: {error}") from error
 
-    def _ended(self, reason: str) -> None:
+    def _ended(self, reason: str, sequence: str) -> None:
         if reason in _BROKEN:
             raise self._origin.error("protocol", f"the model's reply cannot be read: {reason}")
-        self._stop, self.complete = lasting(self._stop, reason, _STOPS), True
+        self._stop, self.complete = lasting(lasting(self._stop, sequence, _STOPS), reason, _STOPS), True
 
     def _part(self, block: _Block) -> Part | None:
         call, result = as_object(block.start.get("toolUse")), as_object(block.start.get("toolResult"))

@@ -2,13 +2,13 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Container, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.cost.budget import MAX_TOKEN_CHARACTERS, is_count
 from sagent.events import Advice
-from sagent.lib.json import LONE, JsonObject, as_array, as_int, as_object, json_freeze, whole_text
+from sagent.lib.json import LONE, JsonObject, as_array, as_int, as_object, as_str, json_freeze, whole_text
 from sagent.lib.money import ZERO, total
 from sagent.lib.schema import mend_arguments
 from sagent.messages import WITHDRAWN, Message, Part, Private, StopReason, ToolCall
@@ -26,13 +26,16 @@ _MAX_CALL_TOKENS = 10**12  # of one call: who says more is taken at so many, whi
 MAX_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
 _INPUT_COUNTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")  # with cached ones or without
 _SAYING: Mapping[StopReason, str] = {
+    "stop_sequence": "stop.?(sequence|string|word)",
     "content_filter": "filter|safety|block|prohibit|guardrail|sensitive|recitation|spii|moderat|policy|violat",
     "refusal": "refus|declin",
     "context_overflow": "context|window",
     "max_tokens": "length|limit|max_|budget|truncat|exceed|incomplete",
     "error": "error|malformed|fail|invalid|abort|cancel|interrupt|preempt|disconnect|timeout|timed.out|repetit",
 }
-_BAD: Mapping[StopReason, int] = {"max_tokens": 1, "context_overflow": 2, **dict.fromkeys(WITHDRAWN, 3)}
+_LIMITS: Sequence[StopReason] = ("stop_sequence", "max_tokens", "context_overflow")
+_BAD: Mapping[StopReason, int] = {**{each: at for at, each in enumerate(_LIMITS, 1)}, **dict.fromkeys(WITHDRAWN, 4)}
+_OWN_END = re.compile(r"\s*[<\[].*[>\]]\s*", re.DOTALL)  # a mark with which models end by themselves: <|im_end|>
 _TAKES_BACK = re.compile(r"content.?(filter|policy)|guardrail|moderat|safety", re.IGNORECASE)
 _MAX_WORDS_PER_TOKEN, _FREE_WORDS = 4, 16  # to a token, on average, and beyond that: with more it was not counted
 _SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
@@ -252,6 +255,13 @@ def stop_of(reason: str, known: Mapping[str, StopReason]) -> StopReason:
     says, for a reply that was cut or withdrawn is not whole."""
     told: list[StopReason] = [each for each, words in _SAYING.items() if re.search(words, reason, re.IGNORECASE)]
     return known.get(reason) or known.get(reason.lower()) or (told[0] if told else "end")
+
+
+def stop_at(word: object, known: Container[str]) -> str:
+    """Return why a reply ended of which a server says at what word: a stop sequence, "" for a model's own mark or none.
+    A number is a token of the model's, and a `known` word is a reason itself."""
+    said = as_str(word)
+    return said if said.lower() in known or not said else "" if _OWN_END.fullmatch(said) else "stop_sequence"
 
 
 def lasting(before: str, reason: str, known: Mapping[str, StopReason]) -> str:

@@ -13,7 +13,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import first_count, lived, own_price, tier_named
 from sagent.providers.handover import describe_input, excerpt, words_in
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_of
+from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_at, stop_of
 from sagent.usage import Charge, Usage
 
 CONTAINER = "container"
@@ -249,7 +249,9 @@ class MessagesReplyReader(ReplyReader):
             block.absorb(delta)
 
     def _ended(self, delta: Mapping[str, object]) -> None:
-        self._stop = lasting(self._stop, as_str(delta.get("stop_reason")) or self._stop, _STOPS)
+        refused = as_str(as_object(delta.get("stop_details")).get("type"))  # has no other word than "refusal"
+        for said in (stop_at(delta.get("stop_sequence"), _STOPS), as_str(delta.get("stop_reason")), refused):
+            self._stop = lasting(self._stop, said or self._stop, _STOPS)
         self.complete = bool(self._stop)  # gateways have been seen that never send the last event
         self._details = as_object(delta.get("stop_details")) or self._details
         self._container = as_str(as_object(delta.get("container")).get("id")) or self._container

@@ -9,13 +9,13 @@ from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.lib.schema import parse_arguments
-from sagent.messages import Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
+from sagent.messages import WITHDRAWN, Image, Message, Part, Private, StopReason, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import own_price, tier_named, tokens_of
 from sagent.providers.families.chat.thoughts import IN_TEXT, LeadingThoughts
 from sagent.providers.families.media import image_at, made_notes
 from sagent.providers.wire.faults import Origin, error_in, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_of
+from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_at, stop_of
 from sagent.usage import Charge
 
 _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
@@ -27,7 +27,6 @@ _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn"
     "refusal": "refusal",
     "malformed_function_call": "error",
 }
-_SOUND = ("end", "tool_use", "stop_sequence")
 _ENDS = ("stop", "eos", "eos_token", "end", "end_turn", "complete", "completed", "done")  # of a reply that is whole
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
@@ -45,6 +44,7 @@ class _Pending:
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
     extra: Mapping[str, object] = EMPTY
+    at_once: bool = False  # all of the arguments came with the name: an empty object may be what they begin with
 
     def followed_by(self, call_id: str, name: str, *, more: bool) -> bool:
         """Return whether a delta that seems to continue this call begins another one."""
@@ -162,10 +162,10 @@ class ChatReplyReader(ReplyReader):
         parts += self._images
         calls = [self._call(pending) for pending in self._calls if pending.id or pending.name or pending.arguments]
         stop = stop_of(self._stop, _STOPS)
-        if stop == ("stop_sequence" if calls else "tool_use"):
-            stop = "end"
-        if self._refused and stop == "end" and not calls:
+        if self._refused and stop not in WITHDRAWN:
             stop = "refusal"
+        elif stop == "tool_use" and not calls:
+            stop = "end"
         return self._assembled((*parts, *calls), stop)
 
     def charges(self) -> tuple[Charge, ...]:
@@ -346,6 +346,7 @@ class ChatReplyReader(ReplyReader):
         name, call_id = as_str(function.get("name")), as_str(delta.get("id"))
         arguments = function.get("arguments", function.get("input"))
         pending = self._pending(delta.get("index"), call_id, name, more=bool(arguments))
+        pending.at_once = not (pending.id or pending.name) or (pending.at_once and not arguments)
         pending.id = pending.id or call_id
         if name and name != pending.name and not (pending.name and pending.arguments):
             pending.name += name
@@ -395,7 +396,7 @@ class ChatReplyReader(ReplyReader):
         raw = "".join(pending.arguments)
         arguments, malformed = self._parsed(pending.name, raw) if raw.strip() else (EMPTY, None)
         private = self._private({"extra_content": pending.extra}) if pending.extra else None
-        whole = self._ended() or pending.is_whole()
+        whole = self._ended() or (pending.is_whole() and bool(arguments or not pending.at_once))
         return ToolCall(pending.id, pending.name, arguments, malformed, private, whole=whole)
 
     def _ended(self) -> bool:
@@ -408,8 +409,8 @@ class ChatReplyReader(ReplyReader):
         if reason.lower() == "error" or error_in(choice):  # Cohere's is in capitals
             raise from_event(self._origin, {"error": choice.get("error") or "the provider ended the reply early"})
         native = as_str(choice.get("native_finish_reason"))  # OpenRouter's: of a reply that was cut as well
-        if native and stop_of(reason, _STOPS) in _SOUND and stop_of(native, _STOPS) not in _SOUND:
-            reason = native
+        word = choice.get("stop_reason") or choice.get("matched_stop")  # vLLM's and SGLang's
+        reason = lasting(native, lasting(stop_at(word, (*_ENDS, *_STOPS)), reason, _STOPS), _STOPS)
         if kind := _BROKEN.get(reason):
             raise from_event(self._origin, {"error": {"type": kind, "message": f"the reply ended early: {reason}"}})
         self._stop = lasting(self._stop, reason, _STOPS)

@@ -21,7 +21,7 @@ from sagent.model import Delta, TextPart, ThinkingPart
 from sagent.providers.families.billing import cache_outside
 from sagent.providers.handover import excerpt
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.reply import ReplyReader, count_of, lasting
+from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_of
 from sagent.usage import Charge, Usage
 
 NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
@@ -34,6 +34,7 @@ _STOPS: Mapping[str, StopReason] = {
     "STOP": "end",
     "UNEXPECTED_TOOL_CALL": "end",  # a call of a tool that was not offered: the answer to it says so
     "MAX_TOKENS": "max_tokens",
+    "STOP_SEQUENCE": "stop_sequence",  # not the API's: its message may say so
     "CONTINUATION": "max_tokens",  # of one request; going on would take that request again, with a token
     **dict.fromkeys(_FILTERS, "content_filter"),
 }
@@ -144,6 +145,8 @@ class GenerateReplyReader(ReplyReader):
         why = _reason(reason, candidate.get("finishMessage"))
         if reason in _BROKEN or (reason in _BROKEN_IF_EMPTY and not self._pieces):
             raise self._origin.error("protocol", f"the model's reply ended early: {why}")
+        told = stop_of(as_str(candidate.get("finishMessage")), {}) if reason == "STOP" else "end"
+        reason = reason if told == "end" else told.upper()  # it is not the end that the reason says
         self._stop, self.complete = lasting(self._stop, reason, _STOPS), True
         if _STOPS.get(reason, "error") in ("content_filter", "error"):
             self._why = f"the provider stopped the answer: {why}"

@@ -11,7 +11,7 @@ from sagent.providers.families.billing import own_price, source_fees, tier_named
 from sagent.providers.families.openai_models import efforts_of
 from sagent.providers.handover import describe_input, excerpt, words_in
 from sagent.providers.wire.faults import Origin, from_event
-from sagent.providers.wire.reply import ReplyReader, count_of
+from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
 from sagent.usage import Charge
 
 MAX_ID_CHARS = 64  # of an item's id or a call's: longer ones are refused
@@ -133,10 +133,7 @@ class ResponsesReplyReader(ReplyReader):
         parts = tuple(part for number in sorted(self._items) for part in self._parts(self._items[number]))
         texts = [as_object(part.private.data) for part in parts if isinstance(part, Text) and part.private]
         refused = any(data.get("refusal") for data in texts)
-        stop: StopReason = "refusal" if refused and not any(isinstance(part, ToolCall) for part in parts) else "end"
-        if self._status == "incomplete":
-            stop = _STOPS.get(self._reason, stop)
-        return self._assembled(parts, stop)
+        return self._assembled(parts, "refusal" if refused else stop_of(self._reason, _STOPS))
 
     def charges(self) -> tuple[Charge, ...]:
         if not self._usage:
