@@ -1,1 +1,1 @@
-"""The REPL: what is typed goes to the agent's inbox, and its events are reduced, rendered and painted."""
+"""The REPL: typed lines go to the agent's inbox; its events are reduced, rendered and painted."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 async def run_repl(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
-    """Talk to a person until they leave; the exit code. `load` and `opening` work while the prompt is there. When
-    `choosing`, the person says first with which session to go on."""
+    """Talk to a person until they leave; return the exit code. `load` and `opening` run while the prompt is shown. With
+    `choosing`, the person first chooses a session."""
     history = ProjectHistory()
     screen = Screen(history)
     early: list[str] = []
@@ -56,7 +56,7 @@ async def run_repl(load: "Callable[[], Settings]", opening: "Opening", *, choosi
 
 
 def _first_keys(screen: Screen, early: list[str]) -> KeyBindings:
-    """Enter keeps what was typed for the session to come; Ctrl-C and Ctrl-D leave."""
+    """Bind keys for the time before a session: Enter queues the typed line; Ctrl-C and Ctrl-D leave."""
     keys = KeyBindings()
 
     @keys.add("enter")

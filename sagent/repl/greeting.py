@@ -21,7 +21,7 @@ _KEYS = (("/", "commands"), ("Shift-Tab", "mode"), ("?", "help"))
 
 
 def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ()) -> Page:
-    """Name, version, model and directory; the permission mode in words; keys worth knowing; and what is new."""
+    """Return name, version, model and directory; the permission mode; useful keys; and news."""
     from sagent.repl.commands.setup import MODE_WORDS
 
     mode, elsewhere = opened.policy.mode, opened.elsewhere
@@ -32,21 +32,21 @@ def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ())
     about = " · ".join(filter(None, (f" {__version__}", one_line(place), model)))
     keys = [span for key, what in _KEYS for span in (("class:tool", key), ("class:dim", f" {what}  "))]
     lines: list[Line] = [(("class:prompt", "sagent"), ("class:dim", about)), tuple(keys)]
-    if mode:  # else it is that of who takes the session
+    if mode:  # otherwise it depends on who resumes the session
         words: Line = (("class:dim", "mode "), ("class:mode", mode), ("class:dim", f": {MODE_WORDS[mode]}"))
         lines.insert(1, words)
     return Page((*lines, *((("class:news", "new  "), ("", text)) for text in news[:MAX_NEWS])))
 
 
 def short_path(path: Path) -> str:
-    """Return the path, with ~ for the person's home; of a long one the end."""
+    """Return the path with ~ for the person's home; a long one is cut to its end."""
     home = Path.home()
     text = f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
     return text if len(text) <= MAX_PATH_CHARS else "…/" + "/".join(path.parts[-2:])
 
 
 def take_news(state: Path) -> tuple[str, ...]:
-    """Return what is new since the version that was used before, once; () if that is this one, or there was none."""
+    """Return the news since the version used before, once; () for the same version or the first use."""
     file = state / "version"
     try:
         before = file.read_text(encoding="utf-8").strip()

@@ -18,10 +18,10 @@ async def run_headless_command(
     write: Callable[[str], object],
     warn: Callable[[str], object] = lambda text: None,
 ) -> str:
-    """Run the command that a prompt begins with, and return the rest of the prompt; its output goes to `write`, and
-    which commands cannot be called to `warn`.
+    """Run the command that a prompt begins with, and return the rest of the prompt. Output goes to `write`, and the
+    names of commands that cannot be called to `warn`.
 
-    A prompt that begins with no command is returned as it is. Raises UsageError, also where the command needs a person.
+    A prompt without a command is returned unchanged. Raises UsageError, also if the command needs a person.
     """
     from sagent.repl.commands.registry import all_commands, prompt_commands
 
@@ -37,7 +37,7 @@ async def run_headless_command(
         context.commands = {**context.commands, **await prompt_commands(opened)}
     try:
         await run_command(context, *found)
-    except ValueError as error:  # of a name that can be none, as one with a zero byte
+    except ValueError as error:  # an impossible name, such as one with a zero byte
         raise UsageError(f"/{found[0]}: {error}") from error
     return "\n\n".join(part for part in (*context.prompts, rest.strip()) if part)
 

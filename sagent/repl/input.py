@@ -1,4 +1,4 @@
-"""Actions of keys: a line is sent or carried out, the input cleared, kept or filled, and what runs is interrupted."""
+"""Actions of keys: they send or run a line, change the input, and interrupt running work."""
 
 import asyncio
 import os
@@ -34,13 +34,13 @@ from sagent.surface import Surface
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
 
-MAX_PASTE_CHARS = 2_000  # a longer paste is shown as a place holder
+MAX_PASTE_CHARS = 2_000  # a longer paste is shown as a placeholder
 MAX_PASTE_LINES = 12
-MAX_REMEMBERED_CHARS = 20_000  # of a longer line the history keeps what was to be seen of it
+MAX_REMEMBERED_CHARS = 20_000  # of a longer line the history keeps the shown form
 INTERRUPTED = 128 + signal.SIGINT  # exit code of a shell command that the person has interrupted
 MAX_SHARED_CHARS = 20_000  # of a shell command's output that the model reads
 _WORDS = {"exit": "quit", "quit": "quit", ":q": "quit", "help": "help", "?": "help"}
-"""What people type to whatever asks: commands, and no messages."""
+"""Commands that people type to any prompt without a slash."""
 _UNFINISHED = {
     "/": "type a command after /; Tab lists them",
     "!": "type a shell command after !",
@@ -51,12 +51,12 @@ _HOLDER = re.compile(r"\[(?:Pasted text|Image) #(\d+)[^\]]*\]")
 
 
 class InputBuffer:
-    """Long pastes and images, by the number of the place holder that stands for each in the input."""
+    """Long pastes and images, by the number of the placeholder that stands for each in the input."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._images: dict[str, Image] = {}
-        self.begins = False  # what is in the input begins with what was pasted
+        self.begins = False  # the input begins with a paste
 
     def _next(self) -> str:
         return str(len(self._texts) + len(self._images) + 1)
@@ -76,8 +76,8 @@ class InputBuffer:
         return _HOLDER.sub(lambda match: self._texts.get(match[1], match[0]), text)
 
     def mended(self, before: str, after: str) -> tuple[str, int] | None:
-        """Return the input without a place holder of which a part was deleted, or with what was typed into one after
-        it, and where the cursor is then; None where nothing is to be done."""
+        """Return the input without partly deleted placeholders, and with text typed inside one moved after it, and the
+        new cursor position; None if nothing changes."""
         start = alike(before, after)
         stop = len(before) - alike(before[start:][::-1], after[start:][::-1])
         typed = after[start : len(after) - len(before) + stop]
@@ -111,12 +111,12 @@ class InputActions:
         tasks: Tasks,
     ) -> None:
         self.questions, self.pasted, self.ready = questions, InputBuffer(), asyncio.Event()
-        self._sending = asyncio.Lock()  # held while what a message names is read: those after it wait
+        self._sending = asyncio.Lock()  # held while mentioned files are read, so that messages keep their order
         self._screen, self._session, self._context = screen, session, context
         self._painter, self._status, self._tasks = painter, status, tasks
         self._shells: set[asyncio.Task[tuple[int, str]]] = set()
-        self._pressed_at = self._escaped_at = -HINT_SECONDS  # Ctrl-C, and Esc where nothing was open or ran
-        self._before = ""  # what was in the input when the last key was pressed
+        self._pressed_at = self._escaped_at = -HINT_SECONDS  # last Ctrl-C, and last Esc with nothing to stop
+        self._before = ""  # the input at the last key press
         screen.app.key_processor.before_key_press += self._note
         screen.buffer.on_text_changed += self._on_text
         context.prompt, questions.whole = self.send, self.pasted.whole
@@ -128,7 +128,7 @@ class InputActions:
 
     @property
     def interruptible(self) -> bool:
-        """True if there is something that Esc stops."""
+        """True if Esc would stop something."""
         return self.busy or bool(self._shells)
 
     def _note(self, _: object) -> None:
@@ -146,7 +146,7 @@ class InputActions:
     # -- lines
 
     def submit(self, moment: Literal["now", "idle"]) -> None:
-        """Send what was typed: to be read now, or when the turn would end."""
+        """Send the typed text: to be read now, or at the end of the turn."""
         buffer = self._screen.buffer
         if self.questions.withdrawn:
             return
@@ -155,13 +155,13 @@ class InputActions:
             self._screen.app.vi_state.reset()  # a new line is typed, not navigated
 
     def take(self, typed: str, moment: Literal["now", "idle"] = "now") -> bool:
-        """Begin what a line asks for, and remember it; False where it is only the beginning of something, which a hint
-        says. `typed` is the line as it stood in the input, with place holders for what was pasted."""
+        """Carry out a line and remember it; return False with a hint if it is an incomplete command. `typed` is the
+        line as shown, with placeholders for pastes."""
         text = self.pasted.whole(typed).strip("\n")
         if not (asked := text.strip()):
             return False
         if self.pasted.begins and (text[0] == "#" or (text[0] in "/!" and "\n" in text)):
-            text, typed = f" {text}", f" {typed}"  # a message, also where it comes back or is recalled
+            text, typed = f" {text}", f" {typed}"  # stays a message when it is recalled or returned
         if asked in _UNFINISHED:
             self._status.hint(_UNFINISHED[asked])
             return False
@@ -250,7 +250,7 @@ class InputActions:
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
 
     def _is_elsewhere(self, what: str) -> bool:
-        """Return True, and report it, if something cannot be done because the session runs on another machine."""
+        """Report an action that is impossible because the session runs on another machine; return True if it does."""
         try:
             self._session.require_here(what)
         except SagentError as error:
@@ -259,7 +259,7 @@ class InputActions:
         return False
 
     async def _until_ended(self, command: str, show: Callable[[str], None]) -> tuple[int, str]:
-        """Return the exit code and the output of a command; the end of the output where the person interrupts it."""
+        """Return a command's exit code and output; only the last output if the person interrupts it."""
         last = ""
 
         def take(text: str) -> None:
@@ -278,7 +278,7 @@ class InputActions:
             self._shells.discard(shell)
 
     async def _add_note(self, text: str) -> None:
-        """Write a note, when the person says so; else it is a message, or stays in the input."""
+        """Write a note if the person agrees; otherwise it is sent as a message, or stays in the input."""
         await self.ready.wait()
         if self._is_elsewhere("#note"):
             return
@@ -303,12 +303,12 @@ class InputActions:
     # -- the input
 
     def give_back(self, texts: Sequence[str]) -> None:
-        """Put words that were taken out of the input back before what is there now."""
+        """Put text back into the input, before its present contents."""
         if text := "\n".join(filter(None, texts)):
             self.questions.give_back(text)
 
     def paste(self, data: str) -> None:
-        """Put what was pasted into the input: a place holder for what is long, the image for an image's path."""
+        """Insert a paste: a placeholder for a long one, the image for an image's path."""
         text, buffer = data.replace("\r\n", "\n").replace("\r", "\n"), self._screen.buffer
         self.pasted.begins = self.pasted.begins or not buffer.document.text_before_cursor.strip()
         if not self.questions.wording and (images := images_at(text, self._session.cwd)):
@@ -318,7 +318,7 @@ class InputActions:
         buffer.insert_text(text)
 
     def recall_queued(self) -> bool:
-        """Take the last queued message back into the input; False where there is none."""
+        """Move the last queued message back into the input; return False if there is none."""
         if (typed := self._session.outbox.recall()) is not None:
             self._screen.replace_text(typed)
         return typed is not None
@@ -332,7 +332,7 @@ class InputActions:
             await self._screen.buffer.open_in_editor()
 
     async def edit_text(self, text: str) -> str:
-        """Return a text as the person leaves it in their editor; the input stays what it is."""
+        """Let the person edit a text in their editor; return the result. The input is not changed."""
         buffer, kept = self._screen.buffer, self._screen.buffer.text
         with self._in_editor():
             self._screen.replace_text(text)
@@ -344,8 +344,8 @@ class InputActions:
 
     @contextmanager
     def _in_editor(self) -> Generator[None]:
-        """Give the input to an editor: texts that are given back wait for its end. Ctrl-C is the editor's, even one
-        that leaves it to the terminal while it waits for a window."""
+        """Open the input in an editor; text given back meanwhile is added afterwards. Ctrl-C goes to the editor, even
+        to one that runs in a separate window."""
         self._screen.surface.freeze()
         before, self.questions.lent = signal.signal(signal.SIGINT, lambda number, frame: None), []
         try:
@@ -371,7 +371,7 @@ class InputActions:
     # -- what runs
 
     def can_background(self) -> bool:
-        """Return True if a running call can go on in the background."""
+        """True if a running call can continue in the background."""
         return any(not call.job and call.agent == "root" for call in self._painter.view.running.values())
 
     def background(self) -> None:
@@ -381,12 +381,12 @@ class InputActions:
         self._session.opened.agent.apply(Background())
 
     def can_choose_agent(self) -> bool:
-        """Return True if others than the root work, and nothing is asked: a list that waits is soon out of date."""
+        """True if other agents work and no question is open: a waiting list is soon out of date."""
         children = self._painter.view.children.values()
         return not self.questions.asks and any(child.state == "working" for child in children)
 
     def choose_agent(self) -> None:
-        """List the agents, to read along with one, or to stop one or all."""
+        """List the agents, to follow one, or to stop one or all."""
         self._tasks.spawn(self._choose_agent())
 
     async def _choose_agent(self) -> None:
@@ -412,7 +412,7 @@ class InputActions:
             self._tasks.report(error)
 
     def interrupt(self) -> None:
-        """Stop the turn, and shell commands of the person's. Words that were not read yet are in the input again."""
+        """Stop the turn and the person's shell commands. Unread messages return to the input."""
         for task in self._shells:
             task.cancel()
         if (agent := self._session.running) is not None:
@@ -420,7 +420,7 @@ class InputActions:
             agent.interrupt()
 
     def escape(self) -> None:
-        """Close what is open, else stop what runs; pressed again, clear the input, or go back to an earlier request."""
+        """Close an open list, else stop running work. The second time, clear the input or offer a rewind."""
         buffer, now, before = self._screen.buffer, time.monotonic(), self._escaped_at
         self._escaped_at = -HINT_SECONDS
         if buffer.complete_state is not None:
@@ -446,7 +446,7 @@ class InputActions:
             self._tasks.spawn(self._run_command("rewind"))
 
     def next_mode(self) -> None:
-        """Go on to the next permission mode; to that which asks nothing only where the session began with it."""
+        """Switch to the next permission mode; to full only if the session began in it."""
         from sagent.repl.commands.setup import MODE_WORDS
 
         if self._session.ready:
@@ -463,7 +463,7 @@ class InputActions:
             self._status.hint(f"{mode}: {MODE_WORDS[mode]}")
 
     def leave(self) -> None:
-        """Close the question that is open, else quit; one of a session elsewhere stays open for others and later."""
+        """Close an open question, else quit; a remote session's question stays open for others."""
         picker = self.questions.taking
         if self._session.elsewhere is not None and (picker is None or picker.keys):
             self._screen.leave()
@@ -473,7 +473,7 @@ class InputActions:
             self._screen.leave()
 
     def clear_or_quit(self) -> None:
-        """Clear the input, else interrupt; quit when pressed twice while the hint is shown."""
+        """Clear the input, else interrupt; quit if pressed twice while the hint is shown."""
         now, before = time.monotonic(), self._pressed_at
         self._pressed_at = now
         buffer = self._screen.buffer
@@ -496,7 +496,7 @@ class InputActions:
     # -- the screen
 
     def expand(self) -> None:
-        """Show the last block that can be expanded in full; again, the one before."""
+        """Show the last expandable block in full; pressed again, the one before."""
         if self.questions.expand():
             return
         if lines := self._painter.expand():
@@ -526,7 +526,7 @@ class InputActions:
         self._tasks.spawn(stop())
 
     def _stop(self, stop: Callable[[], None]) -> None:
-        """Do what the signal does to programs that do not handle it."""
+        """Suspend the process as the signal does by default."""
         loop = asyncio.get_running_loop()
         loop.remove_signal_handler(signal.SIGTSTP)
         stop()

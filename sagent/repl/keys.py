@@ -1,4 +1,4 @@
-"""Key bindings: which key asks for what, and when; `InputActions` does it."""
+"""Key bindings: the condition and action of each key; `InputActions` carries them out."""
 
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]" = ()) -> KeyBindings:
-    """Bind all our keys; prompt_toolkit's emacs and vi keys work too. Those that the person has `chosen`, each
-    "action=key", come first. Raises UsageError for an invalid key."""
+    """Bind all our keys; prompt_toolkit's emacs and vi keys work too. The person's own, in `chosen`, each "action=key",
+    take precedence. Raises UsageError for an invalid key."""
     keys, buffer = KeyBindings(), screen.buffer
     picking = Condition(lambda: actions.questions.taking is not None)
     held = Condition(lambda: actions.questions.picker is not None and actions.questions.taking is None)
@@ -41,7 +41,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
     empty = Condition(lambda: not buffer.text)
     vi_typing = vi_insert_mode & ~empty
 
-    place = 0, 0  # where the input was in its history, and the cursor in it, before a search
+    place = 0, 0  # position in the history, and cursor, before a search
 
     def note_place(_: object) -> None:
         nonlocal place
@@ -69,7 +69,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         ("s-tab", focused & has_completions, buffer.complete_previous),
         ("s-tab", focused & ~has_completions, actions.next_mode),
         ("c-x c-e", focused, actions.edit),
-        # in place of quoted insertion, which Ctrl-Q does too
+        # replaces quoted insertion, which Ctrl-Q does too
         ("c-v", focused & ~vi_navigation_mode, actions.paste_image),
         ("c-x c-v", focused, actions.paste_image),
         ("up", focused & empty & ~has_completions, recall),
@@ -89,7 +89,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         keys.add(*names.split(), filter=condition, eager=act in anytime)(_handler(act))
     _bind_input(keys, screen, actions, focused)
     _bind_picker(keys, actions, picking)
-    # Ctrl-Q follows a Ctrl-S that was meant to stop the terminal
+    # people press Ctrl-Q after a Ctrl-S meant to stop the terminal
     leaving = [(key, leave_search) for key in ("escape", "c-c", "c-q")]
     for names, act in (*leaving, ("enter", take_found)):
         keys.add(names, filter=is_searching & ~picking, eager=True)(_handler(act))
@@ -108,7 +108,7 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
 def _by_name(
     screen: "Screen", actions: "InputActions", focused: Filter
 ) -> "Mapping[str, tuple[Filter, Callable[[], None]]]":
-    """Return the actions that the person can bind to a key, by the names that the setting `keys` knows."""
+    """Return the actions that can be bound to a key, by their names in the setting `keys`."""
     typing = focused | (~is_searching & Condition(lambda: actions.questions.taking is None))
     working = Condition(lambda: actions.busy)
     return {
@@ -149,7 +149,7 @@ def _bind_input(keys: KeyBindings, screen: "Screen", actions: "InputActions", fo
     def _(event: KeyPressEvent) -> None:
         if (state := buffer.complete_state) is not None and state.current_completion is not None:
             buffer.complete_state = None
-            if not buffer.text.startswith("/") and len(state.completions) > 1:  # one of several was chosen: that is all
+            if not buffer.text.startswith("/") and len(state.completions) > 1:  # one of several completions was taken
                 return
         if buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end:
             buffer.delete_before_cursor()
@@ -157,7 +157,7 @@ def _bind_input(keys: KeyBindings, screen: "Screen", actions: "InputActions", fo
         else:
             actions.submit("now")
 
-    waiting = ""  # for the completions of this text, whose first is wanted
+    waiting = ""  # text whose first completion is wanted
 
     def choose_first(_: Buffer) -> None:
         nonlocal waiting

@@ -1,4 +1,4 @@
-"""Interfaces given to the REPL: the way to open a session, and the session when it is open."""
+"""Interfaces for the REPL: a way to open a session, and the open session."""
 
 import asyncio
 from dataclasses import field, replace
@@ -30,17 +30,17 @@ Listener: TypeAlias = "Callable[[Event], None]"
 Asker: TypeAlias = "Callable[[ToolCall, Ask], Awaitable[str | None]]"
 """Puts a question to the person: None is yes, a text the reason for no."""
 Opening: TypeAlias = "Callable[[Settings, Listener, Asker, Answerer, Told], AbstractAsyncContextManager[Opened]]"
-"""Opens the session that settings describe, and closes it at the end: the listener gets its events, the asker is asked
-what its policy leaves to a person, the answerer what its agents want to know from one, and the last is told what calls
-to local servers wait for. Raises SagentError."""
+"""Opens the session that settings describe, and closes it at the end. The listener receives its events, the asker
+answers its policy's questions, the answerer those of its agents, and the last receives why calls to local servers wait.
+Raises SagentError."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSession:
-    """Differences of a session that runs in another process. `where` is the place, "" while it rests in its `home`;
-    `begin` starts passing on its events, once its conversation is on the screen, and calls back when its figures
-    change; `again` is the command that comes back to it. `read` gives the text of a file there that a call would
-    change, None where it is not known, and `modes` the permission modes that may be chosen."""
+    """Properties of a session that runs in another process. `where` is the place, "" while it rests in its `home`;
+    `begin` starts passing on its events once its conversation is on the screen, and calls back when its figures change;
+    `again` is the command to return to it. `read` returns the text of a remote file that a call would change, None if
+    unknown, and `modes` are the available permission modes."""
 
     where: "Callable[[], str]"
     home: str
@@ -52,9 +52,9 @@ class RemoteSession:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is open. `policy` is the one that judges its agents' calls: its mode and rules may be changed.
-    `sandbox` is what holds their commands, where that is known; `surface` has what parts of the agent add for the
-    person. One that runs `elsewhere` goes on when it is closed here."""
+    """An open session. `policy` judges its agents' calls: its mode and rules may be changed. `sandbox` confines their
+    commands, if known; `surface` has additions of the agent's parts for the person. One that runs `elsewhere` continues
+    when it is closed here."""
 
     agent: "RootAgent"
     policy: "Permissions"
@@ -73,8 +73,8 @@ class OpenedHere(Opened):
 
 @dataclass(frozen=True, slots=True)
 class SessionChoices:
-    """Choices of a person in a session, to be kept in one that takes its place, which opens by the settings. Without
-    rules or a budget it has those of its settings."""
+    """A person's choices in a session, to repeat in its successor, which is opened by the settings. Without rules or a
+    budget it uses those of its settings."""
 
     switches: "Sequence[Switch]"  # to model, effort, advisors
     mode: "Mode"
@@ -89,11 +89,12 @@ class SessionChoices:
         return cls(_switches_to(opened.agent), policy.mode, policy.rules, held, cap)
 
     def mark(self, settings: "Settings") -> "Settings":
-        """Return the settings to open it by: who answers was said in the session, so it goes where that one went."""
+        """Return the settings with which to open it; the choice of a model came from the session, so it applies like
+        that session's."""
         return replace(settings, origins={**settings.origins, "model": "/model"})
 
     async def make(self, opened: Opened) -> list[str]:
-        """Choose the same in another session: what could not be, in words."""
+        """Repeat the choices in another session; return a sentence for each that failed."""
         opened.policy.mode, opened.policy.rules = self.mode, self.rules or opened.policy.rules
         ledger, wrong = opened.agent.ledger, list[str]()
         if self.cap is not None and ledger.cap not in (None, self.cap):
@@ -114,7 +115,7 @@ class SessionChoices:
 
 
 def _switches_to(agent: "RootAgent") -> "list[Switch]":
-    """Return the changes that make another agent answer and be advised as this one."""
+    """Return the switches to this agent's model and advisors."""
     from sagent.advisor.extension import AdvisorExtension
     from sagent.peer import Switch
 
@@ -128,7 +129,7 @@ def _switches_to(agent: "RootAgent") -> "list[Switch]":
 
 
 class CurrentSession:
-    """The settings in force and the session that is open, while there are any."""
+    """The current settings and open session, if any."""
 
     def __init__(self) -> None:
         self._settings: Settings | None = None
@@ -140,7 +141,7 @@ class CurrentSession:
 
     @property
     def settings(self) -> "Settings":
-        """The settings in force. Raises UsageError while they load."""
+        """The current settings. Raises UsageError while they load."""
         if self._settings is None:
             raise UsageError("The settings are not loaded yet.")
         return self._settings
@@ -154,14 +155,14 @@ class CurrentSession:
 
     @property
     def elsewhere(self) -> RemoteSession | None:
-        """Return the remote side of the open session; None if it runs here, or none is open."""
+        """The remote side of the open session; None if it runs here, or none is open."""
         try:
             return self.opened.elsewhere
         except UsageError:
             return None
 
     def require_here(self, what: str) -> None:
-        """Refuse a command that needs the session's own machine. Raises UsageError on any other."""
+        """Reject a command that needs the session's own machine. Raises UsageError if that is another one."""
         if (elsewhere := self.elsewhere) is not None:
             place = elsewhere.where()
             where = f"it runs on {place}" if place else f"it is idle, and runs on a node of {elsewhere.home}"
@@ -169,7 +170,7 @@ class CurrentSession:
 
     @property
     def local(self) -> "Agent":
-        """The agent of the open session, which runs in this process. Raises UsageError where it does not."""
+        """The agent of the open session, which runs in this process. Raises UsageError if it does not."""
         from sagent.agent import Agent
 
         self.require_here("This")

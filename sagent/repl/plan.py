@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 async def settle_plan(
     plan: str, questions: Questions, edit: Callable[[str], Awaitable[str]], show: Callable[[str], object]
 ) -> "PlanDecision | None":
-    """Have the person decide on a plan, which they may change with `edit`, and are shown then; None where they leave it
-    open."""
+    """Let the person decide on a plan, which they may change with `edit` and see again; None if they leave it open."""
     from sagent.tools.plan import PlanDecision
 
     now = draft = plan
@@ -41,7 +40,7 @@ async def settle_plan(
                     return PlanDecision("ask" if said == "ask" else "edit", changed)
         return None
     finally:
-        if draft != now:  # what was changed, and not entered
+        if draft != now:  # changed but not submitted
             questions.give_back(draft)
 
 

@@ -22,13 +22,13 @@ HEADING = "## Notes"
 MAX_FILES = 200_000
 _GIT_TIMEOUT_SECONDS = 5.0
 MAX_TEXT_CHARS = 400_000  # of a file that is attached
-_MAX_IMAGE_BYTES = 30_000_000  # of one that is dropped into a message
+_MAX_IMAGE_BYTES = 30_000_000  # of an image dropped into a message
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
 
 def branch_of(directory: Path) -> str:
-    """Return branch that is checked out, the beginning of a commit's id where none is, "" outside of a repository."""
+    """Return the checked-out branch, the start of a commit's id if detached, "" outside a repository."""
     root = repository_root(directory)
     if root is None:
         return ""
@@ -43,7 +43,7 @@ def branch_of(directory: Path) -> str:
 
 
 async def changed_files(directory: Path) -> int:
-    """Count the files of the repository that differ from the last commit, new ones among them."""
+    """Count the files of the repository that differ from the last commit, including new ones."""
     call = git_call(directory, "status", "--porcelain", "--untracked-files=normal", "--no-renames")
     with suppress(TimeoutError):
         async with asyncio.timeout(_GIT_TIMEOUT_SECONDS):
@@ -53,14 +53,14 @@ async def changed_files(directory: Path) -> int:
 
 
 def instructions_file(directory: Path) -> Path:
-    """Return the project's AGENTS.md, or CLAUDE.md where it has only that."""
+    """Return the project's AGENTS.md, or CLAUDE.md if it only has that."""
     root = repository_root(directory) or directory
     return next((root / name for name in NAMES if (root / name).is_file()), root / NAMES[0])
 
 
 def add_note(directory: Path, text: str) -> Path:
-    """Write a note into the project's instructions, under their last heading "Notes". Raises OSError, and UsageError
-    where these are a link out of the project."""
+    """Write a note into the project's instructions, under their last heading "Notes". Raises OSError, and UsageError if
+    the file is a link out of the project."""
     path = instructions_file(directory)
     if not path.resolve().is_relative_to(path.parent.resolve()):
         raise UsageError(f"{path} is a link that leads out of the project, so the note was not saved. Make it a file.")
@@ -82,7 +82,7 @@ def add_note(directory: Path, text: str) -> Path:
 
 
 async def list_files(directory: Path) -> list[str]:
-    """Relative paths of the files below a directory, as git knows them (new ones too); without git by walking."""
+    """Return the relative paths of the files below a directory, by git (including new ones) or else by walking."""
     call = git_call(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     git = None
     with suppress(TimeoutError):  # git waits for a .gitignore that is a pipe
@@ -94,7 +94,7 @@ async def list_files(directory: Path) -> list[str]:
 
 
 def _walk(directory: Path) -> Iterator[str]:
-    """Files that are not hidden, nor in a directory that is; 20,000 at most: this is a home, perhaps."""
+    """Yield files outside hidden directories; 20,000 at most, because this may be a home directory."""
     left = 20_000
     for folder, folders, files in os.walk(directory):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
@@ -113,8 +113,8 @@ def mentioned(text: str) -> list[str]:
 
 
 def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[list[Part], list[str]]:
-    """Return the parts for the files that a message mentions, and sentences about those that cannot be attached;
-    `others` are mentions of what is no file."""
+    """Return the parts for files that a message mentions, and sentences about those that cannot be attached; `others`
+    handles mentions that are no files."""
     parts: list[Part] = []
     wrong: list[str] = []
     for name in mentioned(text):
@@ -135,8 +135,8 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[li
 
 
 def images_at(text: str, directory: Path) -> tuple[Image, ...]:
-    """Return the images whose paths a text is, as a file manager gives them when they are dragged here; none for any
-    other text."""
+    """Return the images whose paths a text consists of, as file managers insert them on drag and drop; () for any other
+    text."""
     whole = text.strip()
     if not whole.lower().rstrip("'\"").endswith(IMAGES):
         return ()
@@ -156,7 +156,7 @@ def _image_at(name: str, directory: Path) -> Image | None:
     with suppress(OSError, ValueError):
         path = Path(unquote(name.removeprefix("file://")) if name.startswith("file://") else name)
         path = directory / path_of(str(path))
-        if not path.is_file() or path.stat().st_size > _MAX_IMAGE_BYTES:  # or a pipe, for which one would wait
+        if not path.is_file() or path.stat().st_size > _MAX_IMAGE_BYTES:  # or a pipe, which would block
             return None
         data = path.read_bytes()
         return Image(kind, data) if (kind := image_type(data)) else None
@@ -164,8 +164,7 @@ def _image_at(name: str, directory: Path) -> Image | None:
 
 
 async def fit_images(images: Iterable[Image]) -> tuple[list[Part], list[str]]:
-    """Return the images of a message, made smaller where they are large, and sentences about those that cannot be
-    attached."""
+    """Return the images of a message, scaled down if large, and sentences about those that cannot be attached."""
     from sagent.tools.media import read_media
 
     parts: list[Part] = []

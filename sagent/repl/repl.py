@@ -1,4 +1,4 @@
-"""The REPL: takes over a screen that is there, and puts its parts together."""
+"""The REPL: takes over an existing screen and connects its parts."""
 
 import asyncio
 import signal
@@ -47,10 +47,10 @@ MAX_SEARCHED_LINES = 500  # of the history that are looked through for commands
 
 
 class Repl(CommandContext):
-    """The parts of the REPL, and what slash commands work with on a terminal.
+    """The parts of the REPL, and what slash commands use on a terminal.
 
-    `load` gives the settings, `opening` opens the session that they describe, when `choosing` the one that the
-    person chooses first; `code` is the exit code.
+    `load` returns the settings; `opening` opens their session, or with `choosing` the one that the person chooses
+    first; `code` is the exit code.
     """
 
     def __init__(
@@ -101,29 +101,29 @@ class Repl(CommandContext):
         screen.output.on_gone = lambda: self.end(128 + signal.SIGHUP)
 
     async def run(self, early: Sequence[str] = ()) -> None:
-        """Talk to the person until cancelled; what was typed `early` comes first."""
+        """Talk to the person until cancelled; lines typed `early` are sent first."""
         asyncio.get_running_loop().set_exception_handler(self._tasks.on_defect)
         live = self._tasks.spawn(self._live())
         for text in early:
-            self.input.take(text)  # and the next, begun meanwhile, stays in the input
+            self.input.take(text)  # the next one, begun meanwhile, stays in the input
         try:
             await asyncio.shield(live)
         finally:
             self._around.close()
             if (agent := self._session.running) is not None and self._session.elsewhere is None:
-                agent.interrupt()  # so that its call counts as one which a person has ended, not as one that was lost
+                agent.interrupt()  # so that its call counts as ended by a person, not as lost
             await self._tasks.close()
             self._print(self._farewell)
             if self.code < 128:
                 self._print(self._session.farewell())
 
     def end(self, code: int) -> None:
-        """Leave the screen; whoever cancels `run` then closes what is in progress."""
+        """Leave the screen; cancelling `run` then closes everything else."""
         self.code = self.code or code
         self._screen.leave()
 
     def _print(self, text: str) -> None:
-        """Write below all the rest; a terminal that does not read keeps nobody waiting."""
+        """Write below everything else; a terminal that does not read blocks nobody."""
         self._screen.output.write_raw(printable(text))
         self._screen.output.flush()
 
@@ -161,7 +161,7 @@ class Repl(CommandContext):
         await self._session.run(self._questions.approve, self._answer)
 
     async def _choose(self) -> bool:
-        """Have the person choose the session to open; False where there is none."""
+        """Let the person choose the session to open; False if there is none."""
         self._status.show(Figures(note="choose a session", mode=self.settings.permission_mode))
         try:
             path = await choose_session(self)
@@ -181,7 +181,7 @@ class Repl(CommandContext):
         self._tasks.spawn(self._add_prompts(opened))
 
     async def _add_prompts(self, opened: "Opened") -> None:
-        """Have the prompts of the session's sources among the commands, now and whenever they are others."""
+        """Add the prompts of the session's sources to the commands, now and whenever they change."""
         if not opened.surface.sources:
             return
         opened.surface.follow(lambda: self._session.on_opened(opened))
@@ -190,7 +190,7 @@ class Repl(CommandContext):
         self.commands = {**self._prompts, **own}
 
     def _mentionable(self) -> Sequence[str]:
-        """Return what may follow an @: the project's files, and resources. Blocks: for a thread."""
+        """Return the completions after an @: the project's files, and resources. Blocks: for a thread."""
         surface = self._session.opened.surface if self._session.ready else None
         if surface is None or not surface.sources:
             return self._around.files()
@@ -198,12 +198,12 @@ class Repl(CommandContext):
         return [*self._around.files(), *listing.result()]
 
     def _first_commands(self) -> Iterator[str]:
-        """Yield the commands that were used last, then what is new in this version, and what is the person's own."""
+        """Yield the commands used last, then new ones of this version, then the person's own."""
         yield from used_commands(reversed(self._screen.buffer.history.get_strings()[-MAX_SEARCHED_LINES:]))
         yield from new_commands()
 
     def _title(self) -> str:
-        """Return the folder, and whether something is asked or in progress."""
+        """Return the terminal's title: the folder, and whether a question or turn is open."""
         mark = "? " if self._questions.asks else "◌ " if self._session.busy else ""
         return f"{mark}{self._session.cwd.name or '/'} · sagent"
 
@@ -249,7 +249,7 @@ class Repl(CommandContext):
         return rules_text(rules, call, self.opened.agent, self._session.cwd)
 
     def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
-        """Take rules that the person allows; into the settings too, where it is for always."""
+        """Apply rules that the person allows; save permanent ones in the settings."""
         for text, went_well in allow_rules(self, rules, always=always):
             self._painter.write(Report(text) if went_well else Report(text, "warning"))
 
@@ -278,7 +278,7 @@ class Repl(CommandContext):
 
     def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, said: str = "") -> None:
         self._session.reopen(settings, choices, said)
-        if self._painter.near != ROOT:  # who is read along with is left there
+        if self._painter.near != ROOT:  # stop following an agent
             self.enter(ROOT)
 
     def enter(self, agent: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TreeAgent(Protocol):
-    """An agent of the tree, as one reads along with it and writes to it."""
+    """An agent of the tree that the REPL can follow and write to."""
 
     @property
     def path(self) -> str: ...
@@ -41,7 +41,7 @@ class AgentTree(Protocol):
 
 
 class Described(Protocol):
-    """A tool, by its name and what the model reads of it."""
+    """A tool, by its name and description for the model."""
 
     @property
     def name(self) -> str: ...
@@ -81,7 +81,7 @@ class RootAgent(TreeAgent, Protocol):
 
 
 class Permissions(Protocol):
-    """By what calls are judged. Raises UsageError for a mode that cannot be chosen."""
+    """The rules and mode that judge calls. Raises UsageError for a mode that cannot be chosen."""
 
     @property
     def mode(self) -> "Mode": ...

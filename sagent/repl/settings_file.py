@@ -1,4 +1,4 @@
-"""Changes one value in the person's config.toml and leaves everything else as it is written."""
+"""Changes single values in the person's config.toml and leaves everything else as written."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _YAML = (".yaml", ".yml")
 
 
 def one_by_one(change: Callable[Concatenate[Path, P], bytes | None]) -> Callable[Concatenate[Path, P], None]:
-    """Replace a file by what `change` makes of it, so that what one process adds is not lost by another."""
+    """Replace a file by the result of `change`, so that no process overwrites another's change."""
 
     @wraps(change)
     def changed(path: Path, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -31,7 +31,7 @@ def one_by_one(change: Callable[Concatenate[Path, P], bytes | None]) -> Callable
 
 @one_by_one
 def add_rule(path: Path, rule: str, name: str = "allow") -> bytes | None:
-    """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError; UsageError where the file cannot be changed
+    """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError, and UsageError if the file cannot be changed
     safely."""
     text, before = read_file(path)
     table = as_object(before.get("permissions"))
@@ -54,7 +54,7 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> bytes | None:
 
 @one_by_one
 def store_key(path: Path, provider: str, key: str, base_url: str = "") -> bytes:
-    """Set `api_key` of `[providers.NAME]`, and `base_url` where one is given. Raises as `add_rule`."""
+    """Set `api_key` of `[providers.NAME]`, and `base_url` if given. Raises as `add_rule`."""
     text, before = read_file(path)
     given = {"base_url": base_url, "api_key": key} if base_url else {"api_key": key}
     lines = {name: f"{name} = {json.dumps(value)}" for name, value in given.items()}
@@ -88,7 +88,7 @@ def read_file(path: Path) -> tuple[str, dict[str, object]]:
 
 
 def _find_table(text: str, name: str) -> tuple[int, int] | None:
-    """Return where the lines of a table begin and end; `name` is a pattern."""
+    """Return the first line of a table and the one after its last; `name` is a pattern."""
     header = re.search(rf"^[ \t]*\[[ \t]*{name}[ \t]*\].*$", text, re.MULTILINE)
     if header is None:
         return None
@@ -103,8 +103,8 @@ def with_table(text: str, name: str, lines: str) -> str:
 
 
 def checked(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) -> bytes:
-    """Return a file's new content if it says what is wanted and nothing else, and make its directory. Raises UsageError
-    where it cannot be changed, which advises to do so `by_hand`."""
+    """Return a file's new content if it has the wanted change and no other, and make its directory. Otherwise raises
+    UsageError, which advises to change it `by_hand`."""
     try:
         done = tomllib.loads(text) == wanted
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Runs a shell command of the person's in their shell: its output is bounded, its children end with it."""
+"""Runs a person's shell command in their shell: the output is limited, and child processes end with it."""
 
 import asyncio
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sagent.lib.process import ProcessGroup, open_reader
 
-HEAD_BYTES, TAIL_BYTES = 50_000, 200_000  # kept of the output's beginning and end
+HEAD_BYTES, TAIL_BYTES = 50_000, 200_000  # of the output's beginning and end to keep
 MAX_SHOWN_BYTES = 4_000
 _MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
-DRAIN_SECONDS = 0.1  # that output is waited for when the shell has ended
+DRAIN_SECONDS = 0.1  # to wait for more output after the shell has ended
 
 
 async def run_shell(command: str, cwd: Path, show: Callable[[str], None] = lambda text: None) -> tuple[int, str]:
@@ -35,7 +35,7 @@ async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple
     group, null = ProcessGroup(), asyncio.subprocess.DEVNULL
     try:
         process = group.start(argv, env=os.environ, cwd=cwd, input=null, output=sink)
-    except (OSError, ValueError) as error:  # the directory, too, may not be there; or there is a NUL
+    except (OSError, ValueError) as error:  # a missing directory, or a NUL in the command
         os.close(source)
         named = (error.filename, error.strerror) if isinstance(error, OSError) else (None, None)
         return 127, f"{named[0] or argv[0]}: {named[1] or error}"
@@ -48,7 +48,7 @@ async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple
         await process.ended()
         await asyncio.wait([reading], timeout=DRAIN_SECONDS)
         code = process.code
-        process.release()  # what it left running goes on
+        process.release()  # processes left running continue
     except asyncio.CancelledError:
         await process.kill()
         raise
@@ -73,7 +73,7 @@ class _OutputBuffer:
 
     def add(self, data: bytes, slack: int = TAIL_BYTES) -> None:
         self._data += data
-        if (over := len(self._data) - HEAD_BYTES - TAIL_BYTES) > slack:  # seldom, for it moves what is kept
+        if (over := len(self._data) - HEAD_BYTES - TAIL_BYTES) > slack:  # rarely, because it copies the kept part
             del self._data[HEAD_BYTES : HEAD_BYTES + over]
             self._left_out += over
 

@@ -1,4 +1,4 @@
-"""Display around the input: the panel of what is in progress above it, the status line below."""
+"""Display around the input: the activity panel above it, the status line below."""
 
 import asyncio
 import json
@@ -44,12 +44,13 @@ _SHOWN = ("model", "effort", "advisor", "context", "window", "jobs", "mode", "sa
 
 
 def find_segments(plugins: Installed) -> Mapping[str, Segment]:
-    """Return the parts of the status line by name, those of the core first. Their modules are imported."""
+    """Return the parts of the status line by name, the core's first. Their modules are imported."""
     return {part.name: _segment(plugin, part) for plugin, part in plugins.owned(StatusPart)}
 
 
 def _segment(plugin: str, part: StatusPart) -> Segment:
-    """Return what shows a part. Of one that fails, or has keys wait, the reason is shown instead; the rest stays."""
+    """Return a function that renders a part. If the part fails or is slow, the reason is shown instead, and the rest
+    stays."""
     show, slow = cast("Callable[[Figures], object] | None", None), ""
 
     def segment(figures: Figures) -> Line:
@@ -62,8 +63,8 @@ def _segment(plugin: str, part: StatusPart) -> Segment:
                 slow = f"({part.name} of {plugin} is switched off: it was too slow)"
             if plugin == CORE.name:
                 return cast("Line", said)
-            said = "" + cast("str", said)  # raises for what is no text
-        except BaseException as error:  # what others wrote may do anything
+            said = "" + cast("str", said)  # raises TypeError for anything but text
+        except BaseException as error:  # third-party code
             said = f"({part.name} of {plugin}: {type(error).__name__}: {error})"
         return (("class:status", one_line(printable(said))),)
 
@@ -71,18 +72,18 @@ def _segment(plugin: str, part: StatusPart) -> Segment:
 
 
 class StatusCommand:
-    """A command of the person's that writes the status line. It reads the figures as JSON; `line` is the first line of
-    what it wrote last."""
+    """A person's command that writes the status line. It reads the figures as JSON; `line` is the first line of its
+    last output."""
 
     def __init__(self, command: str, cwd: Path, tasks: Tasks, redraw: Callable[[], None]) -> None:
         self._argv, self._cwd = [os.environ.get("SHELL") or "/bin/sh", "-c", command], cwd
         self._tasks, self._redraw = tasks, redraw
-        self._known: bytes | None = None  # that it has read, or is to read
+        self._known: bytes | None = None  # the figures that it has read or will read
         self._running = False
         self.line = ""
 
     def update(self, figures: Figures) -> None:
-        """Have it run, where the figures are others than it knows: once at a time."""
+        """Run the command if the figures have changed, one run at a time."""
         known = {name: getattr(figures, name) for name in _SHOWN}
         usd = None if figures.cost is None else float(figures.cost.total)
         figures_sent = json.dumps({**known, "usd": usd, "cwd": str(self._cwd)}).encode()
@@ -110,13 +111,13 @@ class StatusCommand:
             return f"status_line: no answer within {COMMAND_TIMEOUT_SECONDS:.0f} s"
         if done is None or done.code:
             return f"status_line: {'cannot be started' if done is None else f'exit {done.code}'}"
-        from sagent.tools.capture import legible  # without the colours in which others are written
+        from sagent.tools.capture import legible  # without colour codes
 
         return one_line(legible(done.output[:MAX_BYTES]).partition("\n")[0])
 
 
 class StatusDisplay:
-    """The figures of the status line, and the hint that takes its place for a moment. A defect in drawing either is
+    """The figures of the status line, and the hint that replaces them for a moment. An error while drawing either is
     shown in its place."""
 
     def __init__(
@@ -134,7 +135,7 @@ class StatusDisplay:
         screen.panel, screen.status = self._render_panel, self._render_status
 
     def use(self, settings: "Settings", tasks: Tasks) -> None:
-        """Show what the setting `status_line` says, by default the parts of the core and of all plugins."""
+        """Show the parts in the setting `status_line`, by default those of the core and all plugins."""
         wanted = settings.status_line
         self._segments = find_segments(settings.plugins)
         if wanted.startswith("!"):
@@ -159,17 +160,17 @@ class StatusDisplay:
         self.show(replace(figures, mode=opened.policy.mode, sandboxed=held, place=place))
 
     def show_branch(self, branch: str, changed: int) -> None:
-        """Show what is checked out, and how many files differ from it."""
+        """Show the checked-out branch and the number of changed files."""
         if (branch, changed) != (self.figures.branch, self.figures.changed):
             self.show(replace(self.figures, branch=branch, changed=changed))
 
     def update_cost(self, agent: "RootAgent") -> None:
-        """Show only what was spent, which costs less to find out."""
+        """Update only the cost, which is cheap to compute."""
         if (cost := agent.cost()) != self.figures.cost:
             self.show(replace(self.figures, cost=cost))
 
     def hint(self, text: str) -> None:
-        """Show a text in place of the figures, for a moment; "" shows the figures again."""
+        """Show a hint in place of the figures for a moment; "" shows the figures again."""
         if self._hint_end is not None:
             self._hint_end.cancel()
         self._hint = text
@@ -177,7 +178,7 @@ class StatusDisplay:
         self._hint_end = asyncio.get_running_loop().call_later(HINT_SECONDS, self.hint, "") if text else None
 
     def _leaving(self) -> str:
-        """Say what Esc does if something is open; what runs is shown with what interrupts it."""
+        """Return the effect of Esc on an open list or question; running work shows its own hint."""
         if self._screen.searching:
             return "leaves the search, Enter takes the line"
         return "closes the list" if self._screen.buffer.complete_state else self._questions.leaving
@@ -234,7 +235,7 @@ def _defect(what: str, error: Exception, width: int) -> Line:
 
 
 def _short_of_money(agent: "RootAgent") -> Collection[str]:
-    """Return the agents of the tree that wait for money. The status of one elsewhere is at hand; ours takes long."""
+    """Return the agents that wait for money. A remote tree's status is at hand; computing ours takes long."""
     from sagent.agent import Agent
 
     living = agent.tree.living

@@ -7,11 +7,11 @@ from pathlib import Path
 from sagent.repl.project import branch_of, changed_files, list_files
 from sagent.repl.tasks import Tasks
 
-GATHER_SECONDS, REST_SECONDS = 0.3, 1.0  # in which several causes to look are one; between one look and the next
+GATHER_SECONDS, REST_SECONDS = 0.3, 1.0  # delay that merges several triggers; least time between two looks
 
 
 class Surroundings:
-    """Looks again when something may have changed them, and reports branch and number of changed files."""
+    """Updates branch and number of changed files when they may have changed, and reports them."""
 
     def __init__(self, cwd: Callable[[], Path], tasks: Tasks, report: Callable[[str, int], None]) -> None:
         self._cwd, self._tasks, self._report = cwd, tasks, report
@@ -23,7 +23,7 @@ class Surroundings:
         self._stale = True  # the files
 
     def look_soon(self) -> None:
-        """Look when what happens now is over."""
+        """Look soon, once the current burst of events is over."""
         self._stale = True
         if self._timer is None:
             self._timer = self._loop.call_at(max(self._loop.time() + GATHER_SECONDS, self._again_at), self._begin)
@@ -42,7 +42,7 @@ class Surroundings:
         self._again_at = self._loop.time() + REST_SECONDS
 
     def files(self) -> Sequence[str]:
-        """Return the project's files, listed again where something may have changed. Blocks: for a thread."""
+        """Return the project's files, listed again if they may have changed. Blocks: for a thread."""
         if self._stale:
             self._stale = False
             listing = asyncio.run_coroutine_threadsafe(list_files(self._cwd()), self._loop)

@@ -1,4 +1,4 @@
-"""The REPL's background tasks, and what is shown when one fails."""
+"""The REPL's background tasks and the display of their errors."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -17,7 +17,7 @@ class Tasks:
     def __init__(self, show: Callable[[Report], None]) -> None:
         self._show = show
         self._running: set[asyncio.Task[None]] = set()
-        self._defects: set[str] = set()  # that were shown
+        self._defects: set[str] = set()  # already shown
 
     def spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
@@ -31,12 +31,12 @@ class Tasks:
             self.report(error)
 
     def report(self, error: BaseException) -> None:
-        """Show an error; the session goes on."""
+        """Show an error; the session continues."""
         text = str(error) if isinstance(error, SagentError | OSError) else f"{type(error).__name__}: {error}"
         self._show(Report(text if isinstance(error, SagentError) else blame(error) or text, "error"))
 
     def on_defect(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
-        """Show, once, a failure that nothing waits for: in a key's handler or in drawing. The session goes on."""
+        """Show, once, an error that no caller sees: in a key's handler or in drawing. The session continues."""
         error = context.get("exception")
         text = f"{type(error).__name__}: {error}" if error else str(context.get("message"))
         blamed = blame(error) if isinstance(error, BaseException) else ""

@@ -1,4 +1,4 @@
-"""The REPL for a terminal that can only print: lines in, lines out; no key but Enter does anything."""
+"""The REPL for a terminal that can only print: lines in, lines out; Enter is the only key."""
 
 import asyncio
 import contextlib
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from sagent.repl.opening import Opening
     from sagent.tools.ask import Question
 
-UNSEEN_SECONDS = 0.7  # in which nobody can have read a question
-_WAITING_SECONDS = 10.0  # between two lines about one thing that a local server does
+UNSEEN_SECONDS = 0.7  # too short to have read a question
+_WAITING_SECONDS = 10.0  # between two lines about the same wait for a local server
 _PROMPT = "> "
 
 
 async def run_teletype(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
-    """Talk to a person until their input ends; the exit code. When `choosing`, they say first with which session to go
-    on."""
+    """Talk to a person until their input ends; return the exit code. With `choosing`, they first choose a session."""
     return await Teletype(load, opening).run(choosing=choosing)
 
 
@@ -50,12 +49,12 @@ class Teletype(CommandContext):
         super().__init__()
         self.has_person = True
         self._load, self._opening = load, opening
-        self._lines: deque[str] = deque()  # that nobody has read yet
-        self._readers: list[tuple[str, asyncio.Future[str | None]]] = []  # who waits for a line, by what label
+        self._lines: deque[str] = deque()  # not yet read
+        self._readers: list[tuple[str, asyncio.Future[str | None]]] = []  # waiting readers of a line, with their labels
         self._ended = False
-        self._floor = asyncio.Lock()  # one question at a time
+        self._floor = asyncio.Lock()  # held by the open question
         self._next: Settings | None = None
-        self._choices: SessionChoices | None = None  # for the session that is opened next
+        self._choices: SessionChoices | None = None  # for the session to open next
         self._code: int | None = None
         self._open_line = False
         self._waiting_shown: dict[str, float] = {}
@@ -103,7 +102,7 @@ class Teletype(CommandContext):
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give the next line to who asked for one last, which is what the person sees; at the end nobody gets one."""
+        """Give the next line to the latest reader, whose prompt the person sees; at the end of input each gets None."""
         while self._readers and (self._lines or self._ended):
             _, waits = self._readers.pop()
             if not waits.done():
@@ -117,7 +116,7 @@ class Teletype(CommandContext):
     def _interrupt(self) -> None:
         if self._opened is not None and self._opened.agent.running:
             self._opened.agent.interrupt()
-        elif self._readers and self._readers[-1][0] != _PROMPT:  # what is open is closed, not the program
+        elif self._readers and self._readers[-1][0] != _PROMPT:  # closes the question, not the program
             self._open_line = True
             self._lines.append("")
             self._hand_out()
@@ -142,12 +141,12 @@ class Teletype(CommandContext):
                 except (SagentError, OSError, ValueError) as error:
                     self.say(str(error))
             elif text.strip():
-                with contextlib.suppress(SagentError):  # which its events have shown
+                with contextlib.suppress(SagentError):  # its events have shown the error
                     await self.opened.agent.run(user(text))
 
     async def _asked(self, text: str, label: str) -> str:
-        """Return the line by which a question is answered, "" at the end of input: what was typed before it, or before
-        it could be read, is a message, and no answer to it."""
+        """Return the line that answers a question, "" at the end of input. Lines typed before the question could be
+        read are messages, not answers."""
         self.prompts += self._lines
         self._lines.clear()
         self._write(text)
@@ -179,14 +178,14 @@ class Teletype(CommandContext):
     def _on_event(self, event: Event) -> None:
         text = plain_text(event)
         if text and isinstance(event, TextDelta):
-            self._open_line = False  # it goes on where it is
+            self._open_line = False  # continue the unfinished line
             self._write(text, end="")
             self._open_line = not text.endswith("\n")
         elif text:
             self._write(text)
 
     def _on_waiting(self, agent: str, waits_for: str) -> None:
-        """Write what a call of an agent to a local server waits for; each thing seldom, for the line stays."""
+        """Write why a call of an agent to a local server waits; seldom, because lines stay on the screen."""
         what, now = re.split("[:…]", waits_for)[0], time.monotonic()
         if what and now - self._waiting_shown.get(what, -math.inf) >= _WAITING_SECONDS:
             self._waiting_shown[what] = now
@@ -222,7 +221,7 @@ class Teletype(CommandContext):
                 return None
             case "no":
                 return "The person said no."
-            case _:  # nor is a word that was not offered a yes
+            case _:  # an unoffered answer is no yes
                 return f"The person said no: {said}" if said else "The person said no."
 
     async def _answer(self, question: "Question") -> str | None:
@@ -237,7 +236,7 @@ class Teletype(CommandContext):
             )
 
     async def _decide(self, plan: str) -> str | None:
-        """Ask the person about a plan, and return the answer for the model."""
+        """Ask the person about a plan; return the answer for the model."""
         from sagent.tools.plan import PlanDecision
 
         ways = "  y Carry it out, and ask before every change\n  e Carry it out, and edit in the project freely"

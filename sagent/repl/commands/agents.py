@@ -25,7 +25,7 @@ def _all_jobs(context: CommandContext) -> Iterable[tuple[TreeAgent, JobStatus]]:
 
 
 def _named(context: CommandContext, name: str) -> TreeAgent:
-    """One agent. Raises UsageError naming those there are."""
+    """Return one agent. Raises UsageError with the names of all agents."""
     root = context.opened.agent
     found: list[TreeAgent] = [root] if name == root.path else list(root.peers(name))
     if len(found) == 1:
@@ -62,7 +62,7 @@ async def list_agents(context: CommandContext) -> None:
 async def enter(context: CommandContext, agent: str = "") -> None:
     """Follow an agent's work, and talk to it.
 
-    What you type goes to that agent, and Esc interrupts it; Esc again, or /enter root, goes back.
+    Your input goes to that agent, and Esc interrupts it; Esc again, or /enter root, goes back.
     """
     if not agent:
         options = [Option(one.path, one.path, one.status().state) for one in context.opened.agent.tree.living]
@@ -105,7 +105,7 @@ async def stop(context: CommandContext, name: str = "") -> None:
 async def list_tasks(context: CommandContext) -> None:
     """List the calls in the background.
 
-    Including those that have ended.
+    Ended ones are included.
     """
     rows: list[list[Span]] = []
     for agent, job in _all_jobs(context):
@@ -122,7 +122,7 @@ async def list_tasks(context: CommandContext) -> None:
 async def detach(context: CommandContext, job: str) -> None:
     """Let a background job continue after this session.
 
-    It prints where the output is written.
+    It prints the path of the output.
     """
     for agent, one in _all_jobs(context):
         if one.name == job:

@@ -1,4 +1,4 @@
-"""Slash commands: decorated functions whose docstring is the help and whose parameters are the arguments."""
+"""Slash commands: decorated functions. The docstring is the help, and the parameters are the arguments."""
 
 import asyncio
 import inspect
@@ -23,8 +23,8 @@ DisplaySetting = Literal["theme", "vim"]
 
 
 class CommandContext(CurrentSession):
-    """Session, and person if there is one, that a slash command works with. Here there is no person: what would need
-    one raises UsageError, and `prompts` has the messages to be sent."""
+    """The session, and person if there is one, that a slash command works with. This class has no person: methods that
+    need one raise UsageError, and `prompts` collects messages to send."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,13 +46,13 @@ class CommandContext(CurrentSession):
         self._write(printable(text))
 
     def require_person(self, flag: str) -> None:
-        """Refuse a change that only a person may make. Raises UsageError if a prompt, perhaps a file's, asks for it."""
+        """Raise UsageError if a change that only a person may make comes from a prompt, which may be a file's."""
         if not self.has_person:
             raise UsageError(f"A prompt cannot change this: give {flag} on the command line.")
 
     async def pick(self, title: str | Shown, options: Sequence[Option[T]], lookup: Lookup[T] | None = None) -> T | None:
-        """Have the person choose: from a list, for which something may be looked up meanwhile, or by a key below what
-        is shown. None for nothing. Where one can only print, by a number or a name; UsageError for another."""
+        """Let the person choose from a list, whose options may be looked up meanwhile, or by a key below a text; None
+        for no choice. A terminal that only prints takes a number or name, and raises UsageError for any other."""
         if not self.has_person:
             names = ", ".join(option.also or option.label for option in options[:20])
             raise UsageError(f"{title} There is no terminal to choose on; give it after the command: {names}")
@@ -67,7 +67,7 @@ class CommandContext(CurrentSession):
         return None
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
-        """Have the person type a line, which is not shown where it is `secret`."""
+        """Let the person type a line; a `secret` one is not shown."""
         del secret
         raise UsageError(f"{label.rstrip(': ')}: there is no terminal to type on")
 
@@ -81,7 +81,7 @@ class CommandContext(CurrentSession):
         self.prompts.append(text)
 
     def send_filled(self, text: str) -> None:
-        """Send a message that holds all it mentions: no file is put into it any more."""
+        """Send a message whose mentioned files were already added; no more are."""
         self.prompt(text)
 
     def rewound(self, text: str) -> None:
@@ -100,19 +100,19 @@ class CommandContext(CurrentSession):
         raise UsageError("There is no terminal to show them on; `/export md` writes the conversation into a file.")
 
     def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
-        """Close the session and open another, in which the person has made these choices already. `said` is written
-        instead of its conversation, which is on the screen."""
+        """Close the session and open another, in which the person has made these choices already. `said` is shown in
+        place of its conversation, which is on the screen."""
         raise UsageError("Without a terminal, choose a session with --session, --continue or --fork.")
 
     def set_display(self, what: DisplaySetting, value: str) -> None:
-        """Change the theme, or vi keys ("on", "off", "" for the other)."""
+        """Change the theme, or vi keys ("on", "off", "" to toggle)."""
         raise UsageError(f"There is no terminal to set a {what} for.")
 
     def leave(self) -> None:
-        """End the REPL; other runs end anyway."""
+        """End the REPL; other runs end by themselves."""
 
     def unknown(self, name: str) -> UsageError:
-        """Build the error for an unknown command, with the nearest one; a blank before it makes it a message."""
+        """Return the error for an unknown command, with the nearest one. A leading blank would make it a message."""
         if owner := self.settings.plugins.former_owner(f"/{name}"):
             return UsageError(f"`/{name}` is a command of the plugin {owner}, which is not loaded. It was not sent.")
         near = [*self._beginning(name), *get_close_matches(name, self.commands, 1, 0.6)]
@@ -122,7 +122,7 @@ class CommandContext(CurrentSession):
         )
 
     def known(self, name: str) -> str:
-        """Return the command of that name, or the only one that begins with it; "" for none."""
+        """Return the command of that name, or the only one with that prefix; "" if there is none."""
         found = [name] if name in self.commands else self._beginning(name)
         return found[0] if len(found) == 1 else ""
 
@@ -134,7 +134,7 @@ class CommandContext(CurrentSession):
         return [(name, one.summary) for name, one in sorted(self.commands.items())]
 
     def arguments(self, name: str, typed: str) -> list[tuple[str, str]]:
-        """Return the possible first arguments of a command, given what is typed of it."""
+        """Return completions for a command's first argument, given its typed part."""
         found = self.commands.get(name)
         if found is None or not found.arguments or " " in typed:
             return []
@@ -147,12 +147,12 @@ class CommandContext(CurrentSession):
 
 Rows = Iterable[tuple[str, str]]
 Completions = Rows | Callable[[CommandContext], Rows]
-"""What may stand as the first argument, each with a few words about it."""
+"""Possible first arguments, each with a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One parameter. `choices` are the words it accepts, () for any; the `rest` of the line may be its value."""
+    """One parameter. `choices` are the accepted words, () for any; `rest` takes the rest of the line."""
 
     name: str
     required: bool
@@ -162,7 +162,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A slash command, or a person's own from a file."""
+    """A slash command, or a person's own defined in a file."""
 
     name: str
     help: str
@@ -185,7 +185,7 @@ class Command:
         return " ".join((f"/{self.name}", *words))
 
     def read(self, text: str) -> dict[str, str]:
-        """Return the arguments in what follows the command. Raises UsageError saying what is accepted."""
+        """Parse the text after the command into arguments. Raises UsageError that lists the accepted ones."""
         found: dict[str, str] = {}
         rest = text.strip()
         for argument in self.arguments:
@@ -208,7 +208,7 @@ class Command:
 
 
 def _first(text: str) -> tuple[str, str]:
-    """Return the first word of a line, which may be quoted, and what follows."""
+    """Return the first word of a line, which may be quoted, and the rest."""
     if match := re.match(r"""("(?:\\.|[^"\\])*"|'[^']*')\s*""", text):
         return shlex.split(match[1])[0], text[match.end() :]
     word, _, rest = text.partition(" ")
@@ -218,8 +218,8 @@ def _first(text: str) -> tuple[str, str]:
 def command(
     *, name: str = "", complete: Completions = (), here: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], Awaitable[None]]], Command]:
-    """Make a command of `async def model(context, name="")`. Parameters are texts; a Literal names the words accepted,
-    and one called `text` takes the rest of the line. What is `here` works on the machine of the session alone."""
+    """Make a command of `async def model(context, name="")`. Parameters are strings; a Literal lists the accepted
+    words, and one named `text` takes the rest of the line. A command that is `here` needs the session's own machine."""
 
     def make(run: Callable[Concatenate[CommandContext, P], Awaitable[None]]) -> Command:
         def call(context: CommandContext, given: Mapping[str, str]) -> Awaitable[None]:
@@ -242,14 +242,14 @@ def _arguments(run: Callable[..., object]) -> Iterable[Argument]:
 
 
 def split_command(text: str) -> tuple[str, str] | None:
-    """Return the name and the rest of a line that is a command, or was meant to be one; None for one that is not, as a
-    path of several names, or a line that begins with a blank."""
+    """Return name and rest of a line that is a command or a misspelt one; None for a message, such as a path with
+    several parts, or a line that starts with a blank."""
     match = re.match(r"/([^\s/]+)(?:\s+(.*))?$", text.rstrip(), re.DOTALL)
     return (match[1].lower(), match[2] or "") if match else None
 
 
 async def run_command(context: CommandContext, name: str, text: str) -> None:
-    """Run a command by name. Raises UsageError where there is none, with the nearest one, and what it raises."""
+    """Run a command by name. Raises UsageError with the nearest name for an unknown one, and the command's errors."""
     found = context.commands.get(context.known(name))
     if found is None:
         raise context.unknown(name)

@@ -73,7 +73,7 @@ async def compact(context: CommandContext, text: str = "") -> None:
     now = agent.status().context_tokens
     if now == before:
         context.say(f"There is nothing to compact yet: the context has about {count(now)} tokens.")
-    elif not context.has_person:  # who is there has read so in a notice
+    elif not context.has_person:  # a person has read that in a notice
         context.say(f"The context has {count(now)} tokens now; it had {count(before)}.")
 
 
@@ -112,7 +112,7 @@ async def context(context: CommandContext) -> None:
 
 
 async def saved(context: CommandContext) -> list[Line]:
-    """Describe what compactions have saved, as of the last turn; nothing while one is in progress."""
+    """Describe the savings of compactions up to the last turn; nothing during a turn."""
     agent = context.opened.agent
     try:
         saving = None if agent.running else (await agent.wait()).saving
@@ -136,7 +136,7 @@ def _than(saved: Decimal | int) -> str:
 async def earlier(context: CommandContext, messages: str = "300") -> None:
     """Show the last messages of the conversation again.
 
-    Give how many to show (300).
+    Give the number to show (300).
     """
     if not (messages.isascii() and messages.isdecimal() and int(messages)):
         raise UsageError(f"/earlier needs a number of messages, not {messages!r}.")

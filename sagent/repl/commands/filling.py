@@ -1,6 +1,6 @@
 """Expansion of a command's file when a person uses it: arguments, output of commands, files.
 
-Whatever it would run or read is judged as a call of the model's would be, for the file may be a stranger's.
+Each command and file is judged like a model's call, because a stranger may have written the command's file.
 """
 
 import os
@@ -28,11 +28,11 @@ _FILE = re.compile(r"(?:^|(?<=[\s(]))@(?:\{([^{}\n]+)\}|\"([^\"\n]+)\"|([^\s\"@`
 
 
 _EDGE = "\0"
-"""Around what was typed, and within: it is no part of a command that is run, for it may be a stranger's words."""
+"""Marks typed text, which must not become part of a command that is run: it may be a stranger's words."""
 
 
 def fill_placeholders(body: str, arguments: str, edge: str = "") -> str:
-    """Return the text with its place holders replaced; arguments that none asks for stand at the end."""
+    """Return the text with its placeholders replaced; arguments without a placeholder are appended."""
     try:
         words = shlex.split(arguments)
     except ValueError:
@@ -51,8 +51,8 @@ def fill_placeholders(body: str, arguments: str, edge: str = "") -> str:
 
 
 async def expand_command(body: str, arguments: str, agent: Agent) -> str:
-    """Return the text filled in, with the output of the commands that it names in place of them, and the files that it
-    names after it. Raises UsageError for one that may not be run or read."""
+    """Return the text filled in: commands in it are replaced by their output, and mentioned files follow it. Raises
+    UsageError for a command or file that is not allowed."""
     text = fill_placeholders(body.replace(_EDGE, ""), arguments.replace(_EDGE, ""), _EDGE)
     pieces: list[str] = []
     end = 0
@@ -89,7 +89,7 @@ async def _called(tool: Tool, call: ToolCall, effect: Effect, agent: Agent) -> s
 
 
 async def _file(name: str, agent: Agent) -> str:
-    """Return a file as it is put in; nothing for what is no file, which is somebody's name perhaps."""
+    """Return a file as it is inserted; "" if it is no file but perhaps somebody's name."""
     try:
         path = find_path(Path(agent.state.workspace.cwd, path_of(name)))
         if not path.is_file():
@@ -109,7 +109,7 @@ async def _file(name: str, agent: Agent) -> str:
 async def _judged(
     call: ToolCall, agent: Agent, effect_of: Callable[[JsonObject], Effect], what: str
 ) -> tuple[ToolCall, Effect]:
-    """Return the call as it may be made. Raises UsageError where the policy, or the person, does not allow it."""
+    """Return the call with the arguments allowed. Raises UsageError if the policy or the person denies it."""
     state = agent.state
     while True:
         effect = effect_of(call.arguments)

@@ -39,8 +39,8 @@ _RATINGS = (("rate good", "its last advice helped"), ("rate bad", "it did not"))
 
 
 def _models(context: CommandContext) -> dict[str, Sequence[str]]:
-    """Return the models that can be used, each with window, price, and whether it sees and reasons; those of which the
-    first two are known come first."""
+    """Return the usable models, each with window, price, and whether it reads images and reasons; those with known
+    window and price come first."""
     own = context.settings.rows
     lines = (line.partition(": ") for line in context.opened.agent.catalog().splitlines())
     found = [(name, _cells(name, about, own)) for name, colon, about in lines if colon and "/" in name]
@@ -69,13 +69,13 @@ def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _rows(context: CommandContext) -> list[tuple[str, str]]:
-    """Return the models that can be used, and what is known of each."""
+    """Return the usable models and their known properties."""
     models = _models(context)
     return list(zip(models, _aligned(models.values()), strict=True))
 
 
 async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str]) -> str | None:
-    """Have the person choose a model; the one in use is marked."""
+    """Let the person choose a model; the current one is marked."""
     models = await asyncio.to_thread(_models, context)
     if not models:
         raise UsageError("No other model is known here; name one: /model provider/model")
@@ -101,13 +101,13 @@ executor = replace(model, name="executor", help="Another name for /model.")
 
 
 def _take(context: CommandContext, name: str) -> None:
-    """Switch to a model; where no session could be opened, begin one with it."""
+    """Switch to a model; if no session could be opened, begin one with it."""
     try:
         agent = context.opened.agent
     except UsageError:
         settings = context.settings
         named = provider_of(name, settings.providers)
-        if named and named != (settings.provider or "openai-compatible"):  # these settings are meant for another
+        if named and named != (settings.provider or "openai-compatible"):  # these settings are for another provider
             settings = replace(settings, provider=None, base_url=None)
         context.reopen(replace(settings, model=name, origins={**settings.origins, "model": "/model"}))
         return
@@ -191,14 +191,14 @@ async def ask_advisor(context: CommandContext, text: str = "") -> None:
 
 
 def _key_variables(context: CommandContext) -> list[tuple[str, str]]:
-    """Return the providers that there is a login for, and what it needs."""
+    """Return the providers with a login, and its requirements."""
     rows = {**built_in(), **context.settings.rows}
     keyed = ((name, row.key) for name, row in rows.items() if row.default and not row.login)
     return [*keyed, *((name, rows[name].about) for name in _devices(context))]
 
 
 def _devices(context: CommandContext) -> Sequence[str]:
-    """Return the providers whose login is made elsewhere, and not by a key."""
+    """Return the providers with a login made elsewhere, without a key."""
     return [name for name, row in {**built_in(), **context.settings.rows}.items() if row.login]
 
 
@@ -207,8 +207,8 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     """Enter and test a provider's API key, and save it.
 
     The key is sent only to the provider's address, which its BASE_URL variable may change. It is saved where only you
-    can read it, and used from now on. A provider with a login of its own asks in a browser; the host is your
-    company's, as in company.ghe.com.
+    can read it, and used from now on. For a provider with a browser login, give your company's host if it has one, such
+    as company.ghe.com.
     """
     if host and provider not in (devices := _devices(context)):
         hint = f": /login {devices[0]} {host!r}" if devices else ""
@@ -227,7 +227,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
         with named_errors(f"The login of {row.name}", row.plugin):
             await cast("_LogIn", resolve(row.login))(context, host)
         try:
-            _ = context.opened  # it finds the login when it needs it
+            _ = context.opened  # finds the login when needed
         except UsageError:
             context.reopen(context.settings)
         return
@@ -261,7 +261,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
 
 
 def _reopen(context: CommandContext, settings: "Settings") -> None:
-    """Open the session again that is open, where one is, under these settings."""
+    """Reopen the open session, if any, with these settings."""
     try:
         opened = context.opened
     except UsageError:
@@ -273,9 +273,9 @@ def _reopen(context: CommandContext, settings: "Settings") -> None:
 
 
 async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> bool:
-    """Ask the provider with the key, at that address ("" for the default one); False where it answers any key.
+    """Test a key with the provider at an address ("" for the default one); return False if it accepts any key.
 
-    Raises UsageError with its answer.
+    Raises UsageError with the provider's answer.
     """
     rows = {name: one.row for name, one in own.items()}
     opened = provider_named(provider, key=key, base_url=base_url or None, rows=rows)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def all_commands(settings: "Settings", notices: list[str] | None = None) -> Mapping[str, Command]:
-    """Return the commands by name: built-in ones and those of plugins win over skills, those over the
-    person's, and these over the project's. The notices say which cannot be called."""
+    """Return the commands by name. For equal names, built-in ones and those of plugins win over skills, skills over the
+    person's files, and these over the project's. Notices list those that cannot be called."""
     notices = [] if notices is None else notices
     built_in = plugin_commands(settings.plugins, notices)
     theirs: dict[str, Command] = {}
@@ -56,7 +56,7 @@ def _prompt_command(prompt: "Prompt") -> Command:
 
 
 def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Command]:
-    """Return the commands of the core and of plugins by name. The notices say which cannot be had, and why."""
+    """Return the commands of the core and of plugins by name. Notices list unavailable ones and why."""
     found: dict[str, Command] = {}
     for plugin, row in plugins.owned(SlashCommand):
         try:
@@ -73,7 +73,7 @@ def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Comm
 
 
 def _named(one: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]:
-    """Return what runs a plugin's command, and names the plugin where it fails."""
+    """Return a function that runs a plugin's command and names the plugin in errors."""
 
     async def run(context: CommandContext, given: Mapping[str, str]) -> None:
         with named_errors(f"/{one.name}", plugin, SystemExit):

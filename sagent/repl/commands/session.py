@@ -1,4 +1,4 @@
-"""Commands about sessions: what is open and what it cost, earlier ones, and how one leaves this machine."""
+"""Commands about sessions: the open one and its cost, earlier ones, and exports."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _MAX_SESSIONS = 50  # that /sessions lists
 
 
 def _own(context: CommandContext) -> str:
-    """Return the id of the session that is open, "" where none is."""
+    """Return the id of the open session, "" if there is none."""
     try:
         return context.opened.agent.log.session_id
     except UsageError:
@@ -36,7 +36,7 @@ def _own(context: CommandContext) -> str:
 
 
 def _earlier(context: CommandContext) -> list[Glance]:
-    """Sessions of this directory in which something was said, without the one that is open."""
+    """Return other sessions of this directory that have messages."""
     found, own = glances(context.settings.state_dir, context.settings.cwd), _own(context)
     return [one for one in found if one.title and one.id != own]
 
@@ -66,16 +66,16 @@ async def resume(context: CommandContext, session: str = "") -> None:
 async def new(context: CommandContext) -> None:
     """Begin a new session; this one can be resumed."""
     said, chosen = "This is a new session.", None
-    with suppress(UsageError):  # none could be opened
+    with suppress(UsageError):  # no session could be opened
         opened = context.opened
         log = opened.agent.log
         said += f" To go back: /resume {log.session_id}" if log.path and opened.agent.messages else ""
-        chosen = replace(SessionChoices.of(opened), rules=None, cap=None)  # those were given to the one that is left
+        chosen = replace(SessionChoices.of(opened), rules=None, cap=None)  # rules and budget belong to the old session
     context.reopen(replace(context.settings, session=None, continue_session=False, fork=None), chosen, said)
 
 
 async def choose_session(context: CommandContext) -> Path | None:
-    """Have the person choose an earlier session of this directory. Raises UsageError where there is none."""
+    """Let the person choose an earlier session of this directory. Raises UsageError if there is none."""
     cwd = context.settings.cwd
     found = await asyncio.to_thread(_earlier, context)
     if not found:
@@ -230,7 +230,7 @@ def _rows(head: str, sums: Mapping[str, Sum]) -> Iterator[Sequence[Span]]:
 
 
 def _on_the_advisor_alone(context: CommandContext, totals: Totals) -> Iterator[Line]:
-    """Yield what the executors' tokens would have cost by the advisor's prices."""
+    """Yield the cost of the executors' tokens at the advisor's prices."""
     done = totals.by_role.get("executor", Sum()).usage
     for advisor in context.settings.advisors:
         name, _, model = advisor.model.partition("/")

@@ -77,7 +77,7 @@ async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "
 
 
 async def sandbox_rows(context: CommandContext, *, whole: bool = False) -> list[tuple[str, str]]:
-    """Describe what holds commands, and what they may touch in it."""
+    """Describe the sandbox and the paths and hosts that commands may use in it."""
     opened = context.opened
     if (sandbox := opened.sandbox) is None:
         return []
