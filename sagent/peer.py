@@ -148,7 +148,7 @@ class Peer(Protocol):
 
     @property
     def path(self) -> str:
-        """Return the agent's name in the tree: "root", "root/review"."""
+        """The agent's name in the tree: "root", "root/review"."""
         ...
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:

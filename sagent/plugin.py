@@ -422,7 +422,7 @@ class Setting(NamedTuple):
 
     @property
     def is_swept(self) -> bool:
-        """Return True if a sweep may vary it."""
+        """True if a sweep may vary it."""
         return self.swept and self.scope in ("agent", "place")
 
     @property

@@ -20,12 +20,12 @@ class Roster:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of all advisors, in order."""
+        """The names of all advisors, in order."""
         return tuple(self._by_name)
 
     @property
     def every(self) -> tuple[Advisor, ...]:
-        """Return all advisors, in order."""
+        """All advisors, in order."""
         return tuple(self._by_name.values())
 
     @property

@@ -35,7 +35,7 @@ class ChildTask:
 
     @property
     def active(self) -> bool:
-        """Return True in a turn, or if one is about to begin."""
+        """True in a turn, or if one is about to begin."""
         return not self.left and (self._at_work or not self._persistent or self._own.inbox.holds(*self._moments))
 
     @property

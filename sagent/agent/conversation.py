@@ -45,7 +45,7 @@ class Conversation(Caller):
     @property
     @abstractmethod
     def _doing(self) -> Literal["idle", "working", "ended"]:
-        """Return the agent's state; "working" means in a run."""
+        """The agent's state; "working" means in a run."""
 
     @property
     def running(self) -> bool:
@@ -82,7 +82,7 @@ class Conversation(Caller):
 
     @property
     def advisory(self) -> Extension | None:
-        """Return the agent's advisors, if it has any."""
+        """The agent's advisors, if it has any."""
         return self.state.context.extension
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:

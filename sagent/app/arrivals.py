@@ -21,7 +21,7 @@ class ToolSource(Protocol):
 
     @property
     def adds(self) -> bool:
-        """Return True if it may add tools while the session lasts."""
+        """True if it may add tools while the session lasts."""
         ...
 
     def take_in(self, intake: Intake) -> None:

@@ -166,7 +166,7 @@ class Installed:
 
     @property
     def lacks_some(self) -> bool:
-        """Return True if there are plugins that are left out, of which more is not known."""
+        """True if there are plugins that are left out, of which more is not known."""
         return not self._foreign or self.broken
 
 

@@ -95,7 +95,7 @@ class Reservation:
 
     @property
     def seconds(self) -> float:
-        """Return the reservation's age. Setting the clock back does not shorten it, and the machine's sleep counts."""
+        """The reservation's age. Setting the clock back does not shorten it, and the machine's sleep counts."""
         return max((datetime.now(UTC) - self.at).total_seconds(), monotonic() - self._began)
 
     @property

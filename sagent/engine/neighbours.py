@@ -78,12 +78,12 @@ class Neighbours(Protocol):
 
     @property
     def ask(self) -> Asker | None:
-        """Return a function that asks the person; None if nobody can be asked."""
+        """A function that asks the person; None if nobody can be asked."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Return True if agents below are working or a message is on its way: then the run continues."""
+        """True if agents below are working or a message is on its way: then the run continues."""
         ...
 
     def resolve(self, name: str) -> Model:

@@ -199,7 +199,7 @@ class CommandJudge:
 
     @cached_property
     def obeyed_by_git(self) -> list[str]:
-        """Return paths that may make git run a program if a command calls git; the hooks of the person's own repository
+        """Paths that may make git run a program if a command calls git; the hooks of the person's own repository
         do not count."""
         found: list[str] = []
         for words in (line for part in self._script.parts for line, _ in runs(part)):

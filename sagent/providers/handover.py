@@ -75,7 +75,7 @@ class UserTurn:
 
     @property
     def shown(self) -> tuple[Shown, ...]:
-        """Return everything that the model is shown, in order."""
+        """Everything that the model is shown, in order."""
         return (*(part for answer in self.answers for part in answer.content), *self.parts)
 
 

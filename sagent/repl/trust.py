@@ -1,4 +1,4 @@
-"""The question whether a project's file may choose the model or have hooks: put once, before a session is opened."""
+"""The question whether a project's file may choose the model or define hooks: asked once, before a session opens."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Trust: TypeAlias = Literal["no", "always", "once"]
 Chooser: TypeAlias = Callable[[str, Sequence[Option[Trust]]], Awaitable[Trust | None]]
-"""Puts a question; None is no answer, which is no for now."""
+"""Asks a question; None means no answer, which is no for now."""
 
 
 async def settle_trust(
@@ -25,7 +25,7 @@ async def settle_trust(
     wish = settings.wish
     if wish is None or wish.refused:
         return settings, ""
-    # It is not the title, for which a small terminal has no room.
+    # Not in the title, for which a small terminal has no room.
     write(render_wish(wish, width, settings.plugins.named(Table)))
     said = await choose("Trust this folder?", _options(settings))
     notice = await asyncio.to_thread(_keep, settings, wish, said)
@@ -38,7 +38,7 @@ async def settle_trust(
 
 
 def render_wish(wish: "Wish", width: int, tables: Collection[str]) -> list[Line]:
-    """Show what the folder wants, in full, where that is written, and what it means. Rows of `tables` are programs."""
+    """Show the folder's wishes in full, where they are written, and their meaning. Rows of `tables` are programs."""
     from sagent.config.trust import visible
 
     others = [one for one in wish.wanted if one.name != "hooks"]
@@ -59,7 +59,7 @@ def render_wish(wish: "Wish", width: int, tables: Collection[str]) -> list[Line]
 
 
 def _options(settings: "Settings") -> list[Option[Trust]]:
-    """Return the options, No first; an ephemeral session keeps no answer."""
+    """Return the options, No first; an ephemeral session cannot keep an answer."""
     once = Option[Trust]("once", "Yes, for this session", key="s")
     if settings.ephemeral:
         return [Option("no", "No", key="n"), once]
@@ -71,7 +71,7 @@ def _options(settings: "Settings") -> list[Option[Trust]]:
 
 
 def _keep(settings: "Settings", wish: "Wish", said: Trust | None) -> str:
-    """Keep an answer that is not for now only; what to say of it."""
+    """Save a permanent answer; return a sentence about it."""
     if said not in ("no", "always") or settings.ephemeral:
         return ""
     from sagent.config.trust import answer_file, remember

@@ -101,7 +101,7 @@ class Checkpoints:
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Return the lock held while files are read, or changed by a rewind."""
+        """The lock held while files are read, or changed by a rewind."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # an agent may use several loops in turn
             self._turn, self._loop = asyncio.Lock(), loop

@@ -106,7 +106,7 @@ class FileState(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the size in bytes."""
+        """The size in bytes."""
         return self.signature[2]
 
     @property

@@ -153,7 +153,7 @@ class Plants:
 
     @property
     def is_done(self) -> bool:
-        """Return True if all directories were looked at since the last command."""
+        """True if all directories were looked at since the last command."""
         return all(survey.is_done for survey in self._surveys.values())
 
     @property

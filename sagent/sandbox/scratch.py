@@ -55,7 +55,7 @@ class Scratch:
 
     @property
     def marks(self) -> tuple[int, int]:
-        """Return the marks of processes that no namespace separates: of commands, and of lasting processes."""
+        """The marks of processes that no namespace separates: of commands, and of lasting processes."""
         return _marks(self.path)
 
     def stay(self) -> None:

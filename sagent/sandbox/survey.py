@@ -61,7 +61,7 @@ class Survey:
 
     @property
     def is_done(self) -> bool:
-        """Return True if all directories were looked at since `renew`."""
+        """True if all directories were looked at since `renew`."""
         return not self._left and not self._goes_deeper
 
     @property

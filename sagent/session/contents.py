@@ -97,7 +97,7 @@ class StoredMessage(_Stored):
 
     @property
     def role(self) -> str:
-        """Return the author's role: "user" or "assistant"."""
+        """The author's role: "user" or "assistant"."""
         return as_str(self.encoded.get("role"))
 
     @property

@@ -404,7 +404,7 @@ class Entry:
 
     @property
     def content(self) -> Content:
-        """Return the entry's content, read from the line on each access. Raises SessionCorrupt if it is unreadable."""
+        """The entry's content, read from the line on each access. Raises SessionCorrupt if it is unreadable."""
         return decode(self.kind, read_body(self))
 
 

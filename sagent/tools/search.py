@@ -188,7 +188,7 @@ class _Page:
 
     @property
     def found(self) -> bool:
-        """Return True if the file has hits."""
+        """True if the file has hits."""
         return self._hits_here > 0
 
     def end(self) -> None:

@@ -149,12 +149,12 @@ class _Log:
 
     @property
     def named(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield the references to children in the log."""
+        """The references to children in the log."""
         return (each for segment in self.segments for each in segment.named)
 
     @property
     def is_opening(self) -> bool:
-        """Return whether the log only says whose it is."""
+        """True if the log only says whose it is."""
         return not self.entries or (self.entries == 1 and self.segments[0].begins in ("opened", ""))
 
     def lacks(self, ids: Iterable[str]) -> set[str]:

@@ -54,7 +54,7 @@ class Hook:
 
     @property
     def wanted(self) -> str:
-        """Return the full text that the person is asked to trust."""
+        """The full text that the person is asked to trust."""
         return " ".join((str(self), *(_plain(f"{name}: {value}") for name, value in self.headers.items())))
 
     def is_about(self, names: Iterable[str]) -> bool:

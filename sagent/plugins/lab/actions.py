@@ -32,7 +32,7 @@ class Agreement:
 
     @property
     def share(self) -> float | None:
-        """Return the share of equal actions, 0 to 1; None if neither side has any."""
+        """The share of equal actions, 0 to 1; None if neither side has any."""
         every = self.left + self.right
         return round(2 * self.same / every, 4) if every else None
 

@@ -371,7 +371,7 @@ class RecordedTool(Harmless):
 
     @property
     def parameters(self) -> JsonObject:
-        """Return the tool's schema with the engine's additions; closed, which is never sent, if that was seen."""
+        """The tool's schema with the engine's additions; closed, which is never sent, if that was seen."""
         schema = self.player.rebuilder.schema(self.name)
         if self.player.refused(self.name, "is not a parameter; accepted"):
             schema = JsonObject({"additionalProperties": False, **schema})

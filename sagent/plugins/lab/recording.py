@@ -100,7 +100,7 @@ class Turn:
 
     @property
     def answered_calls(self) -> list[tuple[ToolCall, ToolResult]]:
-        """Return the turn's calls that have a result, in their order."""
+        """The turn's calls that have a result, in their order."""
         known = {result.call_id: result for result in self.answers}
         return [(call, known[call.id]) for call in (self.reply.calls if self.reply else ()) if call.id in known]
 
@@ -130,7 +130,7 @@ class Recording:
 
     @property
     def spoken(self) -> tuple[Message, ...]:
-        """Return the messages of the person, in order, also on the branches that were left."""
+        """The messages of the person, in order, also on the branches that were left."""
         steps = (step for turn in self.turns for step in turn.before)
         came = (step.message for step in (*steps, *self.pending) if isinstance(step, IncomingMessage))
         return tuple(message for message in came if not message.sender)

@@ -163,7 +163,7 @@ class SelfHostedModel:
 
     @property
     def limits(self) -> ModelLimits:
-        """Return the configured limits, unknown until the model is here. Input and output share the window."""
+        """The configured limits, unknown until the model is here. Input and output share the window."""
         return self._provider.runner(self.id, self._weights).limits
 
     def max_input_tokens(self, request: Request) -> int:

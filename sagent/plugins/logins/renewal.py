@@ -24,7 +24,7 @@ class Login(Protocol):
 
     @property
     def is_fresh(self) -> bool:
-        """Return whether the token is still valid for a call made now."""
+        """True if the token is still valid for a call made now."""
         ...
 
 

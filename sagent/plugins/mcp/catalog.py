@@ -51,7 +51,7 @@ class Prompt:
 
     @property
     def usage(self) -> str:
-        """Return the prompt's arguments as a person types them."""
+        """The prompt's arguments as a person types them."""
         return " ".join(f"<{name}>" if required else f"[{name}]" for name, required in self.arguments)
 
     def read(self, typed: str) -> Mapping[str, str]:

@@ -101,7 +101,7 @@ class Servers:
 
     @property
     def adds(self) -> bool:
-        """Return True if a server may add tools while the session lasts."""
+        """True if a server may add tools while the session lasts."""
         return any(link.adds for link in self.links.values())
 
     def take_in(self, intake: "Intake") -> None:

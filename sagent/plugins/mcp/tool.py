@@ -48,7 +48,7 @@ class Definition:
 
     @property
     def shown(self) -> str:
-        """Return the text that a person is asked to approve."""
+        """The text that a person is asked to approve."""
         text = one_line(f"{self.description} Its arguments: {printable(json_dump(self.parameters))}", 1 << 20)
         cut = len(text) - MAX_SHOWN_CHARS
         return f"{text[:MAX_SHOWN_CHARS]} ({cut:,} more characters)" if cut > 0 else text

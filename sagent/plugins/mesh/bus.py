@@ -111,7 +111,7 @@ class Delivery(Protocol):
 
     @property
     def sequence(self) -> int:
-        """Return the message's place in the inbox: later messages have higher ones."""
+        """The message's place in the inbox: later messages have higher ones."""
         ...
 
     @property

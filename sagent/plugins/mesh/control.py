@@ -54,7 +54,7 @@ class Question:
 
     @property
     def ask(self) -> Ask:
-        """Return the request for approval in the policy's words."""
+        """The request for approval in the policy's words."""
         return Ask(self.reason, self.remedy, self.agent, self.wants)
 
 

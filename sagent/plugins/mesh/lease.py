@@ -57,7 +57,7 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        """Return True while this holds the lease; once False, it stays False, and the caller must stop working."""
+        """True while this holds the lease; once False, it stays False, and the caller must stop working."""
         if clock() - self._renewed >= HOLD:
             self._renewed = -HOLD
         return self._renewed > 0

@@ -31,7 +31,7 @@ class Paper:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the keys that identify the same paper at another service."""
+        """The keys that identify the same paper at another service."""
         found = (("doi", self.doi), ("arxiv", self.arxiv), ("title", f"{_plain(self.title)} {self.year or ''}"))
         return tuple(f"{kind}:{value}" for kind, value in found if value.strip())
 

@@ -192,7 +192,7 @@ class BlockReader:
 
     @property
     def _holds_back(self) -> bool:
-        """Return True after a block, until the next one has begun."""
+        """True after a block, until the next one has begun."""
         return bool(self._ending) or (self._called and (self._open is None or self._open.kind == "text"))
 
     def _unfenced(self, block: _Open) -> _Open | None:

@@ -56,12 +56,12 @@ class Holder:
 
     @property
     def holds(self) -> bool:
-        """Return True if a call seems to have begun: nothing more is shown."""
+        """True if a call seems to have begun: nothing more is shown."""
         return bool(self._held)
 
     @property
     def open(self) -> bool:
-        """Return True if something is kept back."""
+        """True if something is kept back."""
         return bool(self._held or self._waiting)
 
     def feed(self, text: str) -> str:

@@ -53,7 +53,7 @@ class AnswerReader(ABC):
     @property
     @abstractmethod
     def thinking(self) -> bool:
-        """Return whether the next text is thinking, as far as is known."""
+        """True if the next text is thinking, as far as is known."""
 
     @abstractmethod
     def feed(self, text: str) -> list[Delta]:

@@ -17,7 +17,7 @@ class Collecting(Transport, Protocol):
 
     @property
     def timeouts(self) -> Timeouts:
-        """Return how long an answer may take by it."""
+        """Time limits for an answer."""
         ...
 
     def expect(self, change: int) -> None:

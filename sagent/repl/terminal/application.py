@@ -1,4 +1,4 @@
-"""prompt_toolkit's application and layout, where ours do otherwise."""
+"""prompt_toolkit's application and layout with our changes."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from prompt_toolkit.layout import Container
     from prompt_toolkit.layout.screen import WritePosition
 
-ESCAPE_SECONDS = 0.1  # after Esc in which another key makes it a combination
+ESCAPE_SECONDS = 0.1  # after Esc, in which another key makes a combination
 
 
 class ScreenApplication(Application[None]):
-    """Waits less long for a second key after Esc than after Ctrl-X, and leaves to Resizing what a new size asks for."""
+    """Waits less long for a second key after Esc than after Ctrl-X, and leaves resizing to Resizing."""
 
     on_resize: Callable[[], None] = lambda: None
     fits: Callable[[], bool] = lambda: True
@@ -43,7 +43,7 @@ class ScreenApplication(Application[None]):
 
 
 class Rows(HSplit):
-    """Windows one below the other with nothing between them. How high they would be is found out once a drawing."""
+    """Stacks windows without gaps. Their heights are computed once per drawing."""
 
     _asked: object = None
     _found: "list[Dimension]"
@@ -66,6 +66,6 @@ class Rows(HSplit):
 
 
 def drawn_text(lines: Sequence[Line]) -> "StyleAndTextTuples":
-    """Lines as they may be drawn, one below the other."""
+    """Return drawable lines joined, one below the other."""
     drawn = enumerate([(style, one_sign_each(text)) for style, text in drawable(line)] for line in lines)
     return [span for number, line in drawn for span in ((("", "\n"), *line) if number else line)]

@@ -17,7 +17,7 @@ Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 
 def approval_options(rules: Sequence[str], *, kept: bool = True) -> list[Option[Answer]]:
-    """Return the options: only a call with rules can be allowed for longer, and always only if rules are `kept`."""
+    """Return the options: only a call with rules can be allowed for longer, and for good only if rules are `kept`."""
     rules = [spelled_name(rule) for rule in rules]
     every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
     longer: list[Option[Answer]] = [
@@ -30,8 +30,8 @@ def approval_options(rules: Sequence[str], *, kept: bool = True) -> list[Option[
 
 
 def allow_rules(current: "CurrentSession", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:
-    """Take rules that the person allows; into the settings too, where it is for always. What is to be said of each,
-    and whether it went well."""
+    """Apply rules that the person allows; save permanent ones in the settings. Return a sentence for each, and True if
+    it succeeded."""
     policy = current.opened.policy
     policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
     path = current.settings.user_file

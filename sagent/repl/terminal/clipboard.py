@@ -31,8 +31,8 @@ PROGRAMS = "wl-paste, xclip, pngpaste, osascript or powershell.exe"
 
 
 def osc52(text: str) -> str:
-    """Return the sequence that asks a terminal, also a remote one, to put a text into the clipboard. Raises UsageError
-    for one that is too long."""
+    """Return the sequence that copies a text to the clipboard of a terminal, even a remote one. Raises UsageError if it
+    is too long."""
     if len(data := text.encode("utf-8", "replace")) > MAX_COPIED_BYTES:
         most = f"a terminal takes {MAX_COPIED_BYTES:,}"
         raise UsageError(f"The answer has {len(data):,} bytes, and {most}. Use `/export md` to write it to a file.")
@@ -40,9 +40,9 @@ def osc52(text: str) -> str:
 
 
 async def image_from_clipboard() -> "Image | None":
-    """Return the image in the clipboard, or None where there is none or no program to read it with.
+    """Return the image in the clipboard, or None if there is none or no program to read it.
 
-    Raises ToolError for one that no provider would take.
+    Raises ToolError for one that no provider accepts.
     """
     from sagent.lib.image import image_type
     from sagent.messages import Image
@@ -59,7 +59,7 @@ async def image_from_clipboard() -> "Image | None":
 
 
 async def _output(command: tuple[str, ...]) -> bytes:
-    """Return what a program writes, b"" if it fails or takes too long."""
+    """Return a program's output, b"" if it fails or takes too long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PROGRAM_TIMEOUT_SECONDS):
             return done.output if (done := await run(command)) else b""
@@ -67,7 +67,7 @@ async def _output(command: tuple[str, ...]) -> bytes:
 
 
 def _bytes_of(written: bytes) -> bytes:
-    """Return the image in what a program wrote: itself, in base64, or AppleScript's `«data PNGf89504E47...»`."""
+    """Return the image in a program's output: raw, in base64, or as AppleScript's `«data PNGf89504E47...»`."""
     if found := re.fullmatch(rb"\S*data PNGf([0-9A-Fa-f]+)\S*\s*", written):
         return bytes.fromhex(found[1].decode())
     if re.fullmatch(rb"iVBOR[A-Za-z0-9+/=\s]+", written):

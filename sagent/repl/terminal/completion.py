@@ -16,7 +16,7 @@ _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
 
 
 def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
-    """Return the files whose paths fit what was typed, best first."""
+    """Return the files whose paths match the typed text, best first."""
     letters = query.lower()
     scored: list[tuple[int, int, str]] = []
     for path in files:
@@ -29,8 +29,8 @@ def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
 
 
 class InputCompleter(Completer):
-    """`commands` lists names with their help; `arguments` what may follow a command, given what is typed of it; `first`
-    the commands to offer before others, best first."""
+    """`commands` lists names with their help; `arguments` completes a command's arguments; `first` lists the commands
+    to offer before others, best first."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class InputCompleter(Completer):
 
 
 def _ranked(typed: str, options: Iterable[tuple[str, str]], mark: str = "") -> Iterator[Completion]:
-    """Yield options that fit: those whose names do by how well, then those of which the words about them hold it."""
+    """Yield the matching options: by name first, best first, then those whose description contains the text."""
     typed, scored = typed.lower(), list[tuple[tuple[bool, int], str, str]]()
     for text, detail in options:
         if (score := matches(typed, text)) is not None:

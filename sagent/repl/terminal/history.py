@@ -1,5 +1,5 @@
-"""The input history, one file per project, loaded in the background. It is there before the prompt is, so that what it
-reads and writes with is imported when it does."""
+"""The input history, one file per project, loaded in the background. It is created before the prompt, so its own
+imports happen on first use."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_ENTRY_CHARS = 20_000
-MAX_FILE_BYTES = 2_000_000  # when it is larger, the older half goes
+MAX_FILE_BYTES = 2_000_000  # then the older half is dropped
 
 
 class ProjectHistory(History):
@@ -25,7 +25,7 @@ class ProjectHistory(History):
         self._known = asyncio.Event()
 
     def open(self, path: "Path | None") -> None:
-        """Read and write there; None keeps them for this process only."""
+        """Use this file; None keeps entries in this process only."""
         self._path = path
         self._known.set()
 
@@ -39,7 +39,7 @@ class ProjectHistory(History):
             yield item
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return the entries of the file, newest first; what cannot be read is skipped."""
+        """Return the entries of the file, newest first; unreadable ones are skipped."""
         import json
 
         from sagent.lib.atomic import put

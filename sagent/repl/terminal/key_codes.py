@@ -1,7 +1,7 @@
 """Keys as terminals send them that distinguish all: kitty's protocol and CSI u, and xterm's modifyOtherKeys.
 
-https://sw.kovidgoyal.net/kitty/keyboard-protocol, https://invisible-island.net/xterm/modified-keys.html. They are
-read as the keys that other terminals send, but for Enter with Shift or Ctrl, which to those is Enter.
+https://sw.kovidgoyal.net/kitty/keyboard-protocol, https://invisible-island.net/xterm/modified-keys.html. They are read
+as the keys that other terminals send, except Enter with Shift or Ctrl, which those send as Enter.
 """
 
 import re
@@ -10,7 +10,8 @@ from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.keys import Keys
 
 ASK, STOP = "\x1b[=0u\x1b[>1u\x1b[>4;1m", "\x1b[>4m\x1b[<u"
-"""Have keys distinguished that are one without, and no longer; what a killed program left on is off then too."""
+"""Sequences that turn the distinction of otherwise equal keys on, clearing a killed program's settings first, and
+off."""
 _NUMBER = r"(\d{1,7})"
 _KEY = re.compile(rf"\x1b\[(?:27;{_NUMBER};{_NUMBER}~|{_NUMBER}(?:;{_NUMBER})?u)\Z")
 _LOCKED = re.compile(rf"\x1b\[(\d?\d?);{_NUMBER}([A-DFHP-S~])\Z")
@@ -26,7 +27,7 @@ _CONTROL = {**dict.fromkeys("/-7", "\x1f"), " ": "\x00", "2": "\x00"}
 
 
 def read_key(sequence: str) -> Keys | tuple[Keys | str, ...] | None:
-    """Return the key or keys that a whole sequence stands for; None where it is none of these."""
+    """Return the key or keys of a whole sequence; None if it is another sequence."""
     if found := _KEY.match(sequence):
         state = int(found[1] or found[4] or "1") - 1
         return _key(int(found[2] or found[3]), state & ~_LOCKS)
@@ -45,13 +46,13 @@ def _key(code: int, state: int) -> Keys | tuple[Keys | str, ...]:
         return ANSI_SEQUENCES.get(f"\x1b{keypad}", Keys.Ignore)
     unknown = 0xD800 <= code < 0xF900 or code > 0x10FFFF
     if state & ~(_SHIFT | _ALT | _CTRL) or (unknown and not keypad):
-        return Keys.Ignore  # with Super, or a key of its own that means nothing here
+        return Keys.Ignore  # with Super, or an unused special key
     if code == _TAB and state & _SHIFT:
         return Keys.BackTab
     text = keypad or chr(code)
     if state & _SHIFT and text.isalpha():
         text = text.upper()
-    alt = state & _ALT or (code == _RUB and state & _CTRL)  # Ctrl-Backspace too takes a word
+    alt = state & _ALT or (code == _RUB and state & _CTRL)  # Ctrl-Backspace also deletes a word
     if state & _CTRL and code != _RUB:
         text = _CONTROL.get(text) or (chr(ord(text) & 0x1F) if "@" <= text <= "~" else text)
     key = ANSI_SEQUENCES.get(text, text)

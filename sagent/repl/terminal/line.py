@@ -1,4 +1,4 @@
-"""The line that is typed: its text, what stands before it, its completions, and the search for earlier ones."""
+"""The input line: its text, label and completions, and the search in the history."""
 
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,10 @@ class InputLine:
     """Input line that a person types into. `completer` may be set at any time."""
 
     def __init__(self, history: "History", output: SteadyOutput) -> None:
-        self.label = self.home = "› "  # before what is typed; where no question is answered
-        self.secret = False  # what is typed is not shown
+        self.label = self.home = "› "  # before the input; the second when no question is open
+        self.secret = False  # the input is not shown
         self.completer: Completer | None = None
-        self.completable: Callable[[str], bool] = lambda text: False  # whether typing on should offer completions
+        self.completable: Callable[[str], bool] = lambda text: False  # whether to offer completions for a text
         self._output = output
         self.buffer = Buffer(
             name="input",
@@ -75,7 +75,7 @@ class InputLine:
         return self._output.get_size().rows
 
     def menu(self, width: int) -> "StyleAndTextTuples":
-        """Return the completions around the one at hand."""
+        """Return the completions around the current one."""
         state, most = self.buffer.complete_state, max(min(MAX_COMPLETION_ROWS, self._rows // 3), 2)
         rows = [(each.display_text, each.display_meta_text) for each in state.completions] if state else []
         at = -1 if state is None or state.complete_index is None else state.complete_index
@@ -85,7 +85,7 @@ class InputLine:
         return [("class:prompt", self.label)] if not number and not wrapped else [("", " " * width_of(self.label))]
 
     def _sought(self) -> "StyleAndTextTuples":
-        """Return the label before the words that the history is searched for."""
+        """Return the label of a history search."""
         words = self.toolbar.control.buffer.text
         lost = words and words.lower() not in self.buffer.document_for_search(self._state()).text.lower()
         return [("class:warning", "  not found: ") if lost else ("class:mark", "  search: ")]
@@ -96,7 +96,7 @@ class InputLine:
         )
 
     def replace_text(self, text: str) -> None:
-        """Put a text into the input, the cursor after it; undo brings back what was there."""
+        """Replace the input, with the cursor at its end; undo restores it."""
         self.buffer.save_to_undo_stack()
         self.buffer.text = text
         self.buffer.cursor_position = len(text)

@@ -1,4 +1,4 @@
-"""Rows to choose from as every list draws them: a mark, a name, words about it in columns, and what lies beyond."""
+"""Rows of a list: a mark, a name, its description in columns, and a count of hidden rows."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sagent.lib.dataclass import dataclass
 from sagent.repl.view.lines import Line, cut, cut_line, cut_middle, line_width, one_line, printable, width_of
 
-GAP = 2  # columns between a name and what is said of it, and between columns of that
+GAP = 2  # columns between name and description, and within the description
 MIN_SENTENCE_COLUMNS = 8
 _COLUMN = re.compile(rf"(?<= {{{GAP}}})(?=\S)")
 
@@ -15,8 +15,8 @@ def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int)
     """Show at most `most` names and their descriptions, around the current one (-1 for none). Hidden rows are counted
     at the right.
 
-    What is said may be in columns, as `lines.table` sets them: after whole names, as many of these as fit, those first
-    by which most rows differ. Names that would be alike when cut lack their middle instead."""
+    Descriptions may be in columns, as `lines.table` sets them: after whole names, as many columns as fit, those that
+    differ most first. Names that would be equal when cut lose their middle instead."""
     first = min(max(at - most // 2, 0), max(len(rows) - most, 0))
     shown = [(one_line(name), printable(about).replace("\n", " ")) for name, about in rows[first : first + most]]
     names, marks = [name for name, _ in shown], _marks(len(shown), first, len(rows) - first - len(shown))
@@ -34,7 +34,7 @@ def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int)
 
 
 def count_hidden(lines: Sequence[Line], above: int, below: int, width: int, *, all_by: str = "") -> list[Line]:
-    """Return rows that are shown, with how many are not, above and below, at the right, and the key that shows all."""
+    """Return rows with the numbers of hidden rows above and below, and the key that shows all, at the right."""
     marks = _marks(len(lines), above, below, all_by)
     return [_marked(line, mark, width) for line, mark in zip(lines, marks, strict=True)]
 
@@ -59,12 +59,12 @@ def _row(name: str, about: str, size: int, *, chosen: bool) -> Line:
 
 
 def _words(about: str, room: int) -> str:
-    """Return as much of a sentence as fits; "" if that is only the beginning of a word."""
+    """Return as much of a sentence as fits; "" if not even a word does."""
     return cut(about, room) if room >= MIN_SENTENCE_COLUMNS or width_of(about) <= room else ""
 
 
 def _cut_apart(names: Sequence[str], width: int) -> list[str]:
-    """Return the names in so many columns; those that would be alike are cut in the middle, as all are then."""
+    """Return the names cut to a width; if some would be equal, all are cut in the middle."""
     short = [cut(name, width) for name in names]
     return short if len({*short}) == len({*names}) else [cut_middle(name, width) for name in names]
 
@@ -76,7 +76,7 @@ class _Column:
 
 
 def _columns(texts: Sequence[str]) -> list[_Column]:
-    """Return the columns that stand one below the other in all those texts which have any."""
+    """Return the columns shared by all texts that have columns."""
     texts = [text for text in texts if _COLUMN.search(text)]
     starts = [{found.start() for found in _COLUMN.finditer(text)} for text in texts]
     edges = [0, *sorted(set[int].intersection(*starts))] if starts else [0]
@@ -85,7 +85,7 @@ def _columns(texts: Sequence[str]) -> list[_Column]:
 
 
 def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
-    """Choose the columns for which there is room, the ones with most different cells first."""
+    """Choose the columns that fit, those with most different cells first."""
     kept: list[_Column] = []
     for column in sorted(columns, key=lambda column: -len(column.cells)):
         size = max(map(width_of, column.cells))
@@ -96,6 +96,6 @@ def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
 
 
 def _cells(text: str, columns: Sequence[_Column], room: int) -> str:
-    """Return a text's part in these columns; the last are left out if there is less room."""
+    """Return a text's cells in these columns; the last are left out if there is less room."""
     found = "".join(text[column.place] for column in columns).rstrip()
     return found if width_of(found) <= max(room, 0) else _cells(text, columns[:-1], room)

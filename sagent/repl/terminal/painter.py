@@ -17,8 +17,8 @@ from sagent.repl.view.markdown import Piece, finish, render_piece
 from sagent.repl.view.view import MAX_TAIL_CHARS, ROOT, Running, View, plain_text, reduce
 
 INTERVAL_SECONDS = 0.08  # between two paintings: less than small pieces are gathered for, so each reading is painted
-MAX_RECALLED_BLOCKS = 500  # of the root's that are shown when one is back
-MAX_EXPANDABLE_BLOCKS = 100  # that can still be shown whole
+MAX_RECALLED_BLOCKS = 500  # of the root, to show when the person returns to it
+MAX_EXPANDABLE_BLOCKS = 100  # blocks that can still be expanded
 
 
 class Painter:
@@ -31,15 +31,15 @@ class Painter:
         self._kept: list[Block] = []  # of the root's, while another is read along with
         self._surface, self._redraw = surface, redraw
         self._pending: list[Block] = []
-        self._texts: list[str] = []  # of the answer, not taken in yet
+        self._texts: list[str] = []  # pieces of the answer, not yet reduced
         self._last: Block | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._painted = 0.0
         self._recent: deque[Block] = deque(maxlen=MAX_EXPANDABLE_BLOCKS)
-        self._expanded = 0  # how many of them, counted from the end, were shown
+        self._expanded = 0  # number of expanded blocks, from the end
 
     def show(self, event: Event) -> None:
-        """Take in an event. The text of an answer, which comes in small pieces, is gathered until the next painting."""
+        """Take in an event. Pieces of an answer are collected until the next painting."""
         view = self.view
         writes = bool(view.flow.rest or view.flow.begun) and not view.thinking and not view.waiting
         if writes and type(event) is TextDelta and event.agent == self.near == ROOT:  # it changes only the answer
@@ -51,11 +51,11 @@ class Painter:
         self._take(event)
 
     def show_tasks(self, tasks: Sequence[Task]) -> None:
-        """Show what is to be done, as a conversation has it that was changed otherwise than by its calls."""
+        """Show the to-do list of a conversation that changed in another way than by its calls."""
         self.view = replace(self.view, tasks=tuple(tasks))
 
     def show_waiting(self, agent: str, waits_for: str) -> None:
-        """Show what a call of an agent to a local server waits for; "" for nothing."""
+        """Show why a call of an agent to a local server waits; "" clears it."""
         if waits_for != self.view.waits_for.get(agent, ""):
             others = {path: line for path, line in self.view.waits_for.items() if path != agent}
             self.view = replace(self.view, waits_for={**others, agent: waits_for} if waits_for else others)
@@ -89,7 +89,7 @@ class Painter:
         return blocks
 
     def enter(self, agent: str, past: Sequence[Block]) -> None:
-        """Read along with an agent, whose conversation so far is `past`; what the root says comes when one is back."""
+        """Follow an agent, whose conversation so far is `past`; the root's output is shown when the person returns."""
         self.paint()
         self._surface.freeze()
         self._surface.printed.clear()
@@ -99,7 +99,7 @@ class Painter:
 
     @contextmanager
     def running(self, command: str) -> Generator[Callable[[str], None]]:
-        """Show a command of the person's while it runs; what this yields takes what the command has written."""
+        """Show a command of the person's while it runs; send its output so far to the yielded function."""
         shown = Running(ROOT, ToolCall("", "!", JsonObject({"command": command})), asyncio.get_running_loop().time())
 
         def show_output(text: str) -> None:
@@ -133,9 +133,9 @@ class Painter:
             self._timer = loop.call_at(max(loop.time(), self._painted + INTERVAL_SECONDS), self.paint)
 
     def paint(self) -> None:
-        """Bring the terminal up to date now; one that does not read, when it has."""
+        """Paint the terminal now; if it does not read, as soon as it does."""
         if not self._surface.fits():
-            self._timer = None  # what comes now waits for the next painting
+            self._timer = None  # later events start the next timer
             return
         self._take_texts()
         if self._timer is not None:
@@ -174,7 +174,7 @@ class Painter:
         return [(), *rows] if rows and separated(self._last, Piece("paragraph")) else rows
 
     def expand(self) -> Sequence[Line]:
-        """Return the last expandable block in full; called again, the one before it. () when there is none."""
+        """Return the last expandable block in full; in further calls, the one before. () if there is none."""
         if not self._recent:
             return ()
         self._expanded = self._expanded % len(self._recent) + 1

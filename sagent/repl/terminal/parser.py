@@ -1,4 +1,4 @@
-"""From what a terminal sends to keys: it tells of itself, too, and a paste may come like keys."""
+"""Parses terminal input into keys: it may also contain the terminal's answers, and pastes that look like keys."""
 
 import re
 from collections.abc import Callable
@@ -11,35 +11,35 @@ from prompt_toolkit.keys import Keys
 from sagent.repl.terminal.key_codes import read_key
 
 MAX_TYPED = 200  # characters that come at once from keys
-MAX_TYPED_ENTER = 16  # the same with an Enter among them
+MAX_TYPED_ENTER = 16  # the same if an Enter is among them
 QUESTION = "\x1b]11;?\x1b\\"  # the background's colour, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
-WHO = "\x1b[>c"  # what it is, which it says when it has drawn what came before (DA2, same page)
+WHO = "\x1b[>c"  # asks for the terminal's type, which it answers after drawing everything before (DA2, same page)
 _NUMBER = re.compile(r"\x1b\[>(\d{1,5})[;\d]*c")
 _COLOUR = re.compile(r"\x1b\]11;rgba?:([\da-fA-F]{2,4})/([\da-fA-F]{2,4})/([\da-fA-F]{2,4})(?:/[\da-fA-F]+)?[\x1b\x07]")
 _CURSOR = re.compile(r"\x1b\[(\d{1,5});(\d{1,5})R")  # CPR, the answer to DSR 6
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
 _PASTE_END = "\x1b[201~"
-_SEQUENCE = re.compile(  # a paste with its marks, or what begins with Esc, the end of which may come with the next read
+_SEQUENCE = re.compile(  # a marked paste, or a sequence after Esc, whose end may come with the next read
     r"(?P<paste>\x1b\[200~.*?(?:\x1b\[201~|\Z))|\x1b\[M[^\x1b]{3}|\x1b\[(?!M[^\x1b]{0,2}\Z)[0-?]*[ -/]*[@-~]"
     r"|\x1b[P\]^_X][^\x07\x1b]*(?:\x07|\x1b\\)"
     r"|(?P<begun>\x1b(?:\[(?:M[^\x1b]{0,2}|[0-?]*\$?)|\](?:\d{1,4}(?:;[^\x07\x1b\s]{0,60}\x1b?)?)?"
     r"|P(?:(?:[>!]|[01][$+])[^\x07\x1b]{0,60}\x1b?|[01])?)?\Z)",
     re.DOTALL,
 )
-_NO_KEY = re.compile(r"\x1b(?:\]\d+;|P[>!]|P[01][$+])")  # how an answer begins, and nothing that is typed
+_NO_KEY = re.compile(r"\x1b(?:\]\d+;|P[>!]|P[01][$+])")  # beginnings of answers, which no key has
 _WORDS = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
 
 
 class InputParser(Vt100Parser):
-    """Knows more sequences: the terminal gained focus, lost it, reports its background; keys that others send alike.
+    """Recognizes more sequences: the terminal gained or lost focus, reports its background; keys of extended protocols.
 
-    A terminal that does not mark pastes sends them like keys, the line ends as Enter. What arrives at once and is more
-    than anyone types, or has words after an Enter, is a paste, with the words that follow it before `flush`. An Enter
-    that arrives by itself, first, or after the only line, is the key. Nothing is taken for a paste until all is
-    `loaded`: what was typed before waits in the terminal, and arrives at once too.
+    A terminal that does not mark pastes sends them as keys, with Enter for line ends. Input that arrives at once is
+    taken for a paste if it is longer than anyone types, or has text after an Enter; so is the text after it until
+    `flush`. An Enter alone, first, or after the only line is a key. Nothing counts as a paste before all is `loaded`,
+    because earlier keys wait in the terminal and arrive at once.
 
-    `on_focus` learns whether the terminal is in front, `on_background` whether its background is light, `on_cursor` in
-    which row and column the cursor is, and `on_number` by which number the terminal calls itself.
+    `on_focus` reports whether the terminal is in front, `on_background` whether its background is light, `on_cursor`
+    the cursor's row and column, and `on_number` the terminal's type number.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class InputParser(Vt100Parser):
         self._on_background, self._loaded = on_background, loaded
         self._on_cursor, self._on_number = on_cursor, on_number
         self._held = ""  # the beginning of a key or an answer
-        self._late = False  # whether the rest of it did not come at once
+        self._late = False  # the rest of a sequence is late
         self._pasted = ""  # without marks, so far
 
     def feed(self, data: str) -> None:
-        """Parse input, after taking out what the terminal answers."""
+        """Parse input, without the terminal's answers."""
         if self._late and len(data) == 1 and data.isprintable() and not self._held.endswith("\x1b"):
             self._held = ""  # a key: the rest of the answer is lost
         data, self._held, self._late = self._held + data, "", False
@@ -77,7 +77,7 @@ class InputParser(Vt100Parser):
         data = inside + _SEQUENCE.sub(self._known, data)
         if not data:
             return
-        if not self._in_bracketed_paste and not self._pasted:  # an Enter first belongs to what was typed before
+        if not self._in_bracketed_paste and not self._pasted:  # a leading Enter belongs to earlier text
             rest = data.lstrip("\r")
             super().feed(data[: len(data) - len(rest)])
             data = rest
@@ -88,8 +88,8 @@ class InputParser(Vt100Parser):
             super().feed(data)
 
     def _known(self, found: re.Match[str]) -> str:
-        """Return a paste or a key; "" for what is neither, as what a mouse did, or an answer to who had the terminal
-        before: its Esc and its letters were not pressed."""
+        """Return a paste or key; "" for anything else, such as a mouse event, or an answer meant for an earlier
+        program: its Esc and letters were not typed."""
         if found["paste"]:
             return found[0]
         if found["begun"]:

@@ -14,20 +14,20 @@ from sagent.repl.view.lines import Line, Span, cut_line, line_width, one_line, w
 T = TypeVar("T")
 Stop: TypeAlias = Callable[[], bool]
 Shown: TypeAlias = Callable[[int], Sequence[Line]]
-"""What is to be read, in lines of a width, before something is chosen."""
+"""Renders a text, for a width, to read before choosing."""
 MAX_ROWS = 10
 MAX_QUERY_CHARS = 100  # a paste may have a megabyte of them
-MAX_ABOUT_ROWS = 7  # about the option at hand
-MIN_ASKER_COLUMNS = 10  # in which who asks is begun
-COUNTED = 6  # columns for how many rows are not shown
+MAX_ABOUT_ROWS = 7  # about the current option
+MIN_ASKER_COLUMNS = 10  # for the asker's name
+COUNTED = 6  # for the number of hidden rows
 _IN_HINT = 1_000  # worse than any match of a name
-_MAX_LETTER_GAP = 5  # characters from one letter to the next
+_MAX_LETTER_GAP = 5  # characters between two matching letters
 
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One choice: what it stands for, its words, and a key that takes it at once ("" for none). `short` is for where
-    there is little room; `also` is another name that it is found by, and `within` a text that has whole words of it."""
+    """One choice: its value, its text, and a key that takes it at once ("" for none). `short` is for little room;
+    `also` is another name to find it by, and `within` a text searched for whole words."""
 
     value: T
     label: str
@@ -40,8 +40,8 @@ class Option(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Generic[T]):
-    """Searches in a thread while a list is open, until `stop` says that nobody waits: `search` returns the options that
-    contain the words, each with the text around them; `describe` what there is to say of one, each with a name."""
+    """Searches in a thread while a list is open, until `stop` returns True: `search` returns the options that contain
+    the words, each with the text around them; `describe` returns facts about an option, each with a name."""
 
     search: Callable[[str, Stop], Mapping[T, str]]
     describe: Callable[[T, Stop], Sequence[tuple[str, str]]]
@@ -49,15 +49,15 @@ class Lookup(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SecondKey(Generic[T]):
-    """Action of Ctrl-X on the option at hand, in words; `act` returns the options as they are then."""
+    """The action of Ctrl-X on the current option, with its label; `act` returns the new options."""
 
     words: str
     act: Callable[[T], Sequence[Option[T]]]
 
 
 def matches(query: str, text: str) -> int | None:
-    """Score how well a text fits what was typed, lower is better; None where its letters are not there in that order,
-    or, in a sentence, which has most letters in any order, not near each other."""
+    """Score how well a text matches the typed letters, lower is better; None if they do not occur in order or, in a
+    sentence, are too far apart."""
     query, text = query.lower(), text.lower()
     if not query:
         return 0
@@ -78,14 +78,14 @@ def matches(query: str, text: str) -> int | None:
 
 
 def narrowed(options: Sequence[Option[T]], query: str) -> list[Option[T]]:
-    """Return options that fit every word of the query, best first: those whose names do before those whose hints do."""
+    """Return the options that match every word of the query, best first: matches in names before those in hints."""
     scored = ((option, [_score(option, word) for word in query.split()]) for option in options)
     fitting = [(option, sum(score or 0 for score in scores)) for option, scores in scored if None not in scores]
     return [option for option, _ in sorted(fitting, key=lambda item: item[1])]
 
 
 def _score(option: Option[T], word: str) -> int | None:
-    """Score a word's fit to an option: its letters must be in a name of it, or the whole word in its hint or text."""
+    """Score a word's match with an option: letters in order in its name, or the whole word in its hint or text."""
     found = [score for name in (option.label, option.also) if (score := matches(word, name)) is not None]
     if found:
         return min(found)
@@ -94,22 +94,22 @@ def _score(option: Option[T], word: str) -> int | None:
 
 @dataclass(slots=True)
 class Picker(Generic[T]):
-    """A list that is open. Its future has the choice, or None when it was left without one. Its title is lines, or what
-    gives them for a width; where there is no room for all of it, it begins at `scroll`. Its `foot` stays in sight, if
-    only the beginning of it. `leaving` is what Esc does.
+    """An open list. Its future gets the choice, or None if the person leaves it. Its title is lines, or a function of
+    the width; if it does not fit, `scroll` is its first row. Its `foot` stays visible, at least its beginning.
+    `leaving` describes Esc.
 
-    With `keys` letters choose at once, else they narrow; nothing is selected then at first, `words` says that any other
-    text is an answer, and one that is `held` takes no keys yet, says so, and shows no choices. Where several may be
-    chosen, `ticked` is a set to begin with: letters and space tick, and in the end it has the numbers of all that are
-    chosen.
+    With `keys`, letters choose at once; otherwise they narrow the list. With keys, nothing is selected at first,
+    `words` allows any other text as an answer, and a `held` list does not take keys yet, says so, and shows no choices.
+    If several options may be chosen, `ticked` is the initial set: letters and space tick, and it ends with the numbers
+    of the chosen ones.
 
-    With a `lookup` every word must be in a name or a hint, or all of them in what is looked up, which was `found` for
-    the words `sought`; and it knows what there is to say `about` an option.
+    With a `lookup`, every word must be in a name or hint, or all of them in the looked-up text, `found` for the words
+    `sought`; `about` has facts on options.
     """
 
     title: Sequence[Line] | Shown
     options: Sequence[Option[T]]
-    foot: Line = ()  # its first span stands before all of its rows
+    foot: Line = ()  # its first span precedes each of its rows
     keys: bool = False
     ticked: set[int] | None = None
     words: bool = False
@@ -118,7 +118,7 @@ class Picker(Generic[T]):
     query: str = ""
     at: int = -1
     scroll: int = 0
-    page: int = 1  # rows of the title that were shown last, of those that are scrolled
+    page: int = 1  # rows of the scrolled title shown last
     lookup: Lookup[T] | None = None
     second: SecondKey[T] | None = None
     sought: str = ""
@@ -145,25 +145,25 @@ class Picker(Generic[T]):
         return [*named, *(replace(one, hint=f"{one.hint}  {self.excerpt(one)}") for one in rest)]
 
     def excerpt(self, option: Option[T]) -> str:
-        """Return the text around the typed words, where they were found; "" where they were not."""
+        """Return the text around the typed words; "" if they were not found in it."""
         return self.found.get(option.value, "") if self.sought == self.query else ""
 
     @property
     def at_hand(self) -> Option[T] | None:
-        """The option that Enter takes."""
+        """The option that Enter chooses."""
         shown = self.shown
         return shown[min(self.at, len(shown) - 1)] if shown and self.at >= 0 else None
 
     def title_for(self, width: int) -> list[Line]:
-        """Return the title and its foot. What is long is found out once for a width: it is drawn with every key."""
+        """Return the title and its foot. A long one is rendered once per width, because it is drawn with every key."""
         if width not in self._titles:
             title = [*(self.title(width) if callable(self.title) else self.title), *self.foot_for(width)]
             self._titles[width] = [cut_line(line, width) for line in title]
         return self._titles[width]
 
     def whole(self, width: int) -> list[Line]:
-        """Return everything to read before a choice: also what is known of the option at hand, and options longer than
-        a row."""
+        """Return everything to read before a choice, including facts on the current option and options longer than a
+        row."""
         rows = [_option(self, option, number, width) for number, option in enumerate(self.options)] if self.keys else []
         long = [line for option in rows for line in option] if any(len(option) > 1 for option in rows) else []
         return [*self.title_for(width), *(self.preview(width, 1000) if self.lookup else ()), *long]
@@ -172,7 +172,7 @@ class Picker(Generic[T]):
         return wrap(self.foot[1:], width, self.foot[:1]) if self.foot else []
 
     def preview(self, width: int, room: int) -> list[Line]:
-        """Render what is known of the option at hand, in at most `room` rows; if there are few, each is cut."""
+        """Render the facts on the current option in at most `room` rows; if there are few, each is cut."""
         if (option := self.at_hand) is None:
             return []
         about = self.about.get(option.value, (("", "…"),))
@@ -191,7 +191,7 @@ class Picker(Generic[T]):
         self.at = (max(self.at, 0 if step < 0 else -1) + step) % count if count else 0
 
     def type(self, text: str) -> bool:
-        """Take a letter: it chooses, or narrows. False where it is not a choice."""
+        """Handle a letter, which chooses or narrows; return False if it is neither."""
         if not self.keys:
             self.query, self.at = (self.query + text)[:MAX_QUERY_CHARS], 0
             return True
@@ -213,7 +213,7 @@ class Picker(Generic[T]):
             self.ticked ^= {number}
 
     def act(self) -> None:
-        """Do what the second key is for."""
+        """Carry out the second key's action."""
         if self.second is not None and (option := self.at_hand) is not None:
             self.options = self.second.act(option.value)
 
@@ -227,18 +227,18 @@ class Picker(Generic[T]):
             self.take(shown[min(self.at, len(shown) - 1)].value)
 
     def read_on(self, step: int) -> None:
-        """Show another part of a title for which there is no room."""
+        """Scroll a title that does not fit."""
         self.scroll = max(self.scroll + step * self.page, 0)
 
     def take(self, value: T | None = None) -> None:
-        """Close the list with a choice, or without one."""
+        """Close the list with a choice, or None."""
         if not self.chosen.done():
             self.chosen.set_result(value)
 
 
 def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
-    """Return an open list in at most `height` lines: as much of its title as there is room for, then the options around
-    the one at hand. What is not shown is counted."""
+    """Return an open list in at most `height` lines: as much of its title as fits, then the options around the current
+    one. Hidden rows are counted."""
     title = [] if picker.lookup is not None else picker.title_for(width)
     rows = _rendered_options(picker, width, height, len(title))
     query: list[Line] = []
@@ -259,11 +259,11 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 
 def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -> list[Line]:
-    """Fit a title: its first line, the part scrolled to, the number of hidden lines, its foot. In three rows or less,
-    the asker's name follows that number, as far as it fits."""
+    """Fit a title: its first line, the scrolled part, the number of hidden lines, its foot. In three rows or fewer, the
+    asker's name follows that number as far as it fits."""
     foot = picker.foot_for(width)
     head, body = title[:1] if room > 3 else (), title[1 : len(title) - len(foot)]
-    if len(foot) > max((room - 2) // 3, 1):  # all of it is at the end of what is scrolled
+    if len(foot) > max((room - 2) // 3, 1):  # the whole foot is at the end of the scrolled text
         body, foot = [*body, *foot], [cut_line(picker.foot, width)]
     foot = foot if room > 3 else []
     room = max(room - len(head) - len(foot) - 1, 0)
@@ -282,7 +282,7 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
 
 
 def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:
-    """Return the title, where there is room for it, and what is known of the option at hand in always as many rows."""
+    """Return the title, if there is room, and the facts on the current option, always in the same number of rows."""
     room = height - _most_options(height) - 1
     title = picker.title(width) if callable(picker.title) else picker.title
     head = [cut_line(line, width) for line in title[: room > 3]]
@@ -292,20 +292,19 @@ def _previewed(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 
 def _most_options(height: int) -> int:
-    """Return the options shown below a preview."""
+    """Return the number of options below a preview."""
     return max(min(MAX_ROWS, (height - 1) // 2), 1)
 
 
 def _rendered_options(picker: Picker[T], width: int, height: int, above: int) -> list[Line]:
-    """Return the options below so many rows of a title; where the terminal is low, all those with keys on as few lines
-    as they fit on."""
+    """Return the options below a title of so many rows; on a low terminal, options with keys share lines."""
     shown = picker.shown
     most = max(height - above, height // 2) if picker.keys else MAX_ROWS
-    least = 2 if picker.keys else 1 + min(above, 2)  # rows for what stands above
+    least = 2 if picker.keys else 1 + min(above, 2)  # rows kept for the title
     most = max(min(most, height - least), 1) if picker.lookup is None else _most_options(height)
     if not (picker.keys or picker.held):
         return render_menu([(option.label, option.hint) for option in shown], picker.at, width, most)
-    room = width * height  # characters: more of an option cannot be shown
+    room = width * height  # characters: longer options cannot be shown
     shown = [replace(one, label=shorten(one.label, room)) for one in shown]
     options = [_option(picker, option, number, width) for number, option in enumerate(shown)]
     if shown and all(option.key for option in shown) and sum(map(len, options)) + 4 > height:
@@ -335,7 +334,7 @@ def _on_few_lines(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 
 def _option(picker: Picker[T], option: Option[T], number: int, width: int) -> list[Line]:
-    """Show all of an option's words, and as much of the hint after them as fits."""
+    """Show an option's whole text, and as much of its hint as fits."""
     style, mark = ("class:chosen", "❯ ") if number == picker.at else ("", "  ")
     lead: list[Span] = [("class:mark", mark), ("class:dim", f"{option.key or number + 1} ")]
     if picker.ticked is not None:

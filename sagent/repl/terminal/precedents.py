@@ -1,4 +1,4 @@
-"""Precedents of rules: the calls that a session's agents made, and which of them a rule would have allowed."""
+"""Precedents of rules: calls of a session's agents that a rule would have allowed."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
     from sagent.repl.root import RootAgent
     from sagent.session.view import LogView
 
-MAX_SEARCHED_CALLS = 1_000  # of a session, the last ones
+MAX_SEARCHED_CALLS = 1_000  # of a session, the latest
 MAX_NAMED_CALLS = 3
 
 
 def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directory: Path) -> str:
-    """Rules that would allow a call, and which others of the session's calls they match. Reads files: for a thread."""
+    """Return the rules that would allow a call, with other calls of the session that they match. Reads files: for a
+    thread."""
     names = ", ".join(map(spelled_name, rules))
     try:
         made = calls_made(agent)
         others = also_allowed(rules, call, made, directory)
-    except Exception:  # whatever is in a log, the call is put to the person
+    except Exception:  # whatever the log holds, the person is asked about the call
         return f"{names} · what else they match is unknown: the session's log could not be read"
     more = f" and {len(others) - MAX_NAMED_CALLS} more" if len(others) > MAX_NAMED_CALLS else ""
     matched = f"also matches {', '.join(others[:MAX_NAMED_CALLS])}{more}" if others else "matches no other"
@@ -45,17 +46,16 @@ def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directo
 
 
 def calls_made(agent: "RootAgent") -> list[ToolCall]:
-    """Return the calls of a session so far, as its logs have them: of agents that have ended too, and what a compaction
-    or a rewind took out of the conversation. Not all, but one more than are looked at where there are more. Raises
-    OSError and SessionCorrupt."""
+    """Return the calls of a session so far from its logs, including ended agents and parts removed by compaction or
+    rewind. At most one more than MAX_SEARCHED_CALLS. Raises OSError and SessionCorrupt."""
     made = chain.from_iterable(islice(_latest(view), MAX_SEARCHED_CALLS + 1) for view in _logs(agent))
     last = nlargest(MAX_SEARCHED_CALLS + 1, made, key=lambda one: one[0])
     return [call for _, call in reversed(last)]
 
 
 def also_allowed(rules: Sequence[str], call: ToolCall, calls: Sequence[ToolCall], directory: Path) -> list[str]:
-    """Return, in words and each once, the other of a session's last calls that rules would have allowed or had a part
-    in allowing. Relative paths in calls are below the `directory`."""
+    """Return descriptions of the session's last calls that the rules would have allowed or helped to allow, each once.
+    Relative paths in calls are below the `directory`."""
     parsed = [Rule.parse(rule) for rule in rules]
     same = (call.name, call.arguments)
     others = (one for one in calls[-MAX_SEARCHED_CALLS:] if (one.name, one.arguments) != same)
@@ -77,7 +77,7 @@ def _logs(agent: "RootAgent") -> "Iterator[LogView]":
 
 
 def _latest(view: "LogView") -> Iterator[tuple[str, ToolCall]]:
-    """Yield the calls of a log and when they were made, the last one first."""
+    """Yield the calls of a log with their times, last one first."""
     for entry in view.latest("message"):
         if isinstance(content := entry.content, MessageEntry):
             message = decode_message(content.message.encoded, _no_media)
@@ -85,17 +85,17 @@ def _latest(view: "LogView") -> Iterator[tuple[str, ToolCall]]:
 
 
 def _no_media(_blob: str) -> None:
-    """Calls have none."""
+    """Return no media: calls have none."""
 
 
 def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
-    """Return True if a rule would have had a part in allowing an earlier call, as far as its arguments say."""
+    """Return True if a rule would have helped to allow an earlier call, judged by its arguments."""
     if rule.tool in COMMAND_RULES:
         commands = (words for part in _parts(one) for words in (part.words, unwrap(part.words)) if words)
         return any(not rule.pattern or rule.allows_command(words) for words in commands)
     if rule.tool == "Network":
         needs, page = _needs(one, "network"), as_str(one.arguments.get("url"))
-        # A tool that is given no address, as one that searches, reaches the same host each time.
+        # A tool without an address argument, such as a search, always reaches the same host.
         same = not (needs or page) and one.name == asked.name != "Bash"
         return same or any(is_within(need.lower(), rule.pattern) for need in needs) or _is_at(page, rule.pattern)
     if rule.tool not in ("Read", *EDITS):
@@ -115,20 +115,20 @@ def _parts(call: ToolCall) -> "Sequence[Part]":
 
 
 def _describe_call(call: ToolCall) -> str:
-    """Return a call in a few words: a command by itself, another one with its tool."""
+    """Return a short description of a call: a command alone, any other with its tool."""
     words = spelled(one_line(main_argument(call.arguments), 60))
     return words if call.name == "Bash" and words else f"{spelled(call.name)} {words}".rstrip()
 
 
 def _needs(call: ToolCall, kind: str) -> list[str]:
-    """Return what a command asked for beyond its sandbox, of one kind."""
+    """Return a command's requests of one kind beyond its sandbox."""
     given = call.arguments.get("needs")
     texts = [given] if isinstance(given, str) else as_array(given)
     return [target for text in map(as_str, texts) if (target := text.strip().removeprefix(f"{kind}:")) != text.strip()]
 
 
 def _real(path: str, directory: Path) -> str:
-    """Resolve a path that a call names, as rules are about it; "" for what is no path."""
+    """Resolve a call's path as rules do; "" if it is not a path."""
     with suppress(ValueError, OSError):
         return os.path.realpath(directory / path_of(unquote_path(path)))
     return ""

@@ -5,17 +5,17 @@ from typing import TypeGuard
 
 from sagent.repl.view.lines import GOES_ON, Line, fold, is_agreed, line_width, slice_line
 
-MAX_BURIED_ROWS = 200  # more than a terminal that becomes higher shows again
+MAX_BURIED_ROWS = 200  # more than an enlarged terminal shows again
 
 
 class Printed:
-    """The first rows of a block, and a number of letters and digits of the row after them. In another width the place
-    is found again by counting these: spaces and marks are not the same in rows of another width."""
+    """The first printed rows of a block, and a number of letters and digits in the next row. In another width the
+    position is found by counting these, because blanks and marks differ between widths."""
 
     def __init__(self) -> None:
         self._rows = self._letters = self._width = 0
-        self._block: Sequence[Line] = ()  # all rows of it in that width
-        self._used_up = False  # whether the row with the letters had no others when it was looked at last
+        self._block: Sequence[Line] = ()  # its rows in that width
+        self._used_up = False  # whether the partial row was used up at the last look
 
     def clear(self) -> None:
         """Begin with another block."""
@@ -42,7 +42,7 @@ class Printed:
         return rest
 
     def finish(self, piece: Sequence[Line], width: int) -> list[Line]:
-        """Return what is not final yet of a piece that the block began with; what follows it is the block then."""
+        """Return the unprinted rest of a piece at the block's start; the block then begins after it."""
         if not self._rows and not self._letters:
             return list(piece)
         final = self._final - sum(map(count_letters, piece))
@@ -62,7 +62,7 @@ def count_letters(row: Line) -> int:
 
 
 def _place(rows: Sequence[Line], letters: int) -> tuple[int, int]:
-    """Return the row in which the letter after so many is, and the letters before it there."""
+    """Return the row of the letter at a position, and the letters before it there."""
     for number, row in enumerate(rows):
         if letters < (here := count_letters(row)):
             return number, letters
@@ -71,7 +71,7 @@ def _place(rows: Sequence[Line], letters: int) -> tuple[int, int]:
 
 
 def _after(row: Line, letters: int) -> Line:
-    """Return a row after so many letters and the marks that follow them."""
+    """Return the rest of a row after a number of letters and the marks that follow."""
     text = "".join(text for _, text in row)
     at = [at for at, character in enumerate(text) if character.isalnum()][:letters][-1] + 1
     while at < len(text) and not text[at].isalnum() and not text[at].isspace():
@@ -80,17 +80,17 @@ def _after(row: Line, letters: int) -> Line:
 
 
 class HiddenRows:
-    """Drawn rows, as their columns, which were above the edge of a terminal that became lower, and the final rows that
-    were written below them. Where the terminal shows them again, the drawn ones go."""
+    """Drawn rows, as their widths, that a lower terminal has pushed above its edge, and the final rows written below
+    them. If the terminal shows them again, the drawn ones are removed."""
 
     def __init__(self) -> None:
-        self._rows: list[int | Line] = []  # where a row goes on in the next, both as one
+        self._rows: list[int | Line] = []  # rows that continue in the next are merged
 
     def __bool__(self) -> bool:
         return bool(self._rows)
 
     def clear(self) -> None:
-        """Forget the rows: something unknown was written below them."""
+        """Forget the rows, because other output was written below them."""
         self._rows = []
 
     def add(self, rows: Iterable[int | Line]) -> None:
@@ -103,8 +103,8 @@ class HiddenRows:
             self.clear()
 
     def dig(self, columns: int, room: int) -> tuple[int, list[Line]]:
-        """Take up the drawn rows among the last `room` rows. Return how many rows there are from the first of them on,
-        and the lines to be written again. They are forgotten."""
+        """Return how many of the last `room` rows begin at the first drawn one, and the lines to write again. They are
+        forgotten then."""
         if any(not _is_counted(row, columns) for row in self._rows) or (self._rows and _goes_on(self._rows[-1])):
             return 0, []
         first, rows, found = len(self._rows), 0, 0
@@ -117,7 +117,7 @@ class HiddenRows:
 
 
 def _is_counted(row: int | Line, columns: int) -> bool:
-    """Return True if it is known how many rows every terminal makes of it."""
+    """Return True if all terminals agree on the number of its rows."""
     return isinstance(row, int) or is_agreed(row) or 2 * line_width(row) <= columns
 
 
@@ -126,5 +126,5 @@ def _goes_on(row: int | Line) -> TypeGuard[Line]:
 
 
 def folded(row: int | Line, columns: int) -> int:
-    """Return the rows that a terminal makes of a row, or of one of so many columns, when it has become narrower."""
+    """Return the rows that a narrower terminal makes of a row, or of one of this width."""
     return max(1, -(-(row if isinstance(row, int) else line_width(row)) // columns))

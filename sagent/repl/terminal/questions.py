@@ -1,4 +1,4 @@
-"""Questions to the person, one at a time: lists to choose from, lines to type, calls to approve, what agents ask."""
+"""Questions to the person, one at a time: lists, lines to type, approvals of calls, questions of agents."""
 
 import asyncio
 import math
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 T = TypeVar("T")
-LETTER_SECONDS = 0.4  # without another key after which a letter is a choice
-LOOKUP_DELAY_SECONDS = 0.15  # without a key before something is looked up
-QUIET_SECONDS = 0.7  # without a key, and of being seen, before a question takes keys
+LETTER_SECONDS = 0.4  # without another key, after which a letter is a choice
+LOOKUP_DELAY_SECONDS = 0.15  # without a key, before a look-up
+QUIET_SECONDS = 0.7  # without a key and visible, before a question takes keys
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
 _ESC = "\x1b"
-MAX_SAID_CHARS = 100  # of what was refused
-BELL_AFTER_SECONDS = 10.0  # of work, whose end is then marked by a bell
+MAX_SAID_CHARS = 100  # of a refused call
+BELL_AFTER_SECONDS = 10.0  # of work, whose end then rings a bell
 
 
 class Presence:
-    """Knows when a key was pressed last, and calls who is not there. `way` is how: "off", "bell" or "osc9"."""
+    """Knows the time of the last key press, and alerts an absent person. `way` is "off", "bell" or "osc9"."""
 
     def __init__(self, screen: Screen, way: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
         self._screen, self._way, self.clock = screen, way, clock
@@ -45,11 +45,11 @@ class Presence:
         self._typed.set()
 
     def unrest(self, since: float) -> float:
-        """Seconds still to pass until nothing was typed, nor has what is there since a time changed, for a while."""
+        """Return the seconds until nothing was typed, and the screen has not changed, for long enough."""
         return max(self._typed_at, since) + QUIET_SECONDS - self.clock()
 
     def wake(self) -> None:
-        """Have whoever waits for a key look at what has changed without one."""
+        """Make whoever waits for a key check a change that came without one."""
         self._typed.set()
 
     async def until_typed(self) -> None:
@@ -58,31 +58,31 @@ class Presence:
         await self._typed.wait()
 
     def ring(self, seconds: float) -> None:
-        """Call a person who looks elsewhere when work ends; after long work also where the terminal does not say."""
+        """Alert a person who looks elsewhere when work ends; after long work also if the focus is unknown."""
         if seconds >= BELL_AFTER_SECONDS or self._screen.focused is False:
             self.call("sagent has finished")
 
     def call(self, text: str) -> None:
-        """Call a person who looks elsewhere, or has not typed for a while."""
+        """Alert a person who looks elsewhere, or has not typed for a while."""
         way, screen = self._way(), self._screen
         away = self.clock() - self._typed_at >= BELL_AFTER_SECONDS if screen.focused is None else not screen.focused
         if way == "off" or not away:
             return
         if way == "osc9":
             note = f"\x1b]9;{text}\x07"
-            inside = bool(os.environ.get("TMUX"))  # tmux passes it on where its option allow-passthrough is on
+            inside = bool(os.environ.get("TMUX"))  # tmux passes it on if its option allow-passthrough is on
             screen.output.write_raw(f"\x1bPtmux;\x1b{note}\x1b\\" if inside else note)
         screen.output.bell()
         screen.output.flush()
 
 
 class Questions:
-    """Shows questions above what is being typed, and takes keys for them only when nobody types: when one has been
-    there for a while, no key was pressed meanwhile and the input is empty, or when Tab asks for it.
+    """Shows questions above the input. A question takes keys once it has been visible for a while, no key was pressed
+    meanwhile and the input is empty, or when Tab requests it.
 
-    `read` gives the text of a file that a call would change, and `kept` says whether rules can be allowed for ever;
-    `allow` gets the rules that the person allows, and whether for ever; `matched` says of rules that would allow a call
-    what else they match, and `write` shows lines above.
+    `read` returns the text of a file that a call would change; `kept` is True if rules can be saved; `allow` receives
+    the allowed rules, and True for permanent ones; `matched` describes what else the rules of a call match; `write`
+    prints lines above.
     """
 
     def __init__(
@@ -101,18 +101,18 @@ class Questions:
         self._read, self._kept, self._allow, self._write_above = read, kept, allow, write
         self.picker: Picker[object] | None = None
         self._line: asyncio.Future[str | None] | None = None
-        self.about: Line = ()  # what the line that is asked for is about
+        self.about: Line = ()  # subject of the requested line
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
         self._shown_at = self._moved_at = 0.0
-        self._unseen = False  # keys may still come that were pressed before what is open was drawn
-        self._withdrawn_at = -QUIET_SECONDS  # when a question went away by itself for which something was typed
-        self.whole: Callable[[str], str] = lambda text: text  # gives a text with what was pasted in its place
-        self._draft = ""  # what stood in the input when a question or a line took it for words
-        self.lent: list[str] | None = None  # while what is in the input is in an editor: words to come back after that
+        self._unseen = False  # keys may still arrive that were pressed before the question was drawn
+        self._withdrawn_at = -QUIET_SECONDS  # when a question last disappeared during typing
+        self.whole: Callable[[str], str] = lambda text: text  # returns a text with pastes in place of placeholders
+        self._draft = ""  # the input before a question or line used it
+        self.lent: list[str] | None = None  # while an editor has the input: texts to return afterwards
         self._waits: object = None  # the last letter that may choose
-        screen.resizing.on_resizing = self.hold  # until it is there again as it is
-        self._floor = asyncio.Lock()  # one question at a time
-        self.asking: list[str] = []  # agents whose calls are to be approved
+        screen.resizing.on_resizing = self.hold  # until it is visible again
+        self._floor = asyncio.Lock()  # held by the open question
+        self.asking: list[str] = []  # agents with calls to approve
 
     # -- what keys do
 
@@ -128,29 +128,28 @@ class Questions:
 
     @property
     def seen(self) -> bool:
-        """True if a question is there, and has been for a while."""
+        """True if a question has been visible for a while."""
         return self.picker is not None and self._presence.clock() - self._shown_at >= QUIET_SECONDS
 
     @property
     def withdrawn(self) -> bool:
-        """True if a question for which words were typed, or above a draft, took keys and went away by itself a moment
-        ago: an Enter is still meant for it."""
+        """True if a question disappeared a moment ago while an answer was typed: an Enter is still meant for it."""
         return self._presence.clock() - self._withdrawn_at < QUIET_SECONDS
 
     @property
     def wording(self) -> bool:
-        """True if what is typed is an answer in words."""
+        """True if the typed text answers a question."""
         return self._line is not None or ((picker := self.taking) is not None and picker.words)
 
     @property
     def leaving(self) -> str:
-        """Effect of Esc while keys are for a question; "" while they are for something else."""
+        """Effect of Esc while a question has the keys; "" otherwise."""
         if (picker := self.taking) is None:
             return "leaves it" if self._line is not None else ""
         return picker.leaving
 
     def look(self) -> None:
-        """Have the question take keys, if nobody has typed for a while and nothing is in the input."""
+        """Give a question the keys if nobody has typed for a while and the input is empty."""
         picker, text = self.picker, self._screen.buffer.text
         if picker is not None and picker.held:
             away = self._screen.unseen or self._line is not None
@@ -179,24 +178,24 @@ class Questions:
             self._presence.wake()
 
     def begin_anew(self) -> None:
-        """Give back a key pressed while the process stood still: its answer was not on the screen."""
+        """Give back a key pressed while the process was stopped: its answer was not on the screen."""
         self.hold()
         self._screen.app.key_processor.after_key_press.fire()  # whoever brought it back has typed that
 
     def type(self, text: str) -> None:
-        """Take a letter while a question takes keys: it chooses an answer if no other key follows at once, else it
-        begins a text. A person who starts to write must not allow a call by the first letter."""
+        """Handle a letter while a question has the keys: it chooses an answer if no other key follows at once;
+        otherwise it begins a text. So a person who starts to write does not allow a call by the first letter."""
         letter, self._letter = self._letter, ""
         picker, written = self.picker, self._screen.buffer.text
         if text == " " and picker is not None and picker.ticked is not None and not letter and not written:
-            picker.type(text)  # at once: a tick is no answer yet
+            picker.type(text)  # at once, because a tick is no answer yet
         elif letter or self._unseen or (written and picker is not None and picker.words):
             self._write(letter.strip(_ESC) + text)
         else:
             self._wait(text)
 
     def act(self) -> None:
-        """Do what the second key of a list is for."""
+        """Carry out the action of a list's second key."""
         if self.picker is not None and not self._unseen:
             self.picker.act()
 
@@ -205,7 +204,7 @@ class Questions:
         self._screen.buffer.insert_text(text)
 
     def _wait(self, letter: str) -> None:
-        """Let a letter choose if no other key follows."""
+        """Wait, and let a letter choose if no other key follows."""
         self._letter = letter
         picker, waits = self.picker, object()
         self._waits = waits
@@ -222,7 +221,7 @@ class Questions:
         asyncio.get_running_loop().call_later(LETTER_SECONDS, choose)
 
     def leave(self) -> None:
-        """Answer nothing, when Esc is not the beginning of another key, or of one that comes slowly; twice is clear."""
+        """Leave the question unanswered, unless Esc begins another, perhaps slow, key. Twice needs no wait."""
         if (picker := self.picker) is None:
             return
         if picker.keys and self._letter != _ESC:
@@ -231,7 +230,7 @@ class Questions:
             picker.take()
 
     def drop(self) -> bool:
-        """Treat a letter as the beginning of a text, since another key follows it; return False if there was none."""
+        """Treat a letter as the start of a text, because another key follows; return False if there was none."""
         if letter := self._letter:
             self.hold()
         return bool(letter)
@@ -243,7 +242,7 @@ class Questions:
             self._moved_at = self._presence.clock()
 
     def enter(self) -> None:
-        """Answer with what was typed, or was selected for a while; after a letter Enter adds nothing."""
+        """Answer with the typed text, or with an option selected for a while; an Enter after a letter does nothing."""
         if (picker := self.picker) is None or self._unseen:
             return
         text, self._words = self.whole(self._screen.buffer.text).strip(), ""
@@ -256,21 +255,21 @@ class Questions:
             self._words = text
             picker.take()
         elif picker.words or not picker.keys or self._presence.clock() - self._moved_at >= LETTER_SECONDS:
-            picker.enter()  # and not with keys by which an earlier message is sent again: Up, Up, Enter
+            picker.enter()  # not for keys that resend an earlier message: Up, Up, Enter
 
     def read_on(self, step: int) -> None:
-        """Show another part of a question for which there is no room."""
+        """Scroll a question that does not fit."""
         if (picker := self.picker) is not None:
             picker.read_on(step)
 
     def expand(self) -> bool:
-        """Write all of a question above; False where none is open."""
+        """Print all of an open question above; return False if none is open."""
         if (picker := self.picker) is not None:
             self._write_above(picker.whole(self._screen.surface.width))
         return self.picker is not None
 
     def take_line(self, text: str | None) -> bool:
-        """Take the line that was asked for, None where the person leaves it; False where none was."""
+        """Answer a requested line, None if the person leaves it; return False if none was requested."""
         if self._line is None:
             return False
         if text is not None:
@@ -288,13 +287,13 @@ class Questions:
         lookup: Lookup[T] | None = None,
         second: SecondKey[T] | None = None,
     ) -> T | None:
-        """Have the person choose: from a list, for which something may be looked up meanwhile and which may have a
-        second key, or by a key below what is shown. None for nothing."""
+        """Let the person choose: from a list, with an optional look-up and second key, or by a key below a text. None
+        for no choice."""
         if isinstance(title, str):
             picker = Picker([(("class:ask", f"? {title}"),)], options, lookup=lookup, second=second)
         else:
             picker = Picker(title, options, keys=True, leaving="leaves it")
-        late = self.asks or bool(self._screen.buffer.text)  # something else is typed by now
+        late = self.asks or bool(self._screen.buffer.text)  # the input is used otherwise by now
         looking = None if lookup is None else asyncio.create_task(self._look_up(picker, lookup))
         try:
             await (self._put(picker) if late else self._open(picker))
@@ -304,7 +303,7 @@ class Questions:
         return picker.chosen.result()
 
     async def _look_up(self, picker: Picker[T], lookup: Lookup[T]) -> None:
-        """Look up what the list lacks whenever no key was pressed for a moment; the next one ends that."""
+        """Look up further options whenever no key was pressed for a moment; the next key ends that."""
         while True:
             typed = asyncio.create_task(self._presence.until_typed())
             try:
@@ -332,7 +331,7 @@ class Questions:
                 self._screen.redraw()
 
     async def choose(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        """Have the person choose by a key; None for nothing."""
+        """Let the person choose by a key; None for no choice."""
         asked = partial(wrap, [("class:ask", title)], first=(("class:ask", "? "),))
         picker = Picker(asked, options, keys=True, leaving="leaves it")
         async with self._floor:
@@ -348,8 +347,8 @@ class Questions:
         about: Line = (),
         left: Callable[[str], None] | None = None,
     ) -> str | None:
-        """Have the person type a line, or change a `text`, below what it is `about`; None when they leave it, or
-        another one is being typed. Their words that are no answer then are in the input, or are `left`."""
+        """Let the person type a line, or change a `text`, below its subject `about`; None if they leave it, or another
+        line is open. A text that is then no answer returns to the input, or is `left`."""
         while (picker := self.taking) is not None:
             await asyncio.wait([picker.chosen])
             await asyncio.sleep(0)
@@ -379,7 +378,7 @@ class Questions:
         return said
 
     def give_back(self, text: str) -> None:
-        """Put words into the input, before what is there; while an answer is typed there, before what comes back."""
+        """Put text into the input before its contents; while an answer is typed, before the saved draft."""
         picker = self.picker
         if self.lent is not None:
             self.lent.append(text)
@@ -389,14 +388,14 @@ class Questions:
             self._screen.replace_text(_joined(text, self._screen.buffer.text))
 
     def _return_draft(self, words: str) -> None:
-        """Have what was typed before in the input again, with words that are no answer."""
+        """Restore the earlier draft to the input, with a text that was no answer."""
         if self.lent is None:
             self._screen.replace_text(_joined(self._draft, words))
-        else:  # words are what the editor has
+        else:  # the editor has the input
             self.lent.append(self._draft)
 
     async def _open(self, picker: "Picker[T]") -> None:
-        """Show a list until something was chosen, or nothing."""
+        """Show a list until the person has chosen or left."""
         await self._until_free()
         self.picker = picker  # pyright: ignore[reportAttributeAccessIssue] -- what it chooses is of no concern there
         self._unseen = not picker.held
@@ -419,7 +418,7 @@ class Questions:
             await asyncio.sleep(0)
 
     async def _put(self, picker: "Picker[T]") -> str:
-        """Put a question, and wait for a choice or for words, which are returned; what was being typed is kept."""
+        """Show a question and return the choice or typed answer; the draft in the input is kept."""
         await self._until_free()
         self._presence.call("sagent asks")
         self._words, self._draft, picker.held = "", "", _HELD
@@ -433,7 +432,7 @@ class Questions:
         return self._words
 
     async def _watch(self, picker: "Picker[T]") -> None:
-        """Have a question take keys as soon as nobody types; a list when it is drawn and earlier keys are read."""
+        """Let a question take keys as soon as nobody types; a list when it is drawn and earlier keys are read."""
         await (self._screen.until_seen() if picker.held else self._screen.until_drawn())
         await asyncio.sleep(0)
         self._unseen, self._shown_at = False, self._presence.clock()
@@ -472,7 +471,7 @@ class Questions:
         rules, waiting = rules_for(ask), len(self.asking) - 1
         options = approval_options(rules, kept=self._kept())
         matched = await asyncio.to_thread(self._matched, rules, call) if rules else ""
-        read = cache(self._read)  # what is shown does not change while it is read
+        read = cache(self._read)  # the shown file must not change while it is read
 
         @cache
         def title(width: int) -> Sequence[Line]:

@@ -1,4 +1,4 @@
-"""A terminal whose size changes: nothing is drawn until it stays, and then what is ours is found again."""
+"""A terminal that changes its size: drawing stops until the size is stable, then our rows are found again."""
 
 import asyncio
 import sys
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.layout.screen import Screen as Drawn
 
-SETTLED_SECONDS = 0.35  # without a change after which a size counts; tmux reports one up to 0.25 s late
+SETTLED_SECONDS = 0.35  # without a change, until a size counts; tmux reports one up to 0.25 s late
 TMUX, XTERM = 84, 41  # by these numbers they call themselves
-MAX_UNSETTLED_SECONDS = 1.0  # after which what is final is written all the same
+MAX_UNSETTLED_SECONDS = 1.0  # after which final rows are written in any case
 
 
 class Resizing:
-    """The surface above an application's input, and when one may draw on it."""
+    """The surface above an application's input, and the times when drawing is allowed."""
 
     def __init__(self, app: ScreenApplication, output: SteadyOutput) -> None:
         self._app, self._output = app, output
         self.on_resizing: Callable[[], None] = lambda: None
         self.on_resized: Callable[[], None] = lambda: None
-        self._drawn_for: Size | None = None  # the size of the terminal for which it was drawn
-        self._columns: list[int] = []  # of the rows that were drawn, as tmux counts them
-        self.terminal = 0  # the number by which it calls itself
+        self._drawn_for: Size | None = None  # terminal size of the last drawing
+        self._columns: list[int] = []  # widths of the drawn rows, as tmux counts them
+        self.terminal = 0  # the terminal's type number
         self._holding = False
         self._settling: asyncio.TimerHandle | None = None  # the size was another a moment ago
         self._patient_until = 0.0
-        # Row and column, from 0, as the terminal has said since its size changed last:
+        # Row and column, from 0, reported by the terminal since its last change of size:
         self.cursor: tuple[int, int] | None = None
         self.surface = Surface(app, output, self.fits)
         app.on_resize, app.fits = self._wait, self.fits
@@ -42,13 +42,13 @@ class Resizing:
         app.after_render += self._drawn
 
     def _before_render(self, app: "Application[None]") -> None:
-        """Give back rows that are no longer needed. The signal of a new terminal size may come later than this."""
+        """Give back unneeded rows. The signal of a new terminal size may come later."""
         if self._is_stale:
             self._erase()
         size = self._drawn_for = self._output.get_size()
         last = app.renderer.last_rendered_screen
         wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred if last is not None else 0
-        if last is not None and min(wanted, size.rows) < last.height:  # rows which prompt_toolkit would keep
+        if last is not None and min(wanted, size.rows) < last.height:  # rows that prompt_toolkit would keep
             self._output.hold()  # until the new rows are drawn
             self._holding = True
             app.renderer.erase(leave_alternate_screen=False)
@@ -67,19 +67,19 @@ class Resizing:
         return self._drawn_for is not None and self._drawn_for != self._output.get_size()
 
     def fits(self) -> bool:
-        """Return True if one may draw: the terminal reads, and its size is what it was a while ago."""
+        """Return True if drawing is allowed: the terminal reads, and its size is stable."""
         if self._is_stale and self._settling is None:
             self._wait()
         return not self._output.stalled and self._settling is None
 
     def _catch_up(self) -> None:
-        """Draw what was not drawn while the terminal did not read."""
+        """Draw everything that had to wait while the terminal did not read."""
         self._app.invalidate()
         self.on_resized()
 
     def _wait(self) -> None:
-        """Draw nothing until the size stays: what is drawn for another one than the terminal has overwrites what is
-        final. Where it does not stay, what is final is written every now and then in a way that fits any size."""
+        """Draw nothing until the size is stable, because drawing for a wrong size overwrites final rows. If it stays
+        unstable, write final rows from time to time in a way that fits any size."""
         loop = asyncio.get_running_loop()
         if self._settling is None:
             self._patient_until = loop.time() + MAX_UNSETTLED_SECONDS
@@ -102,7 +102,7 @@ class Resizing:
         self._wait()
 
     def _resize(self) -> None:
-        """Find the first of our rows after the terminal has rewrapped them, and draw from there."""
+        """Find the first of our rows after the terminal has rewrapped them, and redraw from there."""
         self._settling = None
         if self._is_drawn:
             with self._output.held():
@@ -116,12 +116,12 @@ class Resizing:
         return self._app.is_running and not self._app._running_in_terminal and not self._output.stalled  # noqa: SLF001
 
     def _erase(self) -> None:
-        """Erase what is not final, as the terminal has rewrapped it."""
+        """Erase all rows that are not final, as the terminal has rewrapped them."""
         app, size = self._app, self._output.get_size()
         self._drawn_for = size
         screen = app.renderer.last_rendered_screen
         rows: list[int] = []  # columns
-        at = over = 0  # the cursor's row, and the rows that it goes on in
+        at = over = 0  # the cursor's row, and the rows it continues in
         reach, column = self.cursor or (None, None)
         lost = False
         if screen is not None:
@@ -129,13 +129,13 @@ class Resizing:
             at, over = cursor.y, cursor.x // size.columns
             lost = column not in (None, cursor.x % size.columns, min(cursor.x, size.columns - 1))
             rows = self._columns or _drawn_widths(screen)
-        if self.terminal == XTERM:  # which cuts rows where others rewrap them
+        if self.terminal == XTERM:  # xterm cuts rows where others rewrap them
             over, size = 0, size._replace(columns=sys.maxsize)
         above = self.surface.forget(rows[:at], rows[at + 1 :], size, over, reach)
         self.cursor = None
         with self._output.held():
             self._output.write_raw("\r")
-            self._output.cursor_up(0 if lost else above)  # tmux may put it elsewhere where wide letters were rewrapped
+            self._output.cursor_up(0 if lost else above)  # tmux may place it elsewhere after rewrapping wide characters
             self._output.erase_down()
         app.renderer.reset()
 

@@ -1,4 +1,4 @@
-"""Screen that a person types into: panel, line, completions and status line. Surface draws what is above."""
+"""The screen for typing: panel, line, completions and status line. Surface draws the rows above."""
 
 import asyncio
 import gc
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
 
-YOUNG, OLDER = 700, 10  # objects, and looks at them, after which garbage is looked for among them and among older ones
-ASK_AGAIN_SECONDS, ANSWER_SECONDS = 3.0, 60.0  # for an answer, and until a terminal is taken for one without
-LOW = 12  # rows of a terminal in which fewer of them are left empty
+YOUNG, OLDER = 700, 10  # new objects before a collection; collections before one of older garbage
+ASK_AGAIN_SECONDS, ANSWER_SECONDS = 3.0, 60.0  # to ask again, and to give up on an answer
+LOW = 12  # rows of a low terminal, in which fewer are left empty
 
 
 class Screen:
-    """The parts of the terminal that are ours.
+    """The parts of the terminal that belong to us.
 
-    `panel` and `status` give lines for a width and a height in rows; they may be set at any time.
+    `panel` and `status` return lines for a width and a height in rows; they may be set at any time.
     """
 
     def __init__(self, history: "History", *, stdin: "Input | None" = None, stdout: TextIO | None = None) -> None:
-        self.focused: bool | None = None  # whether the terminal is in front; None where it has not said
-        self.on_focus: Callable[[], None] = lambda: None  # it is in front, or is no longer
+        self.focused: bool | None = None  # whether the terminal is in front; None if unknown
+        self.on_focus: Callable[[], None] = lambda: None  # called when that changes
         self.theme = "auto"
-        self.light = _light_background()  # None where it is not known
+        self.light = _light_background()  # None if unknown
         self._to_ask = "" if os.environ.get("TERM") in ("dumb", "linux") else WHO
         if self._to_ask and _colours() != ColorDepth.DEPTH_1_BIT:
             self._to_ask += QUESTION
-        self._answered: asyncio.Event | None = None  # set when the terminal has answered; None where it has not so far
+        self._answered: asyncio.Event | None = None  # set at the terminal's first answer; None before
         self._rules = dict(rules_of(self.theme, light=self.light))
         self._style = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
@@ -66,7 +66,7 @@ class Screen:
         self.output = SteadyOutput(out, lambda: _size(out), synchronised=os.environ.get("TERM") != "dumb")
         self.line = InputLine(history, self.output)
         self.buffer, self.replace_text = self.line.buffer, self.line.replace_text
-        self.keys: KeyBindings | None = None  # before prompt_toolkit's own
+        self.keys: KeyBindings | None = None  # take precedence over prompt_toolkit's
         self.app = self._application(stdin)
         self.redraw = self.app.invalidate
         self.resizing = Resizing(self.app, self.output)
@@ -98,7 +98,7 @@ class Screen:
                 self._take_number,
             )
             source.vt100_parser = parser  # pyright: ignore[reportAttributeAccessIssue]
-        # the application remembers its bindings from the first key on, so that they must not be others later
+        # the application caches its bindings at the first key, so they must not change later
         app.key_bindings = DynamicKeyBindings(lambda: self.keys)
         app.ttimeoutlen = 0.05
         return app
@@ -137,7 +137,7 @@ class Screen:
         return drawn_text([*([()] if panel and self.rows > LOW else []), *panel, ()])
 
     async def until_drawn(self) -> None:
-        """Draw all as it is now, as soon as one may."""
+        """Draw the current state as soon as drawing is allowed."""
         drawn = asyncio.Event()
 
         def note(_: object) -> None:
@@ -151,8 +151,8 @@ class Screen:
             self.app.after_render -= note
 
     async def until_seen(self) -> None:
-        """Draw all as it is now, and wait until the terminal has it: what was written may lie on the way to it. One
-        that never answers is not waited for."""
+        """Draw the current state and wait until the terminal has it, because output may be in transit. A terminal that
+        never answers is not waited for."""
         await self.until_drawn()
         end = time.monotonic() + ANSWER_SECONDS
         while (answered := self._answered) is not None:
@@ -193,7 +193,7 @@ class Screen:
         self._answered.set()
 
     def set_vim(self, value: str) -> str:
-        """Switch vi keys "on" or "off", or to the other mode; return the new mode."""
+        """Turn vi keys "on" or "off", or toggle them; return the new mode."""
         vi = value == "on" or (value != "off" and self.app.editing_mode != EditingMode.VI)
         self.app.editing_mode = EditingMode.VI if vi else EditingMode.EMACS
         self.app.vi_state.reset()
@@ -211,7 +211,7 @@ class Screen:
 
     @property
     def unseen(self) -> bool:
-        """True if what is drawn now may not be looked at: something else is, or the terminal has not taken it."""
+        """True if the person may not see the drawing: they look elsewhere, or the terminal has not taken it."""
         return self.elsewhere or not self.resizing.fits()
 
     @property
@@ -221,7 +221,7 @@ class Screen:
         return mode if self.app.editing_mode == EditingMode.VI else ""
 
     def clear(self) -> None:
-        """Begin at the top of the screen; what was on it moves to the scrollback, where the terminal keeps one."""
+        """Begin at the top of the screen; its contents move to the scrollback, if the terminal keeps one."""
         with self.output.held():
             rows = self.rows
             self.surface.freeze()
@@ -231,8 +231,8 @@ class Screen:
         self.app.invalidate()
 
     def tidy_up(self) -> None:
-        """Look for garbage whenever something was drawn, from now on, so that no key waits for that on its way to the
-        screen: what is loaded by now stays, and the 50,000 new objects that are right for loading take 12 ms."""
+        """From now on collect garbage after drawing, so that no key waits for it. Loaded objects are frozen, because a
+        threshold of 50,000 new objects, right for loading, takes 12 ms per collection."""
         if not self._loaded:
             self._loaded = True
             gc.freeze()
@@ -269,7 +269,7 @@ class Screen:
 
 
 def _light_background() -> bool | None:
-    """Read the variable that terminals set which answer no question: a number of the sixteen colours."""
+    """Read the variable that terminals without answers set: a number of the sixteen colours."""
     colour = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return colour in ("7", "15") if colour.isdecimal() else None
 
@@ -283,6 +283,6 @@ def _size(stdout: TextIO) -> Size:
 
 
 def _colours() -> ColorDepth | None:
-    """Return the colour depth that the environment asks for (NO_COLOR, PROMPT_TOOLKIT_COLOR_DEPTH), or sixteen colours,
-    which all terminals and our styles have."""
+    """Return the colour depth from the environment (NO_COLOR, PROMPT_TOOLKIT_COLOR_DEPTH), or sixteen colours, which
+    all terminals and our styles have."""
     return ColorDepth.from_env() or ColorDepth.DEPTH_4_BIT

@@ -1,8 +1,8 @@
-"""The terminal above the input: rows that are final, then the rows of what is not finished yet.
+"""The rows above the input: final ones, then those of unfinished blocks.
 
-Nothing is erased that was final, and no row is written twice that has not changed. What lies below (input, panel,
-status line) belongs to prompt_toolkit, which draws it relative to its own first row; here rows are put in above that,
-and it moves down as it is. Everything of one step reaches the terminal in one write, inside synchronised output.
+Final rows are never erased, and unchanged rows never rewritten. The input, panel and status line below belong to
+prompt_toolkit, which draws relative to its own first row; rows are inserted above that and move it down unchanged. All
+output of one step reaches the terminal in one write, inside synchronised output.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.styles import Attrs
 
-LEAVING_SECONDS = 1.0  # that a terminal which does not read has in the end
-MAX_INSERTED_ROWS = 4  # more than fit are lost, and a terminal may be smaller than it has said
+LEAVING_SECONDS = 1.0  # to write the rest at exit to a terminal that does not read
+MAX_INSERTED_ROWS = 4  # further rows would be lost in a terminal smaller than reported
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # https://gist.github.com/christianparpart/d8a62cc1ab659194337d73e399004036
 
 
 class SteadyOutput(Vt100_Output):
-    """A terminal that shows each flush as a whole. `held` gathers several into one; one that went away is reported to
-    `on_gone`, once, and written to no more."""
+    """A terminal that shows each flush as a whole. `held` merges several; if the terminal goes away, `on_gone` is
+    called once and nothing more is written."""
 
     def __init__(self, stdout: TextIO, get_size: Callable[[], Size], *, synchronised: bool = True) -> None:
         term = os.environ.get("TERM")
@@ -44,20 +44,20 @@ class SteadyOutput(Vt100_Output):
         self._depth = 0
         self._pieces: list[str] = []
         self._gone = False
-        self._unsent = b""  # what the terminal has not taken yet
-        self._own: int | None = None  # the terminal, opened so that writing to it waits for nothing
+        self._unsent = b""  # not yet taken by the terminal
+        self._own: int | None = None  # the terminal, opened for non-blocking writes
         self.on_gone: Callable[[], None] = lambda: None
-        self.on_taken: Callable[[], None] = lambda: None  # a terminal that was stalled has taken all
+        self.on_taken: Callable[[], None] = lambda: None  # called when a stalled terminal has taken everything
 
     def write(self, data: str) -> None:
-        """Draw text: what it says drives nothing. prompt_toolkit moves on by line ends alone."""
+        """Draw text without control sequences. prompt_toolkit advances by line ends alone."""
         if data.isprintable():
             self.write_raw(data)
         else:
             super().write(printable(data) if data.strip("\r\n") else data)
 
     def flush(self) -> None:
-        """Write what is waiting, unless more is to come."""
+        """Write pending output, unless more follows."""
         self._pieces += self._buffer
         self._buffer = []
         if self._depth or not self._pieces:
@@ -83,7 +83,7 @@ class SteadyOutput(Vt100_Output):
             asyncio.get_running_loop().add_writer(self._terminal(), self._send_rest)
 
     def _send(self) -> bool:
-        """Write what the terminal takes; whether that is all."""
+        """Write as much as the terminal takes; return True if that is all."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[os.write(self._terminal(), self._unsent) :]
@@ -106,7 +106,7 @@ class SteadyOutput(Vt100_Output):
             self.on_taken()
 
     def _terminal(self) -> int:
-        if self._own is None:  # opened anew: the mode of standard output is that of others too
+        if self._own is None:  # opened anew, because standard output's mode is shared with others
             try:
                 self._own = os.open(os.ttyname(self.stdout.fileno()), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
             except OSError:
@@ -127,15 +127,15 @@ class SteadyOutput(Vt100_Output):
         self._own = None
 
     def erase_down(self) -> None:
-        """Empty the cursor's row and those below; prompt_toolkit and we do so at a row's beginning only.
+        """Empty the cursor's row and those below; only called at the beginning of a row.
 
-        The rows are deleted first: tmux takes an erasure of the whole screen for a page that belongs in the scrollback,
-        if anything is on it. rxvt-unicode deletes nothing where there are fewer rows.
+        The rows are deleted first: tmux moves a completely erased screen to the scrollback if it has text. rxvt-unicode
+        deletes nothing if there are fewer rows.
         """
         self.write_raw(f"\r\x1b[{self.get_size().rows}M\x1b[J")
 
     def ask_for_cursor(self) -> None:
-        """Have the terminal say in which row the cursor is (DSR, https://vt100.net/docs/vt510-rm/DSR-CPR.html)."""
+        """Ask the terminal for the cursor's row (DSR, https://vt100.net/docs/vt510-rm/DSR-CPR.html)."""
         if self.term not in ("linux", "dumb") and not self.stalled:
             self.write_raw("\x1b[6n")
             self.flush()
@@ -153,13 +153,13 @@ class SteadyOutput(Vt100_Output):
         self._depth += 1
 
     def release(self) -> None:
-        """Write what has gathered in one piece."""
+        """Write collected output in one piece."""
         self._depth = max(self._depth - 1, 0)
         self.flush()
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Send everything written in the block at its end, in one piece."""
+        """Write all output of the block at its end, in one piece."""
         self.hold()
         try:
             yield
@@ -172,34 +172,34 @@ class Surface:
 
     def __init__(self, app: "Application[None]", output: SteadyOutput, fits: Callable[[], bool] = lambda: True) -> None:
         self._app = app
-        self.fits = fits  # whether the terminal reads and has the size that it had, so that one may draw
+        self.fits = fits  # whether drawing is allowed: the terminal reads, and its size is stable
         self._output = output
-        self.open_rows: list[Line] = []  # rows of what is not finished, as they are on the screen
-        self.printed = Printed()  # what is final of it: it was above the screen's edge, or something came below it
+        self.open_rows: list[Line] = []  # unfinished rows on the screen
+        self.printed = Printed()  # its final rows: beyond the screen's edge, or with other rows below
         self.ghosts: list[int] = []  # columns of drawn rows that are above the screen's edge
-        self.buried = HiddenRows()  # the same with what was written below them
+        self.buried = HiddenRows()  # the same, with the rows written below
         self._look: Hashable = None
         self._known: dict[str, Attrs] = {}  # of that look
         self.directory: Callable[[], Path] | None = None  # of relative paths in links
         self._links = output.term not in ("linux", "dumb")
-        self._wraps = False  # the terminal goes on at its edge by itself
-        self._waiting: list[Line] = []  # rows for when the screen is ours again
-        self._unsettled = False  # the terminal's size is not known
-        self._guessed = False  # nor was it when what lies below was drawn: its rows may be cut
+        self._wraps = False  # the terminal wraps at its edge itself
+        self._waiting: list[Line] = []  # rows to write when the screen is ours again
+        self._unsettled = False  # the terminal's size is unknown
+        self._guessed = False  # it was also unknown at the last drawing: rows may be cut
 
     @property
     def width(self) -> int:
-        """Columns of a row: one less than the terminal has, so that no terminal wraps by itself."""
+        """Columns of a row: one less than the terminal has, so that it never wraps."""
         return max(self._output.get_size().columns - 1, 10)
 
     def update(self, final: Sequence[Line], rows: Sequence[Line]) -> None:
-        """Write rows that are final, and below them those of what is not finished, as they are now.
+        """Write final rows, and below them the current unfinished ones.
 
-        Rows of the unfinished that no longer fit above the input are final.
+        Unfinished rows that no longer fit above the input become final.
         """
         if not rows:
             self.printed.clear()
-        if self._is_full or self._unsettled:  # what is not finished comes when it is, or when there is room
+        if self._is_full or self._unsettled:  # unfinished rows wait until they are final, or fit
             self._freeze()
             rows = ()
         final, kept = [*map(drawable, final)], [*map(drawable, self.printed.rest(rows, self.width) if rows else ())]
@@ -211,7 +211,7 @@ class Surface:
 
     @property
     def _is_full(self) -> bool:
-        """True if what lies below has every row of the terminal."""
+        """True if the input and its surroundings fill the terminal."""
         screen = self._app.renderer.last_rendered_screen
         return screen is not None and screen.height >= self._output.get_size().rows
 
@@ -233,7 +233,7 @@ class Surface:
         self.open_rows = rows
 
     def flush_waiting(self) -> None:
-        """Write what came while there was no screen to write on."""
+        """Write rows that waited for the screen."""
         if self._waiting and self._app.renderer.last_rendered_screen is not None:
             self._paint([], list(self.open_rows))
 
@@ -279,7 +279,7 @@ class Surface:
         out.flush()
 
     def _write_anew(self, wanted: list[Line]) -> None:
-        """Write lines and redraw what lies below under them, if nothing can be put in above it."""
+        """Write lines and redraw everything below, if no rows can be inserted."""
         self._app.renderer.erase(leave_alternate_screen=False)
         for line in wanted:
             self._write(line)
@@ -291,7 +291,7 @@ class Surface:
         self._output.cursor_down(max(target - row, 0))
 
     def _go_on(self, wanted: Sequence[Line], index: int) -> bool:
-        """Write the row where the cursor is by way of the edge of the row above, where it goes on that one."""
+        """Write the cursor's row past the edge of the row above, if it continues that row."""
         if not index or GOES_ON not in wanted[index - 1]:
             return False
         self._output.cursor_up(1)
@@ -301,8 +301,8 @@ class Surface:
         return True
 
     def _change(self, before: Line, after: Line) -> None:
-        """Write what differs in the row where the cursor is, from the first column that does; all of it where it is
-        not sure which that is, or where it was longer: tmux rewraps blanks with the row, if only its end is erased."""
+        """Write the changed part of the cursor's row; the whole row if the first changed column is uncertain, or if it
+        became shorter: tmux rewraps blanks with the row if only its end is erased."""
         out, same = self._output, 0
         out.write_raw("\r")
         if is_agreed(before) and is_agreed(after) and line_width(after) >= line_width(before):
@@ -328,7 +328,7 @@ class Surface:
     def _write(self, line: Line) -> None:
         out, depth, styled = self._output, self._app.color_depth, False
         if GOES_ON in line:
-            out.enable_autowrap()  # which prompt_toolkit switches off
+            out.enable_autowrap()  # prompt_toolkit turns it off
             self._wraps = True
         for style, text in line:
             leads_to = self._address(style) if "[" in style else ""
@@ -350,25 +350,24 @@ class Surface:
             self._wraps = False
 
     def freeze(self) -> None:
-        """Leave the unfinished rows as they are: other rows will be written below them."""
+        """Leave the unfinished rows as they are, because other rows will be written below."""
         self._freeze()
         self.buried.clear()
 
     def _freeze(self) -> None:
-        """Count the unfinished rows as printed, but the last: it may be half a sentence, and is written again."""
+        """Count the unfinished rows as printed, except the last, which may be half a sentence and is written again."""
         self.printed.add(max(len(self.open_rows) - 1, 0))
         self._bury(self.open_rows)
         self.open_rows = []
 
     def _bury(self, rows: Sequence[int | Line]) -> None:
-        """Add rows that are final below those that are buried."""
+        """Add final rows below the buried ones."""
         if self.buried:
             self.buried.add(rows)
 
     @contextmanager
     def any_size(self) -> Generator[None]:
-        """Write what the block writes once and whole, whatever size the terminal has: what was there stays, and what is
-        final goes on below it."""
+        """Write the block's output once in a way that fits any size: existing rows stay, and final rows follow."""
         if self.open_rows:
             self.printed.add(len(self.open_rows) - 1, count_letters(self.open_rows[-1]))
             self.open_rows = []
@@ -380,16 +379,16 @@ class Surface:
             self.buried.clear()
 
     def forget(self, before: Sequence[int], behind: Sequence[int], size: Size, over: int, reach: int | None) -> int:
-        """Count the rows, from the cursor's up to the first that is not final, that will be drawn anew in a terminal
-        that has rewrapped them. The cursor's goes on in `over` more; `before` and `behind` are the columns of the rows
-        that are not ours. What is above the terminal's edge is out of reach: text there is final, and text that may be.
-        If it is known how many rows are above the cursor (`reach`), drawn rows that were beyond its edge go too."""
+        """Count the rows, from the cursor's up to the first one that is not final, to redraw in a terminal that has
+        rewrapped them. The cursor's row continues in `over` more; `before` and `behind` are the widths of foreign rows.
+        Rows above the terminal's edge are out of reach and count as final. If the number of rows above the cursor is
+        known (`reach`), drawn rows beyond the edge are forgotten too."""
         columns, drawn = max(size.columns, 1), [*self.ghosts, *before]
         ours = [folded(row, columns) for row in self.open_rows]
         sizes = [*ours, *(1 if self._guessed else folded(width, columns) for width in drawn)]
         above = sum(sizes) + over
         starts = [*accumulate(sizes, initial=0)][:-1]
-        edge = above - size.rows + 1  # where the cursor is in the last row: terminals drop what is beyond it, or do not
+        edge = above - size.rows + 1  # the cursor is in the last row here; terminals may drop rows beyond it
         kept = edge + sum(folded(width, columns) for width in behind)
         final = sum(start < kept for start in starts[: len(ours)])
         self.printed.add(final)

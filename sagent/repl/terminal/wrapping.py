@@ -1,4 +1,4 @@
-"""The input as it is drawn: what is not seen shown as a sign, and rows that end between words."""
+"""The drawn input: invisible characters become signs, and rows end between words."""
 
 import re
 from collections.abc import Callable
@@ -14,8 +14,8 @@ _WORDS = re.compile(r"\S+|\s")
 
 
 def gaps(text: str, room: int) -> dict[int, int]:
-    """Find where the rows of a text end between words: by the place of a character, the columns to leave free before
-    it; -1 for a blank that is not drawn, since the row is full."""
+    """Find where the rows of a text end between words: by character position, the columns to leave free before it; -1
+    for a blank that is not drawn because the row is full."""
     found: dict[int, int] = {}
     column = 0
     for word in _WORDS.finditer(text):
@@ -39,14 +39,13 @@ def _drawn(character: str) -> str:
 
 
 class DrawnInput(Processor):
-    """Draws the input for rows that begin with a label of so many columns."""
+    """Draws the input in rows that begin with a label of a given width."""
 
     def __init__(self, label: Callable[[], int]) -> None:
         self._label = label
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """Return the line with blanks before the words that begin a row; what was pasted, too, is shown to hold what is
-        not seen."""
+        """Return the line with blanks before words that begin a row; invisible characters of pastes are shown too."""
         fragments, room = transformation_input.fragments, transformation_input.width - self._label()
         text = fragment_list_to_text(fragments)
         if text == one_sign_each(text) and text.isprintable() and width_of(text) <= room:

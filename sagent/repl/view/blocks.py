@@ -1,6 +1,6 @@
-"""Blocks of a transcript, which are written above the input line once and never touched again; and their lines.
+"""Blocks of a transcript, written once above the input line, and their lines.
 
-Pure: the same block in the same width is the same lines.
+Pure: the same block in the same width gives the same lines.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,12 +19,12 @@ from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
 
 Level: TypeAlias = Literal["info", "warning", "error"]
-PLAN_MODE = "plan mode"  # sends the model what the status line shows
+PLAN_MODE = "plan mode"  # sender of messages that the status line shows instead
 MAX_EARLIER_MESSAGES = 30
-MAX_SAID_LINES = 40  # of a message of the person's own
-MAX_SHELL_LINES = 60  # of a command of the person's own
-MAX_FAILED_LINES, MAX_DONE_LINES = 5, 2  # of a call's output that are shown below it
-MAX_EXPANDED_LINES = 400  # of a block that is shown whole
+MAX_SAID_LINES = 40  # of a person's message
+MAX_SHELL_LINES = 60  # of a person's command
+MAX_FAILED_LINES, MAX_DONE_LINES = 5, 2  # of a call's output
+MAX_EXPANDED_LINES = 400  # of an expanded block
 _INDENT: Line = (("", "    "),)
 _BAR: Line = (("class:dim", "  │ "),)
 _LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
@@ -32,7 +32,7 @@ _LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "e
 
 @dataclass(frozen=True, slots=True)
 class MessageBlock:
-    """A message of a person, or of `sender`: an agent, a job. `attached` counts what came with it."""
+    """A message of a person, or of `sender`: an agent, a job. `attached` counts its attachments."""
 
     text: str
     sender: str = ""
@@ -41,7 +41,7 @@ class MessageBlock:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """The model's reasoning, when it is over. Shown as one line, or whole."""
+    """The model's finished reasoning, as one line or in full."""
 
     text: str
     seconds: float
@@ -49,7 +49,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A sentence for the person from the program itself."""
+    """A sentence from the program to the person."""
 
     text: str
     level: Level = "info"
@@ -57,7 +57,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """A command line of the person's own, and what it wrote."""
+    """A command line of the person's, and its output."""
 
     command: str
     output: str
@@ -81,7 +81,7 @@ def shown_file(sender: str) -> Report:
 
 
 def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER_MESSAGES) -> Sequence[Block]:
-    """Return the end of an earlier conversation, after a note of how to see what came before."""
+    """Return the end of an earlier conversation, after a note on how to see the rest."""
     blocks: list[Block] = []
     if len(messages) > most:
         blocks.append(Report(f"Earlier messages are not shown here: /earlier {10 * most} shows more."))
@@ -104,7 +104,7 @@ def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER
 
 
 def past_summary(text: str) -> str:
-    """Return a call's outcome in a few words, which a log does not keep: how a command ended, else its first line."""
+    """Return a short outcome of a call, which logs do not keep: a command's exit, else the first line."""
     lines = text.strip().split("\n")
     code = next((line for line in reversed(lines[-5:]) if line.startswith("[exit code ")), "")
     return f"exit {code[11:].rstrip(']')}" if code else lines[0][:200]
@@ -139,9 +139,9 @@ def render_block(block: Block, width: int) -> list[Line]:
 
 
 def _fitted(line: Line, width: int, below: Collection[int]) -> list[Line]:
-    """Return a line of a page. One that is too long continues below its second column; where the first is of a width
-    that is `below`, as it takes more than half of the page, all with such a one do below the first. A link alone stays
-    one line for who copies it."""
+    """Return a line of a page. A line that is too long continues below its second column. If the first column has a
+    width in `below`, which is more than half of the page, the second is below the first in all such lines. A lone link
+    stays on one line for copying."""
     size = line_width(line[:1])
     stacked = size in below and bool(line[1:])
     if not line or (line_width(line) <= width and not stacked):
@@ -167,8 +167,8 @@ def _without_indent(line: Line) -> tuple[Line, str]:
 
 
 def separated(previous: Block | None, block: Block) -> bool:
-    """Return True if an empty line belongs between two blocks. Pieces of one answer bring their own; what is done and
-    reported meanwhile stands together."""
+    """Return True if an empty line belongs between two blocks. Pieces of one answer have their own; calls and reports
+    stand together."""
     if isinstance(previous, Piece) and isinstance(block, Piece):
         return False
     if previous is None:
@@ -256,7 +256,7 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
     room = max(width - 2 - width_of(who + job) - len(block.call.name) - len(took) - 3, 10)
     below, most = _outcome(block), MAX_FAILED_LINES if block.result.is_error else MAX_DONE_LINES
-    if 0 < len(below) <= most and one_line(below[0])[:199] == summary[:199]:  # one of the two says it
+    if 0 < len(below) <= most and one_line(below[0])[:199] == summary[:199]:  # they would repeat each other
         if len(summary) > (room // 2 if argument_line(block.call) else room):
             summary = "failed" if block.result.is_error else "done"
         else:
@@ -275,7 +275,7 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
 
 
 def _last_rows(lines: Sequence[str], width: int, most: int) -> list[Line]:
-    """Return the end of an output in at most so many rows; what is left out of a line has an ellipsis."""
+    """Return the end of an output in at most so many rows; cut lines get an ellipsis."""
     rows: list[Line] = []
     for text in reversed(lines):
         if not (room := most - len(rows)):
@@ -288,13 +288,13 @@ def _last_rows(lines: Sequence[str], width: int, most: int) -> list[Line]:
 
 
 def _outcome(block: ToolFinished) -> list[str]:
-    """Return the lines of what a call brought: of a command, and of one that failed."""
+    """Return the shown output of a call: of a command, or of one that failed."""
     goes_on = block.job and block.summary.endswith(block.job)
     if goes_on or not (block.result.is_error or "command" in block.call.arguments):
         return []
     lines = [line for line in printable(block.result.text).split("\n") if line.strip()]
     if lines and lines[-1].startswith("[exit code"):
-        lines.pop()  # which the line above gives
+        lines.pop()  # the line above has it
     return [] if lines == ["(no output)"] else lines
 
 
@@ -349,7 +349,7 @@ def _returned(block: Finished, width: int) -> Line:
 
 
 def _advice(advice: Advice, width: int) -> list[Line]:
-    """Advice in its frame: who, why, with what verdict, at what price; then what was said."""
+    """Return advice in its frame: advisor, trigger, verdict and price, then the text."""
     whole = min(width, 100)
     inner = whole - 4
     state = {"answered": "", "cut": " (cut at its length limit)"}.get(advice.status, f" {advice.status}")

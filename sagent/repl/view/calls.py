@@ -1,4 +1,4 @@
-"""Tool calls as a person reads them: the argument that matters, what an edit changes, what is to be answered."""
+"""Tool calls as a person reads them: the main argument, the change of an edit, the question to answer."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,18 +21,18 @@ MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will repl
 MAX_DIFF_LINES = 60
 MAX_REASON_COLUMNS = 600
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
-_WITH_COMMAND = ("command", "reason", "needs")  # of Bash: what it asks for beyond the sandbox is shown by itself
+_WITH_COMMAND = ("command", "reason", "needs")  # of Bash: requests beyond the sandbox are shown separately
 _PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 
 
 def argument_line(call: ToolCall, width: int = 100) -> str:
-    """Return the one argument of a call worth reading, on one line."""
+    """Return the most informative argument of a call, on one line."""
     return cut(one_line(main_argument(call.arguments)), width)
 
 
 def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
-    """Return what a call of Edit or Write would change, as a unified diff; "" if it is not known, or for other calls.
-    `read` gives a file's text, or None."""
+    """Return the change of a call of Edit or Write as a unified diff; "" if unknown, or for other calls. `read` returns
+    a file's text, or None."""
     from sagent.tools.change import unified_diff
     from sagent.tools.replacement import proposed
 
@@ -57,7 +57,7 @@ def read_text(directory: Path, path: str) -> str | None:
 
 
 def render_diff(diff: str, width: int, *, most: int = MAX_DIFF_LINES) -> list[Line]:
-    """Return the diff in at most about `most` lines; what is left out is counted."""
+    """Return the diff in at most about `most` lines; the others are counted."""
     lines = list(_rendered(diff, printable))
     shown = [cut_line(line, width) for line in lines[:most]]
     if (left := len(lines) - most) <= 0:
@@ -87,7 +87,7 @@ def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
                 yield (("class:dim", "   ⋯"),)
             first = False
         elif first:
-            continue  # the names of the files, which the line above gives
+            continue  # the line above names the file
         elif old >= old_end and new >= new_end and line.startswith(("--- ", "+++ ")):  # the next file
             if line.startswith("+"):
                 yield (("class:dim", f"   {say(line[4:].removeprefix('b/'))}"),)
@@ -106,10 +106,10 @@ def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
 def render_approval(
     call: ToolCall, ask: "Ask", read: Callable[[str], str | None], width: int, waiting: int = 0
 ) -> list[Line]:
-    """Render who wants to do what, why it needs approval, and all of the diff, the command or the arguments, in which
-    what is not seen or looks like something else is marked.
+    """Render the agent, its request and why it needs approval, with the whole diff, command or arguments; invisible and
+    misleading characters are marked.
 
-    `read` gives a file's text, or None; `waiting` counts the calls that wait after this one."""
+    `read` returns a file's text, or None; `waiting` counts the calls waiting after this one."""
     who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
     more = f" ({waiting} more waiting)" if waiting else ""
     lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", spelled(call.name)), ("class:dim", more))]
@@ -119,7 +119,7 @@ def render_approval(
         why = list(_wants(ask.wants, as_str(call.arguments.get("reason")), width))
     else:
         why = wrap([("class:dim", _lines(ask.reason))], width, (("", "  "),))
-    if diff:  # which may be long, and why one is asked is to be seen first
+    if diff:  # a diff may be long, and the reason must be visible first
         lines += wrap([("class:argument", spelled_name(as_str(call.arguments.get("file_path"))))], width, (("", "  "),))
         lines += [*why, *render_whole_diff(diff, width)]
     elif command:
@@ -134,12 +134,12 @@ def render_approval(
 
 
 def _lines(text: str) -> str:
-    """Return a whole text on its lines, with the same characters marked."""
+    """Return a whole text in lines, with the same characters marked."""
     return "\n".join(map(spelled, text.replace("\r\n", "\n").replace("\t", TAB).split("\n")))
 
 
 def _wants(wants: Sequence[str], reason: str, width: int) -> Iterator[Line]:
-    """Yield what a command asks for beyond the sandbox, each on a line of its own, and the model's words for it."""
+    """Yield a command's requests beyond the sandbox, a line each, and the model's reason."""
     for number, want in enumerate(wants):
         lead = "         " if number else "  wants: "
         yield from wrap([("class:warning", spelled(want))], width, (("class:dim", lead),))

@@ -1,17 +1,17 @@
-"""Output of a person's own command as spans, in the colours that it asked for. Nothing else it asked for is kept."""
+"""Output of a person's command as spans in its own colours. Other control sequences are dropped."""
 
 import re
 
 from sagent.repl.view.lines import TAB, Span, printable
 from sagent.tools.capture import without_colours
 
-MAX_COLOUR_CHANGES = 5_000  # in one text: beyond that it is shown without
+MAX_COLOUR_CHANGES = 5_000  # in one text: beyond that it has no colours
 _SGR = re.compile(r"(\x1b\[[\d;]*m)")  # ECMA-48, Select Graphic Rendition
 _LEFT_OUT = {"hidden", "blink"}
 
 
 def coloured(text: str, style: str) -> list[Span]:
-    """Return the text in spans; what has no colour of its own has the style."""
+    """Return the text in spans; text without a colour gets the style."""
     texts, changes = _SGR.split(text)[::2], _SGR.findall(text)
     if not changes or len(changes) > MAX_COLOUR_CHANGES:
         return [(style, printable(without_colours(text)))]

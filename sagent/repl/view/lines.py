@@ -13,16 +13,16 @@ Line: TypeAlias = tuple[Span, ...]
 
 TAB = "    "
 GOES_ON: Span = ("class:goes-on", "")
-"""Ends a row as wide as the terminal, which the next row goes on: who copies them gets one line."""
-_NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼]*")  # of one column each: what most text is made of
+"""Ends a row as wide as the terminal that continues in the next, so that copying gets one line."""
+_NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼]*")  # characters one column wide, which most text consists of
 _AGREED = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼、。ぁ-ヿ㐀-䶿一-鿿가-힣！-～]*")  # as wide in all terminals
 _JOINED = re.compile("[\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff]")
 _FLAGS = frozenset(map(chr, range(0x1F1E6, 0x1F200)))
-_WORD = re.compile(r"\S{1,500}")  # of a longer one a part at a time: a command may be one word of a megabyte
+_WORD = re.compile(r"\S{1,500}")  # longer ones in parts: a command may be a single word of a megabyte
 
 
 def width_of(text: str) -> int:
-    """Columns a text takes as it is drawn; what is not seen is drawn as a sign of its own."""
+    """Return the columns of a text as drawn; invisible characters are drawn as signs."""
     if (text.isascii() and text.isprintable()) or _NARROW.fullmatch(text):
         return len(text)
     from prompt_toolkit.utils import get_cwidth
@@ -31,19 +31,19 @@ def width_of(text: str) -> int:
 
 
 def line_width(line: Line) -> int:
-    """Columns a line takes."""
+    """Return the columns of a line."""
     return sum([width_of(text) for _, text in line])
 
 
 def is_agreed(line: Line) -> bool:
-    """Return True if all terminals draw a line as wide as it is counted here. Of signs that belong together, as in
-    flags and families, some make one and others several."""
+    """Return True if all terminals draw a line with the width computed here. They differ in signs that combine, as
+    flags and families do."""
     return all(map(_AGREED.fullmatch, [text for _, text in line]))
 
 
 def one_sign_each(text: str) -> str:
-    """Return the text where each character is a sign of its own, for what is drawn by columns: without what joins
-    several to one sign, and with the letters of flags."""
+    """Return the text with each character a sign of its own, for drawing by columns: without joiners, and with the
+    letters of flags."""
     if text.isascii():
         return text
     return _JOINED.sub(lambda found: chr(ord(found[0]) - 0x1F1E6 + ord("A")) if found[0] in _FLAGS else "", text)
@@ -67,12 +67,12 @@ def drawable(line: Line) -> Line:
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, white space run together."""
+    """Return the text on one line, with runs of white space collapsed."""
     return printable(" ".join(text.split()))
 
 
 def _end(text: str, start: int, room: int) -> int:
-    """Return where a text that begins at `start` must end to fit into so many columns."""
+    """Return where a text that begins at `start` must end to fit a width."""
     from prompt_toolkit.utils import get_cwidth
 
     if room > 0 and _NARROW.fullmatch(text, start, min(start + room, len(text))):
@@ -86,7 +86,7 @@ def _end(text: str, start: int, room: int) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Return the text in at most so many columns, with an ellipsis where something is left out."""
+    """Cut a text to a width, with an ellipsis if anything is left out."""
     if len(text) <= width and width_of(text) <= width:
         return text
     return text[: _end(text, 0, max(width, 1) - 1)].rstrip() + "…"
@@ -102,7 +102,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def cut_line(line: Line, width: int) -> Line:
-    """Return a line in at most so many columns."""
+    """Cut a line to a width."""
     if line_width(line) <= width:
         return line
     kept: list[Span] = []
@@ -127,7 +127,7 @@ def slice_line(line: Line, start: int, stop: int | None = None) -> Line:
 
 
 def alike(one: str, other: str) -> int:
-    """Characters with which both begin."""
+    """Return the number of leading characters that both share."""
     if other.startswith(one):
         return len(one)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
@@ -149,10 +149,10 @@ def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:
 
 
 def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None = None) -> list[Line]:
-    """Spans in lines of at most `width` columns, broken between words, and inside a word that is longer than a line.
+    """Break spans into lines of at most `width` columns, between words, and inside a word longer than a line.
 
-    `first` begins the first line and `rest` the others (as wide as `first`, and empty, where left out; a `first` that
-    leaves less than half of a line has lines of its own). A text may hold line ends.
+    `first` begins the first line and `rest` the others (by default blanks as wide as `first`; a `first` that leaves
+    less than half of a line gets lines of its own). A text may contain line ends.
     """
     width, size = max(width, 8 if first or rest else 2), line_width(first)
     if rest is None and size > width // 2:
@@ -171,7 +171,7 @@ def wrap(spans: Iterable[Span], width: int, first: Line = (), rest: Line | None 
 
 
 def _paragraphs(spans: Iterable[Span]) -> Iterator[Line]:
-    """Spans without line ends, those of each line by themselves."""
+    """Split spans at line ends, and yield those of each line."""
     paragraph: Line = ()
     for style, text in spans:
         part, *others = text.split("\n")
@@ -183,7 +183,7 @@ def _paragraphs(spans: Iterable[Span]) -> Iterator[Line]:
 
 
 def _next_line(text: str, start: int, room: int, *, indented: bool) -> tuple[int, int]:
-    """Find where the next line of a text begins and ends: white space around it is left out if not `indented`."""
+    """Find where the next line of a text begins and ends: white space around it is left out unless `indented`."""
     if (word := _WORD.search(text, start)) is None:
         return start, start
     begin = start if indented else word.start()
@@ -193,13 +193,13 @@ def _next_line(text: str, start: int, room: int, *, indented: bool) -> tuple[int
     if edge < word.end():
         return begin, max(edge, begin + 1)  # a character may be wider than the line
     fits = text[begin:edge]
-    if edge < len(text) and not text[edge].isspace() and not fits[-1].isspace():  # in the middle of a word
+    if edge < len(text) and not text[edge].isspace() and not fits[-1].isspace():  # inside a word
         fits = fits.removesuffix(fits.rsplit(None, 1)[-1])
     return begin, max(begin + len(fits.rstrip()), word.end())
 
 
 def _joined(spans: Sequence[Span]) -> Line:
-    """Neighbours of one style as one."""
+    """Merge neighbours of the same style."""
     line: list[Span] = []
     for style, text in spans:
         if line and line[-1][0] == style:
@@ -210,7 +210,7 @@ def _joined(spans: Sequence[Span]) -> Line:
 
 
 def table(rows: Iterable[Sequence[Span]], *, right: Collection[int] = ()) -> list[Line]:
-    """Rows as lines, indented by two. Each cell is one span; the columns numbered in `right` are aligned to the right.
+    """Return rows as lines, indented by two. Each cell is one span; the columns in `right` are aligned to the right.
 
     A row without cells is an empty line. The last cell of a row is not padded, and may be too long for its line.
     """

@@ -1,10 +1,10 @@
-"""Links: what a span leads to is in brackets at the end of its style; here is what a terminal gets for it."""
+"""Links: a span's target is in brackets at the end of its style; this module makes terminal links of it."""
 
 import os
 import re
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # neither this nor urllib is loaded before the prompt
+if TYPE_CHECKING:  # neither is loaded before the prompt
     from pathlib import Path
 
 _REFERENCE = re.compile(r"\[([!-~]+)\]$")
@@ -15,27 +15,27 @@ _PLACE = re.compile(r"(?::\d+){1,2}$")  # a line, and a column
 
 
 def leading_to(style: str, reference: str) -> str:
-    """Return the style of a text that leads to a URL, or to a file that is named as in one."""
+    """Return the style of a text that links to a URL or a named file."""
     from urllib.parse import quote
 
     return f"{style} [{quote(reference, _SAFE, errors='replace')}]".strip()
 
 
 def leading_to_file(style: str, path: str) -> str:
-    """Return the style of a text that leads to a file, which need not be there where its path is absolute."""
+    """Return the style of a text that links to a file; one with an absolute path need not exist."""
     from urllib.parse import quote
 
     return leading_to(style, quote(path, errors="replace"))
 
 
 def names_file(text: str) -> bool:
-    """Return True if a word may be the relative path of a file, with a line and a column or without."""
+    """Return True if a word may be the relative path of a file, with or without line and column."""
     return ("." in text or "/" in text) and _FILE.fullmatch(text) is not None
 
 
 def address(style: str, directory: "Path | None") -> str:
-    """Return the URI of what a style leads to; "" where that is neither a page nor a file. Relative paths are below a
-    directory, and those of files that are not there lead nowhere: they may be words that look like one."""
+    """Return the URI of a style's target; "" if it is neither a page nor a file. Relative paths are below a directory;
+    missing files get no link, because any word may look like a path."""
     if (found := _REFERENCE.search(style)) is None:
         return ""
     reference = found[1]

@@ -1,8 +1,8 @@
-"""Markdown that streams: text goes in, finished blocks come out, each written once; the rest is shown as it stands.
+"""Streaming Markdown: text goes in, finished blocks come out, each written once; the rest is shown provisionally.
 
-What is finished does not depend on what follows. A line of code, a heading, an item and a paragraph are blocks; a
-table is one as a whole, for its widths need all of it. The common core of CommonMark and of GitHub's tables is read;
-line ends inside a paragraph are kept, as models mean them.
+A finished block never depends on later text. A line of code, a heading, an item and a paragraph are blocks; a whole
+table is one, because its widths need all rows. The common core of CommonMark and of GitHub's tables is supported; line
+ends inside a paragraph are kept, as models mean them.
 """
 
 import re
@@ -29,8 +29,8 @@ _DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A block. `level` is that of a heading, else its indentation in columns; `mark` an item's mark or a code's
-    language; `gap` asks for an empty line before it."""
+    """A block. `level` is a heading's level, else the indentation in columns; `mark` is an item's mark or a code's
+    language; `gap` requests an empty line before it."""
 
     kind: Kind
     text: str = ""
@@ -41,17 +41,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Markdown as far as it has come: the unfinished block's source, and what is open around it."""
+    """The Markdown so far: the unfinished block's source, and its open containers."""
 
     rest: str = ""
-    fence: str = ""  # the marks that will close the code in which we are, indented as they were opened
+    fence: str = ""  # the marks that will close the current code block, indented as they were opened
     language: str = ""
     gap: bool = False
     begun: bool = False
 
 
 def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
-    """Go on with more text: what is finished by it, and what is left."""
+    """Add text; return the blocks that it finishes, and the rest."""
     if "\n" not in text:
         return replace(flow, rest=flow.rest + text), ()
     source, _, partial = (flow.rest + text).rpartition("\n")
@@ -64,7 +64,7 @@ def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
 
 
 def finish(flow: Flow) -> tuple[Piece, ...]:
-    """Return the last pieces, as if nothing followed; also what the unfinished part looks like so far."""
+    """Return the last blocks, as if nothing followed; also used to show the unfinished part."""
     if not flow.rest:
         return ()
     reader = _Reader(flow)
@@ -81,7 +81,7 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
 
 
 class _Reader:
-    """Lines into blocks. `lines` are those of the block that is not finished."""
+    """Parses lines into blocks. `lines` are those of the unfinished block."""
 
     def __init__(self, flow: Flow) -> None:
         self.pieces: list[Piece] = []
@@ -166,7 +166,7 @@ class _Reader:
 
 def render_piece(piece: Piece, width: int, *, live: bool = False, edge: int = 0) -> list[Line]:
     """Return a block as lines of at most `width` columns. In a `live` block, unclosed marks count as closed. Lines of
-    code may be `edge` columns wide, if that is given; longer ones continue in the next row."""
+    code may be `edge` columns wide, if given; longer ones continue in the next row."""
     lines = list(_rendered(piece, width, live=live, edge=edge))
     return [(), *lines] if piece.gap else lines
 
@@ -177,7 +177,7 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
     match piece.kind:
         case "paragraph":
             lead: Line = (("", " " * piece.level),) if piece.level else ()
-            # an address on a line of its own is copied from the screen
+            # an address alone on a line is meant to be copied
             long = rf"^(https?://\S{{{max(prose - piece.level - 7, 1)},}})$"
             for number, part in enumerate(re.split(long, text, flags=re.MULTILINE)):
                 if number % 2:
@@ -206,7 +206,7 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
 
 
 def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -> Iterator[Line]:
-    """Render what is quoted after a bar, but for code, which is copied."""
+    """Render a quotation after a bar; code gets none, because it is copied."""
     bars: Line = (*outer, ("class:mark", "▎ "))
     room = min(width, MAX_PROSE_COLUMNS) - 2 * len(bars)
     for piece in pieces_of(text):
@@ -223,7 +223,7 @@ def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -
 # ----------------------------------------------------------------------------------------------------------------------
 # Inside a line
 
-_INLINE = re.compile(  # what may as well be an operator, a pattern of files or a name like __init__ is no mark
+_INLINE = re.compile(  # marks that may also be an operator, a file pattern or a name like __init__ do not count
     r"(?P<escape>\\[\\`*_{}\[\]()#+.!|<>~\n-])"
     r"|(?<!`)(?P<ticks>`+)(?!`)(?P<code>.{1,1000}?)(?<!`)(?P=ticks)(?!`)"
     r"|(?<![0-9A-Za-z/])\*\*(?=\S)(?!/(?:(?!\*\*).){0,1000}/\*\*)(?P<strong>.{1,1000}?)(?<=\S)\*\*(?!\*)"
@@ -244,8 +244,8 @@ _OPEN = re.compile(
 
 
 def inline(text: str, style: str = "", *, live: bool = False) -> Iterator[Span]:
-    """Yield the spans of a text: strong, emphasised, code, links, escapes. What is not closed stays as it is written,
-    or counts as closed at the end where more may come (`live`)."""
+    """Yield the spans of a text: strong, emphasised, code, links, escapes. Unclosed marks stay literal, or in a `live`
+    text count as closed at the end."""
     if not text.isalnum() and re.search(r"[\\`*_~\[<]|://", text):
         yield from _inline(text, style, live=live)
     elif text:
@@ -291,7 +291,7 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
 # ----------------------------------------------------------------------------------------------------------------------
 # Tables
 
-_MIN_CELL_COLUMNS = 6  # where there is less for each, the table is no grid
+_MIN_CELL_COLUMNS = 6  # with less for each, the table is no grid
 
 
 def _table(text: str, width: int) -> Iterator[Line]:
@@ -311,7 +311,7 @@ def _table(text: str, width: int) -> Iterator[Line]:
 
 
 def _list(cells: Sequence[Sequence[Line]], width: int) -> Iterator[Line]:
-    """Yield a table that has no room as a grid: of each row the cells that hold something, one below the other."""
+    """Yield a table that does not fit as a grid: the filled cells of each row, one below the other."""
     head, *rows = cells if len(cells) > 1 else ([()] * len(cells[0]), *cells)
     for number, row in enumerate(rows):
         if number:
@@ -328,8 +328,8 @@ def _cells(line: str) -> list[str]:
 
 
 def _sizes(cells: Sequence[Sequence[Line]], width: int) -> list[int]:
-    """Columns for each cell: what it needs, the widest giving way first where there is not enough; but none of them its
-    longest word, while others can."""
+    """Return the columns for each cell: its full width; if they do not fit, the widest are reduced first, to less than
+    their longest word only if all are."""
     sizes, words = [1] * len(cells[0]), [1] * len(cells[0])
     for row in cells:
         for number, cell in enumerate(row):
@@ -347,7 +347,7 @@ def _sizes(cells: Sequence[Sequence[Line]], width: int) -> list[int]:
 
 
 def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style: str) -> Iterator[Line]:
-    """Yield a row in lines, each cell where its column's mark (":-:", "-:") has it."""
+    """Yield a row in lines, with cells aligned by their column's mark (":-:", "-:")."""
     columns = [wrap(cell, size) for cell, size in zip(row, sizes, strict=True)]
     for number in range(max(map(len, columns))):
         spans: list[Span] = []
@@ -364,8 +364,8 @@ def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Code: strings, comments, numbers, and words that most languages reserve; one line at a time and without a grammar, so
-# that a line is final the moment it has arrived.
+# Code: strings, comments, numbers, and words that most languages reserve; line by line and without a grammar, so that a
+# line is final the moment it has arrived.
 
 _WORDS = (
     "and as assert async await begin break case catch class const continue def default defer del delete do elif else "

@@ -1,4 +1,4 @@
-"""Panel of what is in progress above the input, and the status line below it, as lines. Pure."""
+"""The activity panel above the input and the status line below it, as lines. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -14,17 +14,17 @@ from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_li
 from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, child_of
 from sagent.usage import Cost
 
-MAX_TAIL_LINES = 5  # of what a command shows
+MAX_TAIL_LINES = 5  # of a command's output
 MAX_THOUGHT_LINES = 4
 MAX_CHILDREN = 10
 MAX_QUEUED = 5
 MAX_TASK_LINES = 7  # on a screen that is not small
-MIN_DOING_COLUMNS = 16  # for what an agent does now, before figures are left out
-MIN_COLUMNS = 5  # in which an argument or a message is begun
-MIN_NAME_COLUMNS = 8  # to which a model's name is cut before more is left out
+MIN_DOING_COLUMNS = 16  # for an agent's activity, before figures are left out
+MIN_COLUMNS = 5  # for an argument or message
+MIN_NAME_COLUMNS = 8  # for a model's name, before more is left out
 _MODEL, _COST = "model", "cost"
-_LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # what is left out first
-_STEPS: Mapping[State, tuple[str, str]] = {  # marks and styles of what is to be done
+_LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # in order of removal
+_STEPS: Mapping[State, tuple[str, str]] = {  # marks and styles of to-do items
     "pending": ("☐", "class:dim"),
     "in_progress": ("▸", "class:working"),
     "completed": ("☑", "class:done"),
@@ -51,7 +51,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of the status line. `context` and `window` are tokens; None where unknown."""
+    """Figures of the status line. `context` and `window` are tokens; None if unknown."""
 
     model: str = ""
     effort: str = ""
@@ -62,9 +62,9 @@ class Figures:
     jobs: int = 0
     mode: str = ""
     branch: str = ""
-    place: str = ""  # where the session runs, where that is not here
-    changed: int = 0  # files that differ from what was committed
-    note: str = ""  # instead of a model, while there is none
+    place: str = ""  # of a session that does not run here
+    changed: int = 0  # files changed since the last commit
+    note: str = ""  # shown while there is no model
     sandboxed: bool | None = None
     vi: str = ""  # the mode of vi keys
 
@@ -75,9 +75,9 @@ Segment: TypeAlias = Callable[[Figures], Line]
 
 @dataclass(frozen=True, slots=True)
 class PanelContext:
-    """Facts for the panel that no event has: USD by agent where the ledger knows, for a call may be billed after its
-    reply; the agents that wait for approval, and those that are `short` of money; the agent that the person reads along
-    with; and whether something that is open has `taken` the keys."""
+    """Facts for the panel that events lack: USD by agent from the ledger, because a call may be billed after its reply;
+    agents that wait for approval, and those `short` of money; the agent that the person follows; and whether an open
+    list has `taken` the keys."""
 
     spent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
     asking: Collection[str] = ()
@@ -89,7 +89,7 @@ class PanelContext:
 def render_panel(
     view: View, queue: Sequence[Queued], at: float, width: int, height: int, around: PanelContext | None = None
 ) -> list[Line]:
-    """Render what is in progress, in at most `height` lines. Agents and what is not theirs share the room."""
+    """Render the activities in at most `height` lines, shared between agents and everything else."""
     tail, thought = (MAX_TAIL_LINES, MAX_THOUGHT_LINES) if height > 12 else (2, 2)
     around = around or PanelContext()
     running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
@@ -154,7 +154,7 @@ def _working(view: View, at: float, width: int, around: PanelContext) -> Line:
         doing = "Working"
     waits_for = view.waits_for.get(ROOT) or view.waits_for.get("")
     doing = waits_for if waits_for and doing == "Working" else doing
-    clock = "" if doing.endswith(" s") else f" {_clock(at - view.since)}"  # it may have one of its own
+    clock = "" if doing.endswith(" s") else f" {_clock(at - view.since)}"  # it may have a clock of its own
     line: Line = (("class:working", f"◌ {doing}"), ("class:dim", clock))
     for hint in () if around.taken else _hints(view, around.near):
         longer = (*line, ("class:dim", f" · {hint}"))
@@ -173,7 +173,7 @@ def _hints(view: View, near: str) -> Iterator[str]:
 
 
 def _clock(seconds: float) -> str:
-    """Return a running time, which changes once a second."""
+    """Return a running time that changes once a second."""
     return duration(max(10.0, float(int(seconds)))) if seconds >= 10 else f"{int(seconds)} s"
 
 
@@ -191,8 +191,8 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
 
 
 def _children(view: View, at: float, width: int, around: PanelContext, most: int) -> list[Line]:
-    """Return the tree in at most so many lines. Where there is not room for all, those that ask or work come before
-    those that have ended, and the rest is counted."""
+    """Return the tree in at most so many lines. If not all fit, agents that ask or work precede ended ones, and the
+    rest is counted."""
     children = [
         replace(child, state=_state(child, around), doing=view.waits_for.get(child.path) or child.doing)
         if child.state == "working"
@@ -215,20 +215,20 @@ def _state(child: Child, around: PanelContext) -> str:
 
 
 def _row(child: Child, at: float, around: PanelContext) -> tuple[Line, Sequence[str], str]:
-    """Return an agent's name; its state, tokens, USD and clock; and what it does now."""
+    """Return an agent's name; its state, tokens, USD and clock; and its current activity."""
     indent, name = "  " * child.path.count("/"), child.path.rpartition("/")[2]
     mark, style = _MARKS[child.state]
     who = "class:chosen" if child.path == around.near else "class:news"
     clock = _clock(at - child.since) if child.state in ("asks", "waits for money", "working") else ""
     spent = around.spent.get(child.path) or child.usd
-    tokens = f"{count(child.tokens)} tok" if child.tokens else ""  # of a reply that was cut short nobody says how many
+    tokens = f"{count(child.tokens)} tok" if child.tokens else ""  # a reply that was cut short reports no tokens
     usd = money(spent) if tokens or spent else ""
     return (("", indent), (style, f"{mark} "), (who, name)), (child.state, tokens, usd, clock), child.doing
 
 
 def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Iterator[Line]:
-    """Yield the rows, aligned. Where there is little room the clock is left out first, then the tokens, then the state,
-    which the mark shows too."""
+    """Yield the rows, aligned. With little room the clock is left out first, then the tokens, then the state, which the
+    mark shows too."""
     longest = max((line_width(who) for who, _, _ in rows), default=0)
     sizes = [max((len(row[1][number]) for row in rows), default=0) for number in range(4)]
     least = MIN_DOING_COLUMNS if any(doing for _, _, doing in rows) else 0
@@ -248,7 +248,7 @@ def _waiting(wait: Retrying, left: float, width: int) -> Line:
     who = "" if wait.agent == ROOT else f"{wait.agent}: "
     attempt, reason = f" (attempt {wait.attempt + 1}): ", one_line(wait.reason)
     if len(reason) > width - len(who + when + attempt) - 2:
-        reason = reason.partition(": ")[2] or reason  # what is wrong, without the model, which is in the status line
+        reason = reason.partition(": ")[2] or reason  # without the model's name, which the status line shows
     return cut_line((("class:warning", f"… {who}{when}"), ("class:dim", f"{attempt}{reason}")), width)
 
 
@@ -283,8 +283,8 @@ def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line
 
 
 def render_status(figures: Figures, width: int, segments: Mapping[str, Segment], parts: Sequence[str] = ()) -> Line:
-    """Return the status line: all `segments`, or the `parts` that are named, in their order. What matters least, or is
-    named last, is left out first where there is not room for all, and the model's name cut before what is left."""
+    """Return the status line: all `segments`, or the named `parts` in their order. If they do not fit, the least
+    important, or last named, are left out first, and the model's name is cut before the last ones."""
     shown = {name: show(figures) for name, show in segments.items() if not parts or name in parts}
     if figures.vi:
         shown = {"vi": (("class:mode", figures.vi.upper()),), **shown}
@@ -307,7 +307,7 @@ def render_status(figures: Figures, width: int, segments: Mapping[str, Segment],
 
 
 def show_model(figures: Figures) -> Line:
-    """Return the model and its effort, or what is said while there is none."""
+    """Return the model and its effort, or a note if there is none."""
     if figures.note:
         return (("class:status", figures.note),)
     if not figures.model:
@@ -327,7 +327,7 @@ def show_context(figures: Figures) -> Line:
 
 
 def show_cost(figures: Figures) -> Line:
-    """Return what the session has cost."""
+    """Return the session's cost."""
     return () if figures.cost is None else (("class:status", cost_line(figures.cost)),)
 
 
@@ -342,12 +342,12 @@ def show_jobs(figures: Figures) -> Line:
 
 
 def show_mode(figures: Figures) -> Line:
-    """Return the permission mode, and whether a sandbox holds commands."""
+    """Return the permission mode, and the state of the sandbox."""
     return (("class:mode", figures.mode), *_held(figures)) if figures.mode else ()
 
 
 def show_branch(figures: Figures) -> Line:
-    """Return the branch that is checked out, or where the session runs."""
+    """Return the checked-out branch, or the place where the session runs."""
     if figures.place:
         return (("class:dim", figures.place),)
     changed = f" ±{figures.changed}" if figures.changed else ""
@@ -355,7 +355,7 @@ def show_branch(figures: Figures) -> Line:
 
 
 def _held(figures: Figures) -> Line:
-    """Say whether a sandbox holds commands, if that is known."""
+    """Describe the sandbox, if it is known."""
     if figures.sandboxed is None:
         return ()
     return (("class:dim", " · "), ("class:mode", "sandboxed") if figures.sandboxed else ("class:warning", "no sandbox"))
@@ -371,14 +371,14 @@ def _context(figures: Figures) -> Line:
 
 
 def cost_line(cost: Cost) -> str:
-    """Render what was spent, and after + what calls that were lost or cut may have cost."""
+    """Render the spending, and after + the possible cost of calls that were lost or cut."""
     more = f" +{money(cost.unbilled)}?" if cost.unbilled else ""
     return f"{'≥' if cost.unpriced else ''}{money(cost.total)}{more}"
 
 
 def _shares(cost: Cost) -> Line:
-    """Render who has spent it, unless it was the executor of the first agent alone: parts that add up to the whole as
-    it is shown, and how much of it the agents below have spent."""
+    """Render the spending by role, unless it is the first agent's executor alone: shares that add up to the shown
+    total, and the share of the agents below."""
     below = sum((usd for path, usd in cost.by_agent.items() if path != ROOT), Decimal(0))
     parts = {"executor": cost.executor, "advisor": cost.advisor, "other": cost.other}
     parts = {name: usd for name, usd in parts.items() if usd}
@@ -389,14 +389,14 @@ def _shares(cost: Cost) -> Line:
 
 
 def _rounded(total: Decimal, parts: Mapping[str, Decimal], step: Decimal) -> dict[str, Decimal]:
-    """Return the parts rounded so that they add up to the rounded total: the largest has what is left over."""
+    """Return the parts rounded so that they add up to the rounded total: the largest takes the difference."""
     found = {name: usd.quantize(step) for name, usd in parts.items()}
     found[max(parts, key=lambda name: parts[name])] += total.quantize(step) - sum(found.values())
     return found
 
 
 def short_advisors(named: str) -> str:
-    """Advisors for the status line, of "advisor=openai/gpt-5.5 (off), second=x/y": "gpt-5.5 off, y"."""
+    """Shorten advisors for the status line, from "advisor=openai/gpt-5.5 (off), second=x/y" to "gpt-5.5 off, y"."""
     found: list[str] = []
     for one in named.split(", "):
         model = one.removesuffix(" (off)").partition("=")[2].partition(",")[0] or one

@@ -1,4 +1,4 @@
-"""Names of styles and what they look like. Only the terminal's own colours, so that light and dark both work."""
+"""Style names and their looks. Only the terminal's own colours, so that light and dark both work."""
 
 from collections.abc import Mapping
 
@@ -34,12 +34,12 @@ THEMES: Mapping[str, Mapping[str, str]] = {
     },
     "plain": dict.fromkeys(BASE, ""),
 }
-"""What each theme changes. "auto" is "dark" or "light" where the terminal says what its background is. "plain" has no
-styles but those that show what is chosen."""
+"""Changes of each theme. "auto" is "dark" or "light" by the terminal's reported background. "plain" only has styles
+that show the selection."""
 
 
 def rules_of(name: str, *, light: bool | None = None) -> Mapping[str, str]:
-    """Return the styles of a theme by class; of "auto" for a background that is light, or dark, or not known."""
+    """Return the styles of a theme by class; "auto" depends on a light, dark or unknown background."""
     if name == "auto" and light is not None:
         name = "light" if light else "dark"
     return {**BASE, **THEMES[name], "chosen": "reverse"}

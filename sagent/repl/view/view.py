@@ -1,4 +1,4 @@
-"""The reducer: events in, what a person sees out. Pure; `at` is the time in seconds of a clock that never goes back."""
+"""The reducer: events in, blocks for a person out. Pure; `at` is the time in seconds of a monotonic clock."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -34,15 +34,15 @@ from sagent.repl.view.markdown import Flow, feed, finish
 from sagent.transcript.event_json import provider_tool_lines
 
 ROOT = "root"  # the agent that the person talks to
-SPAWN = "AgentSpawn"  # the tool that spawns an agent, which has a line of its own
-MAX_KEPT_CHARS = 100_000  # of a call's output that can be shown again
-SHELL, NOTE = "person's shell", "note"  # send what the person knows, as does PLAN_MODE
-MAX_TAIL_CHARS = 4_000  # of what runs or is thought that may be shown
+SPAWN = "AgentSpawn"  # the tool that spawns an agent, which has its own line
+MAX_KEPT_CHARS = 100_000  # of a call's output, to show again
+SHELL, NOTE = "person's shell", "note"  # senders of messages that the person knows already, like PLAN_MODE
+MAX_TAIL_CHARS = 4_000  # of running output or reasoning to show
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A call in progress, and the end of what it has shown; `job` is its name in the background."""
+    """A call in progress, and the end of its output; `job` is its name in the background."""
 
     agent: str
     call: ToolCall
@@ -53,7 +53,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """An agent below the root. `usd` is None when a price is unknown."""
+    """An agent below the root. `usd` is None if a price is unknown."""
 
     path: str
     since: float
@@ -74,12 +74,12 @@ class Consulting:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """State of what is in progress. `flow` is the unfinished part of the answer, `thinking` of the reasoning.
+    """The current activities. `flow` is the unfinished part of the answer, `thinking` of the reasoning.
 
-    `since` is when the turn in progress began, None when there is none; `said` that the last reply asked for no calls,
-    so that a message for the end of the turn is read now. `waiting` has failed model calls, and when each is repeated.
-    `denied` has the reasons of calls that are about to end, `ended` the agents and jobs whose end was shown and
-    is still to be read.
+    `since` is when the current turn began, None if there is none; `said` is True if the last reply had no calls, so
+    that a message for the end of the turn is read now. `waiting` has failed model calls and their retry times. `denied`
+    has the reasons of calls that are about to end, `ended` the agents and jobs whose end was shown and is still to be
+    read.
     """
 
     since: float | None = None
@@ -92,11 +92,11 @@ class View:
     children: Mapping[str, Child] = field(default_factory=dict[str, Child])
     waiting: Mapping[str, tuple[Retrying, float]] = field(default_factory=dict[str, tuple[Retrying, float]])
     consulting: Mapping[str, Consulting] = field(default_factory=dict[str, Consulting])
-    shells: tuple[Running, ...] = ()  # commands of the person's own
+    shells: tuple[Running, ...] = ()  # the person's own commands
     denied: Mapping[str, str] = field(default_factory=dict[str, str])
     ended: frozenset[str] = frozenset()
-    waits_for: Mapping[str, str] = field(default_factory=dict[str, str])  # by agent, before a local server's first word
-    tasks: tuple[Task, ...] = ()  # what is to be done, as the root has written it
+    waits_for: Mapping[str, str] = field(default_factory=dict[str, str])  # by agent, before a server's first output
+    tasks: tuple[Task, ...] = ()  # the root's to-do list
 
 
 Step: TypeAlias = tuple[View, tuple[Block, ...]]
@@ -116,7 +116,7 @@ def reduce(view: View, event: Event, at: float) -> Step:
             view, blocks = _end_reply(view, at)
             return replace(view, said=not message.calls), (*blocks, *map(Report, provider_tool_lines(message)))
         case Received():
-            begins = view.since is None and not event.message.sender  # another's may come when a turn has ended
+            begins = view.since is None and not event.message.sender  # another sender's message may come after a turn
             since = at if begins else view.since
             view, blocks = _end_reply(view, at)
             is_known = event.message.sender in (SHELL, NOTE, PLAN_MODE, *view.ended)
@@ -156,7 +156,7 @@ def _end_thought(view: View, at: float) -> Step:
 
 
 def _end_reply(view: View, at: float) -> Step:
-    """End a reply: what is left of it is finished as it stands."""
+    """End a reply: its unfinished part counts as finished."""
     view, blocks = _end_thought(_awake(view, ROOT), at)
     return replace(view, flow=Flow()), (*blocks, *finish(view.flow))
 
@@ -174,7 +174,7 @@ def _received(event: Received) -> tuple[Block, ...]:
         return ()
     if message.sender.startswith(SHOWN):
         return (shown_file(message.sender),)
-    if message.sender:  # a head and what it brings
+    if message.sender:  # a heading and the result
         return (MessageBlock(message.content, message.sender),)
     texts = [part.text for part in message.parts if isinstance(part, Text)]
     return (MessageBlock(texts[0] if texts else "", "", len(message.parts) - bool(texts)),)
@@ -191,7 +191,7 @@ def _retry(view: View, event: Retrying, at: float) -> Step:
 
 
 def _shared(view: View, event: Event, at: float) -> Step:
-    """Events that are shown in the same way for every agent."""
+    """Reduce events that are shown in the same way for every agent."""
     match event:
         case ToolStarted(agent, call):
             key = _key(agent, call.id)
@@ -226,13 +226,13 @@ def _shared(view: View, event: Event, at: float) -> Step:
 
 
 def _denied(view: View, agent: str, denial: Denial) -> Step:
-    if agent == ROOT:  # shown with the call, which ends now
+    if agent == ROOT:  # shown with the call, which is ending
         return replace(view, denied={**view.denied, _key(agent, denial.call_id): denial.reason}), ()
     return view, (Report(f"{_who(agent)}{denial.tool} was denied: {denial.reason}", "warning"),)
 
 
 def _key(agent: str, call_id: str) -> str:
-    """Return a key for a call: servers give the calls of different agents the same ids."""
+    """Return a key for a call, because servers give calls of different agents the same ids."""
     return f"{agent} {call_id}"
 
 
@@ -272,13 +272,13 @@ def _end_was_shown(view: View, event: ToolFinished) -> bool:
 
 
 def child_of(agent: str, call: ToolCall) -> str:
-    """Return the path that a call which spawns an agent asks for; "" where it names none."""
+    """Return the requested path of a call that spawns an agent; "" if it has none."""
     name = call.arguments.get("name") if call.name == SPAWN else None
     return f"{agent}/{name}" if name and isinstance(name, str) else ""
 
 
 def _other(view: View, event: Event, at: float) -> Step:
-    """Return an event of another agent: it has a line of its own, and only what concerns the person becomes a block."""
+    """Reduce an event of another agent: it has its own line, and only news for the person become blocks."""
     child = view.children.get(event.agent) or Child(event.agent, at)
     blocks: tuple[Block, ...] = ()
     match event:
@@ -305,7 +305,7 @@ def _other(view: View, event: Event, at: float) -> Step:
             child = replace(child, state=state, doing="")
             running = {key: call for key, call in view.running.items() if call.agent != agent or call.job}
             view, blocks = replace(_awake(view, agent), running=running, ended=view.ended | {agent}), (event,)
-            if view.since is None:  # the root's turn has ended before, and took the rows of all others with it
+            if view.since is None:  # the root's turn has ended and removed all rows
                 return replace(view, children={p: c for p, c in view.children.items() if p != agent}), blocks
         case _:
             view, blocks = _shared(view, event, at)
@@ -313,8 +313,8 @@ def _other(view: View, event: Event, at: float) -> Step:
 
 
 def plain_text(event: Event) -> str:
-    """Return an event for a terminal that can only print, and for when the display has failed; "" for nothing. The text
-    of a reply comes as it streams."""
+    """Return an event as text for a terminal that can only print, and after a failure of the display; "" for nothing. A
+    reply's text is passed on as it streams."""
     who = _who(event.agent)
     match event:
         case TextDelta(_, text):
@@ -323,7 +323,7 @@ def plain_text(event: Event) -> str:
             failed = " failed" if result.is_error else ""
             return f"{who}* {call.name}{failed}: {summary or 'done'}\n{diff}".rstrip("\n")
         case Retrying(_, reason, _, attempt, seconds, discarded):
-            anew = discarded and not seconds  # what follows is no retry, but a reply that begins anew
+            anew = discarded and not seconds  # not a retry, but a reply that starts over
             when = "the reply starts again" if anew else f"trying again in {seconds:.1f} s (attempt {attempt + 1})"
             gone = "; the text above is discarded" if discarded and not who else ""
             return f"{who}! {reason.rstrip('.')}; {when}{gone}"

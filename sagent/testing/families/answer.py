@@ -43,7 +43,7 @@ class Answer:
 
     @property
     def stop(self) -> str:
-        """Return the reason why the turn ended, in neutral words or the family's own."""
+        """The reason why the turn ended, in neutral words or the family's own."""
         return self.turn.stop or ("tool_use" if self.turn.calls else "end")
 
     def calls(self, prefix: str) -> list[tuple[str, str, str]]:

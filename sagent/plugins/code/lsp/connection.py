@@ -48,7 +48,7 @@ class Connection:
 
     @property
     def fault(self) -> str:
-        """Return the reason why the server is gone; "" while it runs."""
+        """The reason why the server is gone; "" while it runs."""
         if self._broken:
             return self._broken
         if self._program is None or self._program.process.alive:

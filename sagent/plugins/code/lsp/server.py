@@ -70,7 +70,7 @@ class LanguageServer:
 
     @property
     def fault(self) -> str:
-        """Return the reason why the server is gone; "" while it runs."""
+        """The reason why the server is gone; "" while it runs."""
         return self._connection.fault
 
     async def open(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:

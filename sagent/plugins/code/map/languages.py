@@ -18,7 +18,7 @@ class Grammar:
 
     @property
     def query(self) -> str:
-        """Return the language's definitions as one query."""
+        """The language's definitions as one query."""
         named = ((kind, name) for name, kinds in self.kinds.items() for kind in kinds.split())
         return self.others + "".join(f"({kind} name: ({name}) @name) @definition\n" for kind, name in named)
 

@@ -51,7 +51,7 @@ class ExperimentCommand(ABC):
     @property
     @abstractmethod
     def again(self) -> str:
-        """Return the command that continues the experiment."""
+        """The command that continues the experiment."""
 
     def batched(self) -> "AbstractAsyncContextManager[Collecting | None]":
         """Collect requests while the block lasts, if they go out together."""

@@ -237,7 +237,7 @@ class _Sweep(ExperimentCommand):
 
     @property
     def _worst(self) -> Decimal | None:
-        """Return the most that all runs can cost, None if nothing bounds it."""
+        """The most that all runs can cost, None if nothing bounds it."""
         budgets = [field.budget for field in self.fields.values()]
         known = [budget for budget in budgets if budget is not None]
         all_of_them = self._each * sum(known, Decimal(0)) if len(known) == len(budgets) else None
