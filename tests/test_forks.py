@@ -72,6 +72,6 @@ def test_unending_fork_is_named_and_ended(environment: dict[str, str], tmp_path:
     streams = (null, stdout, os.dup(null))
     _, end = forks.start("x", cwd=tmp_path, environment=environment, streams=streams, file=tmp_path / "lasts.py")
     with end, pytest.raises(AssertionError, match=r"have not ended: .*lasts.py', 'x'"):
-        forks.close(patience=0.1)
+        forks.close(timeout=0.1)
     with open(out) as said:
         assert said.read() == ""  # to its end, which comes with the fork's

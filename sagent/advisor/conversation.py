@@ -118,13 +118,13 @@ class Conversation:
         smaller = "" if self._follows(asking.executor.messages) else f"{_SMALLER}\n"
         return f"{task}Since then:\n{smaller}"
 
-    def _anew(self, asking: Asking, most: int) -> Asked:
+    def _anew(self, asking: Asking, max_bytes: int) -> Asked:
         """Begin again with the last part of the history, in half of what fits, so that the next consultations fit too.
         What the advisor has said itself is quoted like everything else."""
         history = tuple(asking.executor.messages)
         reader = Reader("", frozenset())
-        opening = fit(_opening(asking), max(most // 4, _MIN_MESSAGE_BYTES))
-        left = most // 2 - _bytes(opening) - _bytes(asking.closing) - _MIN_MESSAGE_BYTES
+        opening = fit(_opening(asking), max(max_bytes // 4, _MIN_MESSAGE_BYTES))
+        left = max_bytes // 2 - _bytes(opening) - _bytes(asking.closing) - _MIN_MESSAGE_BYTES
         pieces: list[str] = []
         place = len(history)
         while place:

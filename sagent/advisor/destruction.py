@@ -247,7 +247,7 @@ def _read(file: str, folder: Path | None) -> str | None:
         return None
     try:
         files = [*(folder / file).glob("*.go")] if (folder / file).is_dir() else [folder / file]
-        raw = b"\n".join(read_regular(each, most=_MAX_SCRIPT_BYTES, cut=True) for each in files[:_MAX_FILES])
+        raw = b"\n".join(read_regular(each, max_bytes=_MAX_SCRIPT_BYTES, cut=True) for each in files[:_MAX_FILES])
     except (OSError, ValueError):
         return None
     return None if b"\0" in raw else raw.decode("utf-8", "replace")

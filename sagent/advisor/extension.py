@@ -89,7 +89,7 @@ class AdvisorExtension(Advisors):
     def extra_cost(self, max_input: int) -> ExtraCost:
         """Return the most that a provider's own consultations inside one request may cost, and the roles to bill."""
         usd, advisor, self._max_input = ZERO, self._asked_by_provider(), max_input
-        if advisor is not None and self._uses and self._native.most(self.state.model, advisor, self._uses):
+        if advisor is not None and self._uses and self._native.max_uses(self.state.model, advisor, self._uses):
             usd = (self._worst_advice(advisor) or ZERO) * self._uses
         return ExtraCost(usd, {TOOL: f"{TOOL}:{next(iter(self.roster.names), TOOL)}"})
 
@@ -97,7 +97,7 @@ class AdvisorExtension(Advisors):
         """Return how often the provider may ask inside this request: no oftener than half of what is left pays for.
         If none is affordable, or the price is not known, sagent asks, and reserves for one."""
         model, room = self.state.model, self.state.ledger.room(self.state.path)
-        wanted = self._native.most(model, advisor, self._uses) if self._uses else 0
+        wanted = self._native.max_uses(model, advisor, self._uses) if self._uses else 0
         if not wanted or room is None:
             return wanted
         self._max_input = self.state.context.meter.bound(request, model.max_input_tokens(request), model).tokens

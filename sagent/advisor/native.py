@@ -43,7 +43,7 @@ class Native:
         """Return the options of a request whose history has advice in it."""
         return _HEADER if self._used and model.provider == "anthropic" else None
 
-    def most(self, model: Model, advisor: Advisor, uses: int | None) -> int:
+    def max_uses(self, model: Model, advisor: Advisor, uses: int | None) -> int:
         """Return how often the advisor may be asked inside one request."""
         return uses or DEFAULT_USES if self._takes(model, advisor) else 0
 

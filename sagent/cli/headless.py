@@ -338,15 +338,15 @@ def _media(piped: bytes) -> Part | None:
         raise UsageError(f"The piped input cannot be attached: {error}") from error
 
 
-def _read_all(fd: int, patience: float | None, err: TextIO) -> bytes:
-    """Read the whole input; with `patience`, nothing if no first byte comes in that many seconds. Raises UsageError for
+def _read_all(fd: int, timeout: float | None, err: TextIO) -> bytes:
+    """Read the whole input; with `timeout`, nothing if no first byte comes in that many seconds. Raises UsageError for
     more than any model reads."""
     import select
 
     from sagent.lib.input import read_some
 
-    if patience is not None and not select.select([fd], [], [], patience)[0]:
-        err.write(f"sagent: no input on stdin within {patience:.0f} s; continuing without it\n")
+    if timeout is not None and not select.select([fd], [], [], timeout)[0]:
+        err.write(f"sagent: no input on stdin within {timeout:.0f} s; continuing without it\n")
         return b""
     found, told = bytearray(), False
     while True:

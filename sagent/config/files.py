@@ -212,13 +212,13 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def read_file(path: Path, within: Path | None = None) -> File | None:
+def read_file(path: Path, root: Path | None = None) -> File | None:
     """Return a settings file, by its ending YAML or JSON, else TOML; None where there is none.
 
-    Raises ConfigError for one that cannot be read: that of a project must be a regular file `within` it, and of a size
+    Raises ConfigError for one that cannot be read: that of a project must be a regular file `root` it, and of a size
     that people write."""
     try:
-        raw = read_regular(path, within, most=_MAX_FILE_BYTES) if within else path.read_bytes()
+        raw = read_regular(path, root, max_bytes=_MAX_FILE_BYTES) if root else path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

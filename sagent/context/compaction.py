@@ -247,9 +247,9 @@ def is_summary(text: str) -> bool:
     return len(text.strip()) >= _MIN_SUMMARY_CHARS and len(found) >= _MIN_HEADINGS
 
 
-def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> str:
+def sum_up(history: Sequence[Message], max_chars: int = 30_000, where: str = "") -> str:
     """Return a summary made by code, without judgement or invention. It includes an earlier summary. A text longer than
-    `most` characters keeps its beginning and end, with `where` to find the rest."""
+    `max_chars` characters keeps its beginning and end, with `where` to find the rest."""
     calls = {call.id: call for message in history for call in message.calls}
     results = {result.call_id: result for message in history for result in message.results}
     failed = {call: result for call, result in results.items() if result.is_error}
@@ -282,9 +282,9 @@ def sum_up(history: Sequence[Message], most: int = 30_000, where: str = "") -> s
     own = (message.content for message in history if message.sender == "sagent")
     summaries = (text.partition("\n\n")[2] for text in own if text.startswith(_HEAD))
     if earlier := "\n\n".join(summaries).strip():
-        earlier = head_and_tail(earlier, int(most * _BEFORE), where)
+        earlier = head_and_tail(earlier, int(max_chars * _BEFORE), where)
         text = f"{earlier}\n\nWhat came after that:\n{text}"
-    return head_and_tail(text, most, where)
+    return head_and_tail(text, max_chars, where)
 
 
 def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
@@ -297,22 +297,22 @@ def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
     return f"goes on as {job[1]}" if ended is None else "done" if ended[1] == "ended" else ended[1] or ended[2]
 
 
-def edited_files(history: Sequence[Message], cwd: Path, most: int = _MAX_FILE_BYTES) -> list[tuple[str, str]]:
+def edited_files(history: Sequence[Message], cwd: Path, max_bytes: int = _MAX_FILE_BYTES) -> list[tuple[str, str]]:
     """Return the latest edited text files, unless they are long, as messages with sender and text."""
     from sagent.lib.encoding import text_in
 
     found: list[tuple[str, str]] = []
     for path in edited(history, _MAX_FILES):
         with suppress(OSError, ValueError):
-            text = text_in(read_regular(Path(cwd, path), most=min(most, _MAX_FILE_BYTES)))
+            text = text_in(read_regular(Path(cwd, path), max_bytes=min(max_bytes, _MAX_FILE_BYTES)))
             if text is None:
                 continue
             found.append((f"{SHOWN}{path}", f"{path}, as it is now:\n{text}"))
-            most -= len(text)
+            max_bytes -= len(text)
     return found
 
 
-def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
+def edited(history: Sequence[Message], limit: int) -> tuple[str, ...]:
     """Return the files changed last, latest first, including those that an earlier compaction has shown."""
     failed = {result.call_id for message in history for result in message.results if result.is_error}
     paths: dict[str, None] = {}
@@ -321,7 +321,7 @@ def edited(history: Sequence[Message], most: int) -> tuple[str, ...]:
         paths |= dict.fromkeys(filter(None, (as_str(call.arguments.get("file_path")) for call in calls)))
         if message.sender.startswith(SHOWN):
             paths[message.sender.removeprefix(SHOWN)] = None
-    return tuple(paths)[:most]
+    return tuple(paths)[:limit]
 
 
 def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
@@ -344,10 +344,10 @@ def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def compose(summary: str, where: str = "", most: int = sys.maxsize) -> str:
-    """Return the message that replaces the cut part, which is kept at the path `where`; a summary over `most`
+def compose(summary: str, where: str = "", max_chars: int = sys.maxsize) -> str:
+    """Return the message that replaces the cut part, which is kept at the path `where`; a summary over `max_chars`
     characters keeps beginning and end."""
-    summary = head_and_tail(summary.strip(), most, "it was too long")
+    summary = head_and_tail(summary.strip(), max_chars, "it was too long")
     return f"{HEAD.format(where=KEPT.format(path=where) if where else '')}\n\n{summary}"
 
 
@@ -522,10 +522,10 @@ def _words(message: Message) -> int:
     return int(bool(message.parts) and isinstance(message.parts[0], Text))
 
 
-def _overlong(history: Sequence[Message], most: int) -> list[_Found]:
-    """Return the longest earlier requests, as many as must be cut so that the text of all has `most` bytes."""
+def _overlong(history: Sequence[Message], max_bytes: int) -> list[_Found]:
+    """Return the longest earlier requests, as many as must be cut so that the text of all has `max_bytes` bytes."""
     sizes = {place: sum(map(part_bytes, history[place].parts[:1])) for place in _requests(history)[:-1]}
-    left, found = sum(sizes.values()) - most, list[_Found]()
+    left, found = sum(sizes.values()) - max_bytes, list[_Found]()
     for place, size in sorted(sizes.items(), key=lambda item: -item[1]):
         if left <= 0 or size <= LONG_REQUEST_BYTES:
             break

@@ -110,7 +110,7 @@ class DefinitionReader:
         """Return a file's head and body; None, with a notice, if it is left out."""
         form = self._form
         try:
-            data = read_regular(file, place.border, most=form.much, cut=form.head)
+            data = read_regular(file, place.border, max_bytes=form.much, cut=form.head)
         except OSError as error:
             is_dangling = isinstance(error, FileNotFoundError) and file.is_symlink()
             why = "it is a link that leads nowhere" if is_dangling else why_unread(error)
@@ -167,10 +167,10 @@ class DefinitionReader:
             self._notices.append(f"Keys of {what}s that have no effect here: {keys} (in {_some(files, 1)}).")
 
 
-def _some(things: Sequence[object], most: int = _MAX_NAMED) -> str:
+def _some(things: Sequence[object], limit: int = _MAX_NAMED) -> str:
     """Return the first few names, and the number of the others."""
-    named = ", ".join(map(str, things[:most]))
-    return f"{named} and {len(things) - most} more" if len(things) > most else named
+    named = ", ".join(map(str, things[:limit]))
+    return f"{named} and {len(things) - limit} more" if len(things) > limit else named
 
 
 class Definition(Protocol):

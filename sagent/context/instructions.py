@@ -95,7 +95,7 @@ class _Reader:
         try:
             if Path(os.path.realpath(path)) in self._seen:
                 return
-            texts = [_own_words(read_regular(each, most=MAX_FILE_BYTES, cut=True)) for each in (path, first)]
+            texts = [_own_words(read_regular(each, max_bytes=MAX_FILE_BYTES, cut=True)) for each in (path, first)]
         except OSError:
             return  # it would not be read in any case
         if texts[0] and texts[0] != texts[1]:
@@ -120,7 +120,7 @@ class _Reader:
             own = real.relative_to(border) if border is not None and real.is_relative_to(border) else Path()
             if own.name.startswith(".env") or ".git" in own.parts:  # files that may hold keys are not instructions
                 raise PermissionError(errno.EACCES, "it may hold keys")
-            data = read_regular(path, border, most=MAX_FILE_BYTES + 1, cut=True)
+            data = read_regular(path, border, max_bytes=MAX_FILE_BYTES + 1, cut=True)
         except (OSError, ValueError) as error:
             self.notices.append(f"{path}{source} is not used: {why_unread(error)}.")
             return

@@ -139,9 +139,9 @@ class Ceiling:
         """USD that no call with at most so many tokens exceeds, however they fall into buckets and bands."""
         return max(EXACT.fma(rate, max(output_tokens, 0), base) for base, rate in self._corners(max(input_tokens, 0)))
 
-    def affordable(self, input_tokens: int, usd: Decimal, most: int) -> int:
-        """Return the largest output, at most `most` tokens, that `usd` pays for; -1 when not even the input fits."""
-        allowed = most
+    def affordable(self, input_tokens: int, usd: Decimal, max_output: int) -> int:
+        """Return the largest output, at most `max_output`, that `usd` pays for; -1 when not even the input fits."""
+        allowed = max_output
         for base, rate in self._corners(max(input_tokens, 0)):
             left = EXACT.subtract(usd, base)
             if left < 0:

@@ -87,7 +87,7 @@ async def _switched(state: AgentState, seconds: float) -> bool:
 class Partial(Attempt):
     """An attempt at the next reply, and what was learned about how much of it fits."""
 
-    most: int | None = None  # tokens of output, where a provider said that no more fit
+    max_output: int | None = None  # tokens of output, where a provider said that no more fit
     recoveries: int = 0  # from a full window
 
     def discard(self, state: AgentState, error: ModelError) -> None:
@@ -208,8 +208,8 @@ def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | 
     wanted, limits, meter = state.limits.max_response_tokens, state.model_limits, state.context.meter
     if meter.most_output is not None:
         wanted = min(meter.most_output, wanted or meter.most_output)
-    if partial.most is not None:
-        return min(partial.most, wanted or partial.most)
+    if partial.max_output is not None:
+        return min(partial.max_output, wanted or partial.max_output)
     known = limits.max_output or (2 * DEFAULT_OUTPUT if meter.window else 0)  # a server's own may be too much
     usual = wanted or min(known, 2 * DEFAULT_OUTPUT)
     if limits.window is None or not usual:
@@ -228,7 +228,7 @@ def _make_fit(state: AgentState, error: ModelError, partial: Partial) -> bool:
     """Request less output if that is enough; otherwise shrink the history. False if neither helps."""
     if partial.recoveries < MAX_RECOVERIES - 1 and _ask_for_less(state, error, partial):
         return True
-    partial.most = None
+    partial.max_output = None
     return _shrink(state, error) or cut_short(state, "overflow")
 
 
@@ -239,11 +239,11 @@ def _ask_for_less(state: AgentState, error: ModelError, partial: Partial) -> boo
     state.context.meter.window = error.window
     used = error.tokens + MARGIN_TOKENS if error.tokens else _likely(state, state.context.max_input_tokens())
     room = error.window - used
-    if error.tokens is None and partial.most is not None:  # our estimate was not enough
-        room = min(room, partial.most // 2)
+    if error.tokens is None and partial.max_output is not None:  # our estimate was not enough
+        room = min(room, partial.max_output // 2)
     if room < MIN_REPLY_TOKENS or (partial.asked is not None and room >= partial.asked):
         return False
-    partial.most = room
+    partial.max_output = room
     return True
 
 

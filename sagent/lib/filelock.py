@@ -14,14 +14,14 @@ _MAX_TURN_SECONDS = 10.0  # a process that changes a file for longer stands stil
 
 
 @asynccontextmanager
-async def locked(path: Path, within: float) -> AsyncGenerator[None]:
+async def locked(path: Path, timeout: float) -> AsyncGenerator[None]:
     """Hold a lock file, which is made where it is missing, and stays. Raises TimeoutError where others hold it for so
     many seconds, and OSError."""
     import fcntl
 
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(timeout):
             while True:
                 with suppress(BlockingIOError):
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,15 +20,15 @@ _START = "import sys; sys.path[:] = sys.argv[1:]; from %(module)s import %(funct
 _FROM_OUTSIDE = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without which some Pythons do not start
 
 
-async def run_isolated(module: str, data: bytes, *, seconds: float, most: int = 1 << 30) -> "Finished | None":
-    """Run a module's `answer` on `data` in a process of its own and return its output, at most `most` bytes; None if it
+async def run_isolated(module: str, data: bytes, *, seconds: float, max_bytes: int = 1 << 30) -> "Finished | None":
+    """Run a module's `answer` on `data` in a process of its own and return its output, at most `max_bytes`; None if it
     cannot be started. Raises TimeoutError."""
     import asyncio  # here, since the other process does without, and starts in two thirds of the time
 
     from sagent.lib.process import run
 
     async with asyncio.timeout(seconds):
-        return await run(command(module, "answer"), cwd="/", env=environment(), input=data, most=most)
+        return await run(command(module, "answer"), cwd="/", env=environment(), input=data, max_bytes=max_bytes)
 
 
 def answer_of(module: str, data: bytes, seconds: float) -> bytes:

@@ -65,11 +65,11 @@ def fences(text: str) -> list[str]:
     return [match[2] for match in _FENCED.finditer(text)]
 
 
-def values_among(text: str, most: int) -> Iterator[object]:
+def values_among(text: str, limit: int) -> Iterator[object]:
     """Parse the objects and arrays that stand among words, from at most so many places. A value that the end of the
     text cuts off is none, nor is anything inside it."""
     at = 0
-    for _ in range(most):
+    for _ in range(limit):
         starts = [place for mark in "{[" if (place := text.find(mark, at)) >= 0]
         if not starts:
             return

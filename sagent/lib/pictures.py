@@ -12,12 +12,12 @@ _MIN_SIDE = 64  # pixels
 _PNG, _JPEG = b"P", b"J"
 
 
-def shrink_image(data: bytes, side: int, most: int) -> tuple[str, bytes] | None:
-    """Return media type and bytes of an image's first frame, of at most `side` pixels a side and `most` bytes: JPEG if
+def shrink_image(data: bytes, side: int, max_bytes: int) -> tuple[str, bytes] | None:
+    """Return media type and bytes of an image's first frame, of at most `side` pixels a side and `max_bytes`: JPEG if
     it came as one or would be too large otherwise, else PNG. None if Pillow is missing or cannot read it."""
-    answered = isolated.answer_of(__name__, b"%d %d\n%b" % (side, most, data), _TIMEOUT_SECONDS)
+    answered = isolated.answer_of(__name__, b"%d %d\n%b" % (side, max_bytes, data), _TIMEOUT_SECONDS)
     form, found = answered[:1], answered[1:]
-    if form not in (_PNG, _JPEG) or len(found) > most:
+    if form not in (_PNG, _JPEG) or len(found) > max_bytes:
         return None
     return ("image/png" if form == _PNG else "image/jpeg"), found
 

@@ -290,12 +290,12 @@ class Process:
         await self.ended()
         return await below.end()
 
-    def close(self, patience: float | None = None) -> None:
-        """Release what is held; a process that still runs is killed with its group, and waited for `patience` s."""
+    def close(self, timeout: float | None = None) -> None:
+        """Release what is held; a process that still runs is killed with its group, and waited for `timeout` s."""
         if not self.released:
             self.strike()
             try:
-                self._process.wait(patience)
+                self._process.wait(timeout)
                 self._group.release(self.pid)
             except subprocess.TimeoutExpired:
                 disown(self._process)
@@ -318,10 +318,10 @@ async def run(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     input: bytes = b"",  # noqa: A002 -- what subprocess calls it
-    most: int = 1 << 30,
+    max_bytes: int = 1 << 30,
 ) -> Finished | None:
     """Run a program to its end; None where it cannot be started. Its group is killed when cancelled, and when it writes
-    more than `most` bytes: the output is then one byte more."""
+    more than `max_bytes`: the output is then one byte more."""
     source, sink = os.pipe()
     stdin = null = subprocess.DEVNULL
     try:  # cancelled while it starts a process, asyncio would kill the process alone, and not its group
@@ -342,7 +342,7 @@ async def run(
         reader, transport = await open_reader(source)
         try:
             try:
-                output = await reader.readexactly(most + 1)
+                output = await reader.readexactly(max_bytes + 1)
             except asyncio.IncompleteReadError as error:
                 output = error.partial
                 await _ended(process)

@@ -40,24 +40,24 @@ def identity(path: str | bytes) -> tuple[int, int] | None:
 
 
 def read_regular(
-    path: str | os.PathLike[str], within: Path | None = None, *, most: int = MAX_BYTES, cut: bool = False
+    path: str | os.PathLike[str], root: Path | None = None, *, max_bytes: int = MAX_BYTES, cut: bool = False
 ) -> bytes:
-    """Return the bytes of a regular file; `cut` takes the first `most` of them where it has more.
+    """Return the bytes of a regular file; `cut` takes the first `max_bytes` of them where it has more.
 
     Raises OSError, whose `strerror` completes "PATH was not read: ...", for anything else, for a longer one, and for
-    one that really lies outside of the directory `within`.
+    one that really lies outside of the directory `root`.
     """
     try:
         real = os.path.realpath(path, strict=True)
     except ValueError:
         raise OSError(errno.EINVAL, "its name has a zero byte", os.fspath(path)) from None
-    if within is not None and not Path(real).is_relative_to(within.resolve()):
-        raise OSError(errno.EXDEV, f"it leads out of the project {within}", os.fspath(path))
+    if root is not None and not Path(real).is_relative_to(root.resolve()):
+        raise OSError(errno.EXDEV, f"it leads out of the project {root}", os.fspath(path))
     with open_regular(real) as file:
-        data = file.read(most + 1)
-    if len(data) > most and not cut:
-        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
-    return data[:most]
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes and not cut:
+        raise OSError(errno.EFBIG, f"it has more than {max_bytes:,} bytes", os.fspath(path))
+    return data[:max_bytes]
 
 
 def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:

@@ -200,11 +200,11 @@ def _spelled(text: str, steps: Mapping[str, str]) -> str:
     return text
 
 
-def head_and_tail(text: str, most: int, where: str) -> str:
-    """Cut a text to about `most` characters: its first two thirds and last third, at line ends if any is near."""
-    if len(text) <= most:
+def head_and_tail(text: str, max_chars: int, where: str) -> str:
+    """Cut a text to about `max_chars`: its first two thirds and last third, at line ends if any is near."""
+    if len(text) <= max_chars:
         return text
-    head, tail = text[: most * 2 // 3], text[-(most // 3) :]
+    head, tail = text[: max_chars * 2 // 3], text[-(max_chars // 3) :]
     line_end, line_start = head.rfind("\n"), tail.find("\n")
     if line_end > len(head) * 3 // 4:
         head = head[: line_end + 1]

@@ -174,11 +174,11 @@ def _listed(text: str, marks: str) -> list[str]:
     return list(dict.fromkeys((*parts, *map(str.strip, parts)))) if parts[1:] else []
 
 
-def _without_classes(text: str, most: int) -> Iterator[str]:
-    """Yield a pattern for each choice between class of letters and name, for up to `most` brackets."""
+def _without_classes(text: str, limit: int) -> Iterator[str]:
+    """Yield a pattern for each choice between class of letters and name, for up to `limit` brackets."""
     pieces = split_classes(text)
     groups = sorted((at for at in range(1, len(pieces), 2)), key=lambda at: _is_escape(pieces[at]))
-    for choice in product((True, False), repeat=min(len(groups), most)):
+    for choice in product((True, False), repeat=min(len(groups), limit)):
         chosen = dict(zip(groups, choice, strict=False))
         yield "".join(_group(piece, chosen.get(at)) if at % 2 else piece for at, piece in enumerate(pieces))
 

@@ -52,12 +52,12 @@ def wire_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _free(name: str, taken: dict[str, int], place: int, longest: int) -> str:
+def _free(name: str, taken: dict[str, int], place: int, max_length: int) -> str:
     new, number = name, 1
     while taken.setdefault(new, place) != place:
         number += 1
         ending = f"_{number}"
-        new = name[: longest - len(ending)] + ending
+        new = name[: max_length - len(ending)] + ending
     return new
 
 

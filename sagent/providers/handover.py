@@ -262,11 +262,11 @@ class Handover:
         return new
 
 
-def safe_name(name: str, longest: int) -> str:
+def safe_name(name: str, max_length: int) -> str:
     """Return the name with everything but ASCII letters, digits, `_` and `-` replaced by `_`, cut to a length."""
-    if len(name) <= longest and name.isascii() and name.replace("_", "").replace("-", "").isalnum():
+    if len(name) <= max_length and name.isascii() and name.replace("_", "").replace("-", "").isalnum():
         return name
-    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name[:longest])
+    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name[:max_length])
 
 
 def _shown(message: Message) -> Iterable[Shown]:

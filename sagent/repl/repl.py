@@ -293,11 +293,11 @@ class Repl(CommandContext):
         notice = f"Back with {agent}." if back else f"Following {agent}: what you type goes to it. {keys}"
         self._painter.enter(agent, (Report(notice), *past))
 
-    def recall(self, most: int) -> None:
+    def recall(self, limit: int) -> None:
         if (node := self.opened.agent.tree.get(self._painter.near)) is None:
             raise UsageError(f"{self._painter.near} has ended.")
-        self._painter.write(*past_blocks(node.messages, ROOT, most))
-        self.say(f"Those were the last {min(most, len(node.messages))} of {len(node.messages)} messages.")
+        self._painter.write(*past_blocks(node.messages, ROOT, limit))
+        self.say(f"Those were the last {min(limit, len(node.messages))} of {len(node.messages)} messages.")
 
     def copy(self, text: str) -> None:
         self._screen.output.write_raw(osc52(text))

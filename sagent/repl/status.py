@@ -103,10 +103,10 @@ class StatusCommand:
         finally:
             self._running = False
 
-    async def _written(self, figures_sent: bytes) -> str:
+    async def _written(self, figures: bytes) -> str:
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_SECONDS):
-                done = await run(self._argv, cwd=str(self._cwd), env=os.environ, input=figures_sent, most=MAX_BYTES)
+                done = await run(self._argv, cwd=str(self._cwd), env=os.environ, input=figures, max_bytes=MAX_BYTES)
         except TimeoutError:
             return f"status_line: no answer within {COMMAND_TIMEOUT_SECONDS:.0f} s"
         if done is None or done.code:

@@ -356,14 +356,14 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode, found.st_nlink)
 
 
-def _read(path: bytes, most: int) -> tuple[bytes, os.stat_result]:
+def _read(path: bytes, max_bytes: int) -> tuple[bytes, os.stat_result]:
     """Return the content of a regular file at a path without links. Raises OSError for anything else or a larger
     file."""
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(f"it is larger than {most >> 20} MiB")
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(f"it is larger than {max_bytes >> 20} MiB")
     return data, found
 
 

@@ -35,24 +35,24 @@ class Refusal(Exception):
 
 
 class Side:
-    """One side of an exchange: the client, or the origin server. Both share one `patience` timeout."""
+    """One side of an exchange: the client, or the origin server. Both share one `timeout` timeout."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         role: type[h11.CLIENT | h11.SERVER],
-        patience: asyncio.Timeout,
+        timeout: asyncio.Timeout,
     ) -> None:
         writer.transport.set_write_buffer_limits(0)  # what `drain` waited for is not lost by `abort`
-        self.reader, self.writer, self.patience = reader, writer, patience
+        self.reader, self.writer, self.timeout = reader, writer, timeout
         kind = StrictConnection if role is h11.SERVER else h11.Connection
         self.http = kind(role, max_incomplete_event_size=4 * HEAD)
 
     def touch(self) -> None:
         """Begin to wait anew."""
-        if not self.patience.expired():
-            self.patience.reschedule(asyncio.get_running_loop().time() + IDLE_TIMEOUT_SECONDS)
+        if not self.timeout.expired():
+            self.timeout.reschedule(asyncio.get_running_loop().time() + IDLE_TIMEOUT_SECONDS)
 
     async def read(self) -> bytes:
         data = await self.reader.read(CHUNK)

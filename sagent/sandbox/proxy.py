@@ -142,14 +142,14 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection, which carries a single request."""
         with contextlib.suppress(OSError, h11.ProtocolError):  # TimeoutError is an OSError
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS) as patience:
-                client = Side(reader, writer, h11.SERVER, patience)
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS) as timeout:
+                client = Side(reader, writer, h11.SERVER, timeout)
                 try:
                     await self._answer(client, await read_head(client))
                 except Refusal as refusal:
                     await client.write(refusal.answer)
                 writer.write_eof()
-                patience.reschedule(asyncio.get_running_loop().time() + _FAREWELL_SECONDS)
+                timeout.reschedule(asyncio.get_running_loop().time() + _FAREWELL_SECONDS)
                 while await reader.read(CHUNK):
                     pass
 
@@ -161,10 +161,10 @@ class Proxy:
             raise Refusal(503, f"The sandbox allows a command at most {MAX_CONNECTIONS} connections at once.")
         self._waiting.pop(admitted.enter(), None)
         endpoint, path = target(request)
-        client.patience.reschedule(None)  # look-up and connection have their own limits
+        client.timeout.reschedule(None)  # look-up and connection have their own limits
         reader, writer = await _connect(endpoint, await self._judged(endpoint, admitted))
         try:
-            origin = Side(reader, writer, h11.CLIENT, client.patience)
+            origin = Side(reader, writer, h11.CLIENT, client.timeout)
             origin.touch()
             if request.method == b"CONNECT":
                 await tunnel(client, origin)

@@ -125,16 +125,16 @@ def history(entries: Iterable[Entry], fetch: Fetch) -> tuple[Message, ...]:
     return tuple(_whole(message, fetch) for message in messages)
 
 
-def last_messages(entries: Sequence[Entry], most: int) -> tuple[Message, ...]:
+def last_messages(entries: Sequence[Entry], limit: int) -> tuple[Message, ...]:
     """Return the last messages of a conversation, from the entries at the end of its log, without their media; () if
     these entries are not enough, because they are too few or include a compaction. Raises SessionCorrupt."""
     start, count = len(entries), 0
-    while start and count < most:
+    while start and count < limit:
         start -= 1
         if entries[start].kind == "compacted":
             return ()
         count += entries[start].kind == "message"
-    return () if count < most and entries and entries[0].parent else history(entries[start:], lambda _: b"")
+    return () if count < limit and entries and entries[0].parent else history(entries[start:], lambda _: b"")
 
 
 # in canonical JSON only a part of a message has these bytes

@@ -328,7 +328,7 @@ def _open(file: Path) -> BinaryIO:
 def begins_log(file: Path, *, empty: bool = True) -> bool:
     """Return True for a file that begins as our logs do, whole or torn, or that is `empty`."""
     with suppress(OSError):
-        start = read_regular(file, most=71, cut=True)
+        start = read_regular(file, max_bytes=71, cut=True)
         return (bool(start) or empty) and b'{"id":"'.startswith(start[:7]) and _HEX.issuperset(start[7:])
     return False
 

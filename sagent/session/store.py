@@ -193,7 +193,7 @@ def is_damaged(path: Path) -> bool:
 def _has_lock(path: Path) -> bool:
     """Return True for a directory in which a session's lock was taken."""
     with suppress(OSError):
-        return read_regular(path / "lock", most=7, cut=True) == b'{"pid":'
+        return read_regular(path / "lock", max_bytes=7, cut=True) == b'{"pid":'
     return False
 
 

@@ -77,9 +77,9 @@ class Capture:
                     await self.finished.wait()
         self._pause()
 
-    def recent(self, most: int = 2000) -> str:
-        """Return last lines so far, at most `most` characters of them: by default as many as a screen has use for."""
-        return cut_tail(legible(self._tail(4 * most), cut=True), most)
+    def recent(self, max_chars: int = 2000) -> str:
+        """Return last lines so far, at most `max_chars` of them: by default as many as a screen has use for."""
+        return cut_tail(legible(self._tail(4 * max_chars), cut=True), max_chars)
 
     def whereabouts(self) -> str:
         """Return where all that has come so far can be read, "" as long as it is in memory only."""
@@ -289,20 +289,20 @@ def _as_left(text: str, unwanted: str) -> str:
     return text.replace("\0", "␀")
 
 
-def cut_head(text: str, most: int) -> str:
-    """Cut a text to its first `most` characters, in whole lines if that leaves at least half of them."""
-    if len(text) <= most:
+def cut_head(text: str, limit: int) -> str:
+    """Cut a text to its first `limit` characters, in whole lines if that leaves at least half of them."""
+    if len(text) <= limit:
         return text
-    border = text.rfind("\n", most // 2, most)
-    return text[: border + 1] if border >= 0 else text[:most]
+    border = text.rfind("\n", limit // 2, limit)
+    return text[: border + 1] if border >= 0 else text[:limit]
 
 
-def cut_tail(text: str, most: int) -> str:
-    """Cut a text to its last `most` characters, in whole lines if that leaves at least half of them."""
-    if len(text) <= most:
+def cut_tail(text: str, limit: int) -> str:
+    """Cut a text to its last `limit` characters, in whole lines if that leaves at least half of them."""
+    if len(text) <= limit:
         return text
-    border = text.find("\n", len(text) - most - 1, len(text) - most // 2)
-    return text[border + 1 :] if border >= 0 else text[-most:]
+    border = text.find("\n", len(text) - limit - 1, len(text) - limit // 2)
+    return text[border + 1 :] if border >= 0 else text[-limit:]
 
 
 def end_line(text: str) -> str:

@@ -156,13 +156,13 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
     return decoded.text, decoded.encoding
 
 
-def unified_diff(before: str, after: str, name: str, *, most: int | None = _MAX_DIFF_LINES) -> str:
+def unified_diff(before: str, after: str, name: str, *, max_lines: int | None = _MAX_DIFF_LINES) -> str:
     """Return the change as a unified diff, of about so many lines at most; "" when nothing changed."""
     if not (diff := unified(_lines(before), _lines(after))):
         return ""
     lines = diff.split("\n")
-    if most is not None and len(lines) > most:
-        lines = [*lines[:most], "... the rest of the diff was left out"]
+    if max_lines is not None and len(lines) > max_lines:
+        lines = [*lines[:max_lines], "... the rest of the diff was left out"]
     return valid_text("\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n")
 
 

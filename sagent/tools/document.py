@@ -44,7 +44,7 @@ async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> 
     `show_document`, which says what to do `instead`."""
     why = "needs a process of its own, which could not be started"
     try:
-        done = await isolated.run_isolated(module, data, seconds=_TIMEOUT_SECONDS, most=_MAX_ANSWER_BYTES)
+        done = await isolated.run_isolated(module, data, seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_ANSWER_BYTES)
     except TimeoutError:
         done, why = None, f"takes longer than {_TIMEOUT_SECONDS} s"
     if done is None or done.code or len(done.output) > _MAX_ANSWER_BYTES:

@@ -37,10 +37,10 @@ def ignore_regex(glob: str) -> str:
     return "(?!)" if "[" in pieces or "\\" in pieces else join_tokens(_tokens(pieces))
 
 
-def _choices(way: list[str], most: int) -> Iterator[list[str]]:
-    """Yield a glob with each choice of what is a class, and what are brackets in a name; `most` at most."""
+def _choices(way: list[str], limit: int) -> Iterator[list[str]]:
+    """Yield a glob with each choice of what is a class, and what are brackets in a name; `limit` at most."""
     classes = [at for at, piece in enumerate(way) if len(piece) > 1 and piece[0] == "["]
-    for choice in islice(product((False, True), repeat=min(len(classes), _MAX_CLASSES)), most):
+    for choice in islice(product((False, True), repeat=min(len(classes), _MAX_CLASSES)), limit):
         plain = {at for at, is_plain in zip(classes, choice, strict=False) if is_plain}
         yield [each for at, piece in enumerate(way) for each in (map("\\{}".format, piece) if at in plain else [piece])]
 

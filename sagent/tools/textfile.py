@@ -26,13 +26,13 @@ def encode(text: str, encoding: Encoding) -> bytes:
         ) from None
 
 
-def read_whole(path: Path, most: int) -> str | None:
+def read_whole(path: Path, max_chars: int) -> str | None:
     """Return the text of a file, with line feeds; None for what is no text, or has more than so many characters. Raises
     OSError and ValueError."""
     with open_regular(os.path.realpath(path)) as file:
-        data = file.read(4 * most + 1)
-    text = text_in(data) if len(data) <= 4 * most else None
-    return None if text is None or len(text) > most else text.replace("\r\n", "\n")
+        data = file.read(4 * max_chars + 1)
+    text = text_in(data) if len(data) <= 4 * max_chars else None
+    return None if text is None or len(text) > max_chars else text.replace("\r\n", "\n")
 
 
 def line_end(text: str) -> str:

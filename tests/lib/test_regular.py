@@ -76,12 +76,12 @@ def test_links_stay_within_the_project(tmp_path):
     (root / "out").symlink_to(outside)
     (root / "within").symlink_to("real")
     assert read_regular(root / "within", root) == b"0123456789"
-    assert read_regular(root / "within", root, most=4, cut=True) == b"0123"
+    assert read_regular(root / "within", root, max_bytes=4, cut=True) == b"0123"
     assert read_regular(root / "out") == b"key"
     with pytest.raises(OSError, match="leads out of the project"):
         read_regular(root / "out", root)
     with pytest.raises(OSError, match="more than 4 bytes"):
-        read_regular(root / "real", most=4)
+        read_regular(root / "real", max_bytes=4)
 
 
 def test_long_file_names_its_lines_soon(tmp_path):

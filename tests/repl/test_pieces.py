@@ -351,7 +351,7 @@ def test_sentence_found_by_hidden_words() -> None:
     said = "number 2416: the module has no end, delete a line"  # the letters of "needle" in that order, far apart
     options = [
         Option(1, said),
-        Option(2, "number 37: fix the test …", within="fix the test of the needle"),
+        Option(2, "number 37: fix the test …", keywords="fix the test of the needle"),
         Option(3, "ne edl xs"),
     ]
     assert [one.value for one in narrowed(options, "needle")] == [2]

@@ -348,7 +348,7 @@ LINES = st.lists(st.sampled_from(["", "a", "b", "-", "+", "@@ -1 +1 @@"]), max_s
 @given(LINES, LINES, LINES, LINES)
 def test_diff_is_exact_with_context(head, one, two, tail) -> None:
     before, after = ["x", *head, *one, *tail], ["x", *head, *two, *tail]
-    rows = unified_diff("\n".join([*before, ""]), "\n".join([*after, ""]), "f", most=None).split("\n")[2:-1]
+    rows = unified_diff("\n".join([*before, ""]), "\n".join([*after, ""]), "f", max_lines=None).split("\n")[2:-1]
     made, at = list[str](), 0
     hunks = [place for place, row in enumerate(rows) if row.startswith("@@")] + [len(rows)]
     for start, stop in itertools.pairwise(hunks):

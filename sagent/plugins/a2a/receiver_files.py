@@ -64,7 +64,7 @@ class ReceiverFiles:
 
     def _rows(self, session: str) -> Sequence[object]:
         try:
-            return as_array(json_load(read_regular(self._file(session), most=_MAX_FILE_BYTES)))
+            return as_array(json_load(read_regular(self._file(session), max_bytes=_MAX_FILE_BYTES)))
         except (OSError, ValueError):
             return []
 

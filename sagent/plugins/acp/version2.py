@@ -89,7 +89,7 @@ def _diff(change: Update) -> Update:
 
     path, old, new = as_str(change["path"]), change["oldText"], as_str(change["newText"])
     operation = {"operation": "add" if old is None else "modify", "path": path, "fileType": "text"}
-    hunks = unified_diff(as_str(old), new, path, most=None).split("\n", 2)[2:]
+    hunks = unified_diff(as_str(old), new, path, max_lines=None).split("\n", 2)[2:]
     before = "/dev/null" if old is None else path
     head = f"diff --git {path} {path}\n" + ("new file mode 100644\n" if old is None else "")
     text = f"{head}--- {before}\n+++ {path}\n{''.join(hunks)}"

@@ -38,9 +38,9 @@ MISSING = failure(503, "overloaded_error", "the batch ended without an answer to
 
 
 class Form(ABC):
-    """The batch API of a provider. `url` is where a request goes alone; `most` is how many bytes a batch may have."""
+    """The batch API of a provider. `url` is where a request goes alone; `max_bytes` is how many a batch may have."""
 
-    most: ClassVar[int]
+    max_bytes: ClassVar[int]
     dropped: ClassVar[Sequence[str]] = ("stream",)
     """Members of a body that a batch does not take."""
 
@@ -71,7 +71,7 @@ class Outcomes(dict[str, Outcome]):
 class _Anthropic(Form):
     """platform.claude.com, batch processing."""
 
-    most = 200 * _MB
+    max_bytes = 200 * _MB
 
     async def send(self, ask: Ask, url: str, bodies: Mapping[str, Mapping[str, object]]) -> str:
         requests = [{"custom_id": name, "params": body} for name, body in bodies.items()]
@@ -119,7 +119,7 @@ _STATUSES = {
 class _OpenAI(Form):
     """platform.openai.com, Batch API: a file of lines, all for one model and endpoint."""
 
-    most = 150 * _MB
+    max_bytes = 150 * _MB
     dropped = ("stream", "stream_options", "service_tier")
 
     async def send(self, ask: Ask, url: str, bodies: Mapping[str, Mapping[str, object]]) -> str:
@@ -170,7 +170,7 @@ class _OpenAI(Form):
 class _Google(Form):
     """ai.google.dev, Batch API: requests inline, all for one model."""
 
-    most = 18 * _MB
+    max_bytes = 18 * _MB
 
     async def send(self, ask: Ask, url: str, bodies: Mapping[str, Mapping[str, object]]) -> str:
         requests = [{"request": body, "metadata": {"key": name}} for name, body in bodies.items()]

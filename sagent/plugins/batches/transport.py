@@ -178,7 +178,7 @@ class Batches:
         key = url, as_str(body.get("model")), tuple(sorted(headers.items()))
         group = self._groups.get(key)
         size = len(wire_bytes(body))
-        if group is not None and sum(item.size for item in group.items) + size > form.most:
+        if group is not None and sum(item.size for item in group.items) + size > form.max_bytes:
             self._begin(key, group)
             group = None
         if group is None:
@@ -261,7 +261,7 @@ class Batches:
         async def ask(url: str, body: bytes | None = None, content_type: str = "application/json") -> bytes:
             headers, sent = (own, None) if body is None else ({**own, "content-type": content_type}, (body,))
             answer, found = await read_answer(
-                self._through, url, headers, sent, within=_SETTLED, most=_MAX_ANSWERS_BYTES
+                self._through, url, headers, sent, timeout=_SETTLED, max_bytes=_MAX_ANSWERS_BYTES
             )
             if not 200 <= answer.status < 300:
                 raise _RefusedError(answer.status, answer.headers, found)

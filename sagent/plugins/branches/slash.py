@@ -101,7 +101,7 @@ async def rewind(
 async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | None:
     here = [each for each in reversed(found) if each.current]
     options = [
-        Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " "), within=each.text) for each in here
+        Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " "), keywords=each.text) for each in here
     ]
     if back := way_back(context.opened.agent.log.contents()):
         goal = _Goal(back.conversation, back.files, "as it was before the last /rewind")

@@ -137,10 +137,10 @@ class EditorLink:
             case _:
                 return None
 
-    async def _call(self, tool: str, arguments: Mapping[str, object], patience: float | None) -> Sequence[str] | None:
+    async def _call(self, tool: str, arguments: Mapping[str, object], timeout: float | None) -> Sequence[str] | None:
         """Return the texts that a tool of the editor answers with; None where it fails."""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 answer = await self._connection.request("tools/call", {"name": tool, "arguments": arguments})
         except (RpcError, TimeoutError):
             return None

@@ -90,7 +90,9 @@ class HookRunner:
         """Run a command to its end; its exit code and what it printed. What it leaves in the background may go on, but
         no longer than the session."""
         printed = bytearray()
-        program = await PipedProcess.start(self._group, argv, environment, self.directory, kept=_MAX_ERROR_BYTES)
+        program = await PipedProcess.start(
+            self._group, argv, environment, self.directory, max_error_bytes=_MAX_ERROR_BYTES
+        )
         reading = asyncio.create_task(_collect(program.reader, printed))
         try:
             program.writer.write(data)
@@ -115,7 +117,9 @@ class HookRunner:
         self._transport = self._transport or DirectTransport()
         headers, most = {"content-type": "application/json", **hook.headers}, MAX_OUTPUT_BYTES + 1
         try:
-            answer, body = await read_answer(self._transport, hook.url, headers, [data], within=MAX_SECONDS, most=most)
+            answer, body = await read_answer(
+                self._transport, hook.url, headers, [data], timeout=MAX_SECONDS, max_bytes=most
+            )
         except ExchangeFailed as error:
             return HookAnswer(fault=f"could not be reached: {error}")
         if not 200 <= answer.status < 300:

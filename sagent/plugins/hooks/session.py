@@ -65,7 +65,7 @@ class SessionHooks:
         agent: str,
         names: Sequence[str],
         fields: Mapping[str, object],
-        most: float = 0.0,
+        timeout: float = 0.0,
         *,
         own: bool = False,
     ) -> HookAnswer:
@@ -83,7 +83,7 @@ class SessionHooks:
             "agent": agent,
         }
         data = wire_bytes({**common, **fields, **common})
-        limited = [replace(hook, timeout=min(hook.timeout, most)) if most else hook for hook in chosen]
+        limited = [replace(hook, timeout=min(hook.timeout, timeout)) if timeout else hook for hook in chosen]
         answers = await asyncio.gather(*(self._runner.ask(hook, self._events[event], data) for hook in limited))
         for hook, answer in zip(chosen, answers, strict=True):
             if answer.fault:

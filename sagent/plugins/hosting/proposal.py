@@ -22,7 +22,7 @@ class Proposal:
 
     def diff(self) -> str:
         """Return the whole change as a unified diff without file names; "" if nothing changes."""
-        return "\n".join(unified_diff(self.old or "", self.new, "", most=None).removesuffix("\n").split("\n")[2:])
+        return "\n".join(unified_diff(self.old or "", self.new, "", max_lines=None).removesuffix("\n").split("\n")[2:])
 
 
 def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:

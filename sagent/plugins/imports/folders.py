@@ -207,7 +207,7 @@ def _files(folder: Path) -> Generator[tuple[Path, bytes]]:
         for name in sorted(names):
             path = Path(at) / name
             try:
-                data = read_regular(path, folder, most=MAX_BYTES)
+                data = read_regular(path, folder, max_bytes=MAX_BYTES)
             except OSError as error:
                 raise UsageError(f"{path} could not be read: {error.strerror}.") from error
             size, count = size + len(data), count + 1

@@ -115,7 +115,7 @@ class Plan:
     def text(self, file: Path) -> str | None:
         """Return the text of a file; None if there is none, or it cannot be read, which is one more item."""
         try:
-            data = read_regular(file, self.border(file), most=MAX_FILE_BYTES)
+            data = read_regular(file, self.border(file), max_bytes=MAX_FILE_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

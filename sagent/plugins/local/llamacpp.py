@@ -217,8 +217,8 @@ class LlamaCpp(ChatProvider):
                 self.told("", loading_line(launch.name, waited))
             if not server.alive:
                 raise await self._died(server, origin)
-            if waited > launch.patience:
-                why = f"llama-server was not ready after {launch.patience:g} s, so it was killed. {server.said()}"
+            if waited > launch.timeout:
+                why = f"llama-server was not ready after {launch.timeout:g} s, so it was killed. {server.said()}"
                 server.fate = (False, why)
                 server.strike()
                 continue

@@ -43,7 +43,7 @@ _NOT_INHERITED = ("LLAMA_ARG_API_PREFIX", "LLAMA_ARG_API_KEY_FILE", "LLAMA_ARG_S
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The start of a server. `context` is in tokens (None: the server's choice), `patience` in seconds: how long
+    """The start of a server. `context` is in tokens (None: the server's choice), `timeout` in seconds: how long
     loading the model may take."""
 
     program: str
@@ -51,7 +51,7 @@ class Launch:
     context: int | None = None
     arguments: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    patience: float = 900.0
+    timeout: float = 900.0
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> "Launch | None":

@@ -43,12 +43,12 @@ class Runner:
         what = "Reading the prompt" if self._job is job else "Waiting for another answer of the model"
         return f"{what}… {int(seconds)} s"
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """Stop what is being done, refuse what waits, give the memory back. Waits up to so many seconds."""
         self._closing.set()
         self._jobs.put(None)
         if self._thread.ident is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
 
     def _work(self) -> None:
         while (job := self._next()) is not None:

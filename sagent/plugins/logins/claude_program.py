@@ -107,7 +107,9 @@ class ClaudeProcess:
     async def start(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
         """Start it here, in the current directory, which it reports to the model. Raises OSError."""
         group = ProcessGroup()
-        program = await PipedProcess.start(group, argv, environ, longest=_MAX_LINE_BYTES, kept=_COMPLAINT)
+        program = await PipedProcess.start(
+            group, argv, environ, max_line_bytes=_MAX_LINE_BYTES, max_error_bytes=_COMPLAINT
+        )
         return cls(group, program)
 
     async def send(self, line: bytes) -> bool:

@@ -265,13 +265,13 @@ class ProgramRun:
                 return
         raise await self._gone()
 
-    async def _next(self, patience: float) -> Line | None:
+    async def _next(self, timeout: float) -> Line | None:
         """Read the program's next line and answer its requests; None at its end. Raises ModelError("stalled")."""
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 line = await self._process.receive()
         except TimeoutError as error:
-            raise self._origin.error("stalled", f"nothing arrived for {patience:g} s") from error
+            raise self._origin.error("stalled", f"nothing arrived for {timeout:g} s") from error
         match as_str(line.get("type")) if line else "":
             case "control_request" if line:
                 await self._serve(as_str(line.get("request_id")), as_object(line.get("request")))

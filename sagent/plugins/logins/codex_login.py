@@ -129,7 +129,7 @@ class LoginFile:
         headers, sent = {"content-type": "application/json", "accept": "application/json"}, (wire_bytes(asked),)
         try:
             answer, body = await read_answer(
-                transport, self._token_url, headers, sent, within=RENEWAL_TIMEOUT_SECONDS, most=_MAX_ANSWER_BYTES
+                transport, self._token_url, headers, sent, timeout=RENEWAL_TIMEOUT_SECONDS, max_bytes=_MAX_ANSWER_BYTES
             )
         except ExchangeFailed as error:
             raise origin.error(error.kind, f"the login could not be renewed: {error.reason}") from error

@@ -106,7 +106,7 @@ async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Map
     """Return the object that comes back, whatever its status: refusals come under 200. Raises ExchangeFailed."""
     try:
         body = (urlencode(asked).encode(),)
-        _, found = await read_answer(transport, url, _HEADERS, body, within=_TIMEOUT_SECONDS, most=ERROR_BODY)
+        _, found = await read_answer(transport, url, _HEADERS, body, timeout=_TIMEOUT_SECONDS, max_bytes=ERROR_BODY)
         return as_object(read_json(found))
     except ExchangeFailed as error:
         if error.kind == "stalled":

@@ -142,13 +142,13 @@ def _bytes_of(text: str) -> bytes:
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
-def resource_part(held: "TextResourceContents | BlobResourceContents", most: int) -> Media:
-    """Convert a resource that a person has mentioned; a text is cut to `most` characters."""
+def resource_part(held: "TextResourceContents | BlobResourceContents", max_chars: int) -> Media:
+    """Convert a resource that a person has mentioned; a text is cut to `max_chars` characters."""
     from mcp import types
 
     if isinstance(held, types.TextResourceContents):
-        cut = f"\n[{len(held.text) - most} more characters]" if len(held.text) > most else ""
-        return Text(f'\n<resource uri="{held.uri}">\n{held.text[:most]}{cut}\n</resource>')
+        cut = f"\n[{len(held.text) - max_chars} more characters]" if len(held.text) > max_chars else ""
+        return Text(f'\n<resource uri="{held.uri}">\n{held.text[:max_chars]}{cut}\n</resource>')
     return _embedded(held)
 
 

@@ -60,7 +60,7 @@ class Program:
 
         async with AsyncExitStack() as stack:
             program = self._program = await PipedProcess.start(
-                self._processes, argv, environment, cwd, longest=MAX_LINE_BYTES, kept=_LAST_WORDS
+                self._processes, argv, environment, cwd, max_line_bytes=MAX_LINE_BYTES, max_error_bytes=_LAST_WORDS
             )
             stack.callback(program.close)
             arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

@@ -308,14 +308,14 @@ def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Seque
     return kept
 
 
-def _fitting(tools: Sequence[McpTool], most: int) -> list[McpTool]:
+def _fitting(tools: Sequence[McpTool], max_chars: int) -> list[McpTool]:
     """Return the tools that have room within so many characters of descriptions and schemas."""
     kept: list[McpTool] = []
     for tool in tools:
         size = len(tool.description) + len(json_dump(tool.parameters))
-        if len(kept) < MAX_TOOLS and size <= most:
+        if len(kept) < MAX_TOOLS and size <= max_chars:
             kept.append(tool)
-            most -= size
+            max_chars -= size
     return kept
 
 

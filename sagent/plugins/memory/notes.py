@@ -80,10 +80,10 @@ def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
     return found
 
 
-def list_notes(settings: Settings, most: int = _LOOKED_AT) -> list[Note]:
+def list_notes(settings: Settings, limit: int = _LOOKED_AT) -> list[Note]:
     """Return the files that were changed last, at most so many, by folder and name."""
     found = [(time, owner, path) for owner, folder in folders(settings).items() for time, path in _files(folder)]
-    newest = sorted(found, reverse=True)[:most]
+    newest = sorted(found, reverse=True)[:limit]
     newest.sort(key=lambda each: (each[1] == "person", each[2].name))
     return [Note(owner, path, _first_line(path)) for _, owner, path in newest]
 
@@ -122,7 +122,7 @@ def find_note(settings: Settings, name: str) -> Note:
 def read_note(note: Note) -> str:
     """Return the text of a file of the memory. Raises UsageError."""
     try:
-        return readable(read_regular(note.path, note.path.parent, most=MAX_FILE_BYTES))
+        return readable(read_regular(note.path, note.path.parent, max_bytes=MAX_FILE_BYTES))
     except OSError as error:
         raise UsageError(f"{note.path} could not be read: {error.strerror or error}") from error
 
@@ -147,7 +147,7 @@ def _strangers(folder: Path) -> Iterator[str]:
 
 def _first_line(path: Path) -> str:
     try:
-        text = readable(read_regular(path, path.parent, most=_HEAD, cut=True))
+        text = readable(read_regular(path, path.parent, max_bytes=_HEAD, cut=True))
     except OSError as error:
         return f"(not read: {error.strerror or error})"
     lines = (line.strip().lstrip("#").strip() for line in text.splitlines())

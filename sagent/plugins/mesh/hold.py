@@ -299,7 +299,7 @@ class SessionWorker:
 
     def _taking(self) -> AbstractAsyncContextManager[Intake]:
         name = f"session-{self._session}"
-        return self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_TIMEOUT_SECONDS, most=1_000, idle=0)
+        return self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_TIMEOUT_SECONDS, limit=1_000, idle=0)
 
     async def _feed(self, agent: Agent, mirror: Mirror) -> None:
         """Give the agent what comes: each message once, whoever had it before and whatever became of them."""

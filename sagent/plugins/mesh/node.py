@@ -108,7 +108,7 @@ class Node:
 
     async def _take(self, label: str, group: asyncio.TaskGroup) -> None:
         subject, name = names.work_subject(label), f"work-{label}"
-        async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_TIMEOUT_SECONDS, most=_MANY) as intake:
+        async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_TIMEOUT_SECONDS, limit=_MANY) as intake:
             while not self._draining.is_set():
                 await self._slots.acquire()
                 round_ = _SHORT if self.options.labels and self._slots.locked() else _ROUND

@@ -141,10 +141,10 @@ class Intake(_Consumer):
     """Messages to be worked on: each is ours until it is acknowledged, or for `ack_wait` seconds without a sign."""
 
     def __init__(
-        self, bus: Connection, stream: str, subject: str, name: str, ack_wait: float, most: int, idle: float
+        self, bus: Connection, stream: str, subject: str, name: str, ack_wait: float, limit: int, idle: float
     ) -> None:
         self._bus, self._stream, self._subject, self._name = bus, stream, subject, name
-        self._ack_wait, self._most, self._idle = ack_wait, most, max(idle, ack_wait, 2 * _ROUND)
+        self._ack_wait, self._limit, self._idle = ack_wait, limit, max(idle, ack_wait, 2 * _ROUND)
 
     async def next(self, timeout: float = _ROUND) -> LeasedMessage | None:
         """Return the next message; None where none has come in time, or the bus was away. Raises Refused."""
@@ -152,7 +152,7 @@ class Intake(_Consumer):
         from nats.js.api import ConsumerConfig
 
         if self._pull is None:
-            config = ConsumerConfig(ack_wait=self._ack_wait, max_ack_pending=self._most, inactive_threshold=self._idle)
+            config = ConsumerConfig(ack_wait=self._ack_wait, max_ack_pending=self._limit, inactive_threshold=self._idle)
             try:
                 self._pull = await self._bus.pull(self._stream, self._subject, self._name, config)
             except Unavailable:
@@ -189,8 +189,8 @@ class Streams(Connection):
         return aclosing(Reader(self, stream, subjects, after, latest=latest, idle=idle))
 
     def taking(
-        self, stream: str, subject: str, name: str, *, ack_wait: float, most: int = 1, idle: float = 3_600.0
+        self, stream: str, subject: str, name: str, *, ack_wait: float, limit: int = 1, idle: float = 3_600.0
     ) -> AbstractAsyncContextManager[Intake]:
         """Messages to be worked on and acknowledged, at most so many at a time over all who take under this name. The
         bus forgets that there was such a name when nobody has taken under it for `idle` seconds."""
-        return aclosing(Intake(self, stream, subject, names.token(name), ack_wait, most, idle))
+        return aclosing(Intake(self, stream, subject, names.token(name), ack_wait, limit, idle))

@@ -40,7 +40,9 @@ class Kernel:
     ) -> Self:
         """Start the kernel's program. Raises ToolError."""
         try:
-            program = await PipedProcess.start(processes, *confined.launched(environment), cwd, longest=MAX_LINE_BYTES)
+            program = await PipedProcess.start(
+                processes, *confined.launched(environment), cwd, max_line_bytes=MAX_LINE_BYTES
+            )
         except BaseException as error:
             confined.finish()
             if isinstance(error, OSError | ValueError):

@@ -179,7 +179,7 @@ def _cells(path: Path, workspace: Workspace) -> Sequence[object]:
     if workspace.hidden is not None and any(workspace.hidden("Read", each.parent)(each.name) for each in (path, real)):
         raise ToolError(f"{path} may not be read.")
     with as_tool_errors(path, workspace):
-        data = read_regular(real, most=MAX_NOTEBOOK_BYTES)
+        data = read_regular(real, max_bytes=MAX_NOTEBOOK_BYTES)
     try:
         return as_array(as_object(json.loads(data)).get("cells"))
     except (ValueError, RecursionError):

@@ -28,10 +28,10 @@ class CheckResult:
 
 
 async def run_check(
-    command: str, directory: Path, patience: float = CHECK_TIMEOUT_SECONDS, environment: Mapping[str, str] | None = None
+    command: str, directory: Path, timeout: float = CHECK_TIMEOUT_SECONDS, environment: Mapping[str, str] | None = None
 ) -> CheckResult:
     """Run a shell command in a directory, with more in its `environment`; what it began ends with it, and with this
-    process. One that does not end within `patience` seconds, and a directory that is not there, have no exit code."""
+    process. One that does not end within `timeout` seconds, and a directory that is not there, have no exit code."""
     where = str(directory)
     if not directory.is_dir():
         return CheckResult(command, None, f"{directory} no longer exists", where)
@@ -40,10 +40,10 @@ async def run_check(
         async with aclosing(ProcessGroup()) as group:
             with closing(group.start(shell, env=more, cwd=directory, output=output.fileno())) as process:
                 try:
-                    async with asyncio.timeout(patience):
+                    async with asyncio.timeout(timeout):
                         await process.ended()
                 except TimeoutError:
-                    return CheckResult(command, None, f"it did not end within {patience:g} s", where)
+                    return CheckResult(command, None, f"it did not end within {timeout:g} s", where)
                 finally:
                     await process.kill()
                 code = process.code

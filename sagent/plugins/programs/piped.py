@@ -35,10 +35,10 @@ class PipedProcess:
         env: Mapping[str, str],
         cwd: Path | None = None,
         *,
-        longest: int = _CHUNK,
-        kept: int = 4_000,
+        max_line_bytes: int = _CHUNK,
+        max_error_bytes: int = 4_000,
     ) -> Self:
-        """Start one of a group, with lines of its output of up to `longest` bytes, and `kept` bytes of its errors.
+        """Start one of a group, with lines of its output of up to `max_line_bytes`, and the last of its errors.
         Raises OSError, and ValueError for arguments that hold a NUL."""
         (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
         ours = [errors, output, sent]
@@ -48,9 +48,9 @@ class PipedProcess:
                 undo.callback(process.close)
                 writer = await open_writer(ours.pop())
                 undo.callback(writer.close)
-                reading = await open_reader(ours.pop(), limit=longest)
+                reading = await open_reader(ours.pop(), limit=max_line_bytes)
                 undo.callback(reading[1].close)
-                program = cls(process, writer, reading, await open_reader(ours.pop()), kept)
+                program = cls(process, writer, reading, await open_reader(ours.pop()), max_error_bytes)
             finally:
                 for end in (uttered, written, given, *ours):
                     os.close(end)

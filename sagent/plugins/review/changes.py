@@ -92,7 +92,7 @@ def _untracked(cwd: Path) -> Iterator[str]:
     binary."""
     for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
         try:
-            text = text_in(read_regular(cwd / name, cwd, most=MAX_NEW_FILE_BYTES))
+            text = text_in(read_regular(cwd / name, cwd, max_bytes=MAX_NEW_FILE_BYTES))
         except (OSError, ValueError):
             text = None
         text = "\0" if text is None else text

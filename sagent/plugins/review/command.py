@@ -221,8 +221,8 @@ def _skipped(pull: PullRequest) -> int:
     return 0
 
 
-async def _post(forge: Forge, found: Review, most: int) -> None:
-    posted = await post(forge, found, most)
+async def _post(forge: Forge, found: Review, limit: int) -> None:
+    posted = await post(forge, found, limit)
     report(
         f"comments on lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
         f"{posted.left_out} left out"

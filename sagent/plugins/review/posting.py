@@ -46,10 +46,10 @@ class Forge(Protocol):
         ...
 
 
-async def post(forge: Forge, review: Review, most: int = MAX_COMMENTS) -> Posted:
+async def post(forge: Forge, review: Review, limit: int = MAX_COMMENTS) -> Posted:
     """Post it. Comments count as ours by the mark at their end and who wrote them. Raises ForgeError."""
     ours = _marked(await forge.line_comments())
-    shown = [each for each in review.findings if each.in_diff][: max(most, 0)]
+    shown = [each for each in review.findings if each.in_diff][: max(limit, 0)]
     changed = gone = 0
     for finding in shown:
         if (old := ours.get(finding.mark)) is not None and old.body != (body := _body(forge, finding)):

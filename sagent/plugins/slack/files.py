@@ -54,7 +54,7 @@ class SendFile:
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         path = run.workspace.resolve(as_str(arguments.get("file_path")))
         try:
-            data = await asyncio.to_thread(read_regular, path, path.parent, most=MAX_FILE_BYTES)
+            data = await asyncio.to_thread(read_regular, path, path.parent, max_bytes=MAX_FILE_BYTES)
         except OSError as error:
             raise ToolError(f"{path} could not be read: {error.strerror or error}") from error
         decoded = decode(data)

@@ -101,12 +101,12 @@ def outgoing(text: str) -> str:
     return _CALLED.sub(lambda found: f"{found[0]}\u200b", Redaction().text(text))
 
 
-def split(text: str, most: int) -> Sequence[str]:
+def split(text: str, limit: int) -> Sequence[str]:
     """Return a text in pieces that fit into a message, parted between lines where that goes; a block of code goes on in
     the next one."""
     pieces: list[str] = []
-    room = most - 16  # for what ends and begins a block
-    while len(text) > most:
+    room = limit - 16  # for what ends and begins a block
+    while len(text) > limit:
         cut = text.rfind("\n", room // 2, room)
         cut = room if cut < 0 else cut
         piece, text = text[:cut], text[cut:].lstrip("\n")

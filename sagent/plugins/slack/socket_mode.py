@@ -67,7 +67,7 @@ class SlackSurface:
         except (SlackClientError, OSError, TimeoutError) as error:
             raise _failed("files.upload", error) from error
 
-    async def download(self, attachment: Attachment, most: int) -> bytes:
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         import aiohttp
 
         asked, own = urlsplit(attachment.source), urlsplit(self._web.base_url)
@@ -79,8 +79,8 @@ class SlackSurface:
                 response.raise_for_status()
                 data = bytearray()
                 async for piece in response.content.iter_any():
-                    if len(data) + len(piece) > most:
-                        raise ChatError(f"it has more than {most / 1e6:g} MB")
+                    if len(data) + len(piece) > max_bytes:
+                        raise ChatError(f"it has more than {max_bytes / 1e6:g} MB")
                     data += piece
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _failed(attachment.name, error) from error

@@ -100,7 +100,7 @@ class ChatSurface(Protocol):
 
     async def upload(self, thread: Thread, name: str, data: bytes) -> None: ...
 
-    async def download(self, attachment: Attachment, most: int) -> bytes:
+    async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return a file, of so many bytes at most."""
         ...
 

@@ -110,13 +110,16 @@ def answer_of(log: Log, agent: str) -> str:
     return found
 
 
-def shortened(text: str, most: int, where: str) -> tuple[str, int]:
+def shortened(text: str, max_bytes: int, where: str) -> tuple[str, int]:
     """Beginning and end of a text, at most so many bytes of it, and how many there are; `where` says where the rest
     is."""
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= most:
+    if len(data) <= max_bytes:
         return text, len(data)
-    head, tail = (part.decode("utf-8", "ignore") for part in (data[: most - most // 3], data[len(data) - most // 3 :]))
+    head, tail = (
+        part.decode("utf-8", "ignore")
+        for part in (data[: max_bytes - max_bytes // 3], data[len(data) - max_bytes // 3 :])
+    )
     shown = len(head.encode()) + len(tail.encode())
     return f"{head}\n[... {len(data) - shown} bytes left out; {where} ...]\n{tail}", shown
 

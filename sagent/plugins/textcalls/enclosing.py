@@ -328,14 +328,14 @@ def _named_in(files: Sequence[tuple[str, str]], workspace: Workspace) -> dict[st
     return found
 
 
-async def _read_unasked(state: AgentState, path: Path, most: int) -> str | None:
+async def _read_unasked(state: AgentState, path: Path, max_bytes: int) -> str | None:
     """Return the text of a file that the policy lets be read and that has at most so many bytes; None for any other."""
     arguments = JsonObject({"file_path": str(path)})
     with suppress(ToolError, OSError):
         effect = foresee(Read(), arguments, state.workspace)
         verdict = await state.policy.before_tool(_reading(arguments), effect, state.workspace)
         if isinstance(verdict, Allow) and verdict.arguments is None:
-            return read_short(effect.real or path, most, state.workspace)
+            return read_short(effect.real or path, max_bytes, state.workspace)
     return None
 
 
@@ -360,11 +360,11 @@ def _has_word(word: str, *texts: str) -> bool:
     return any(re.search(rf"\b{re.escape(word)}\b", text) for text in texts)
 
 
-def _text_of(path: Path, most: int = MAX_FILE_BYTES) -> str | None:
+def _text_of(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str | None:
     """Return a file's text of at most so many bytes, None for another file. Raises OSError."""
     with open_regular(path) as file:
-        data = file.read(most + 1)
-    text = decode(data) if len(data) <= most else None
+        data = file.read(max_bytes + 1)
+    text = decode(data) if len(data) <= max_bytes else None
     return text.text if isinstance(text, Text) else None
 
 
@@ -381,12 +381,12 @@ def _reading(arguments: JsonObject) -> ToolCall:
     return ToolCall(f"enclosed_{uuid4().hex}", "Read", arguments)
 
 
-def read_short(real: Path, most: int, workspace: Workspace) -> str | None:
+def read_short(real: Path, max_bytes: int, workspace: Workspace) -> str | None:
     """Return the text of a file of at most so many bytes, which then counts as seen; None for any other file. Raises
     OSError."""
     with open_regular(real) as file:
-        data = file.read(most + 1)
-    if len(data) > most or not isinstance(text := decode(data), Text):
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes or not isinstance(text := decode(data), Text):
         return None
     workspace.saw(real, data)
     return text.text.replace("\r\n", "\n")

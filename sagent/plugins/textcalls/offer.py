@@ -62,10 +62,10 @@ def _editing() -> str:
     return text.replace("{search}", "<<<<<<< SEARCH").replace("{replace}", ">>>>>>> REPLACE")
 
 
-def _others(tools: Sequence[ToolSpec], most: int) -> tuple[str, ...]:
+def _others(tools: Sequence[ToolSpec], limit: int) -> tuple[str, ...]:
     """Return what is said of further tools: a line for each of the first ones, the names of the rest."""
-    lines = [_line(tool) for tool in tools[:most]]
-    if rest := tools[most:]:
+    lines = [_line(tool) for tool in tools[:limit]]
+    if rest := tools[limit:]:
         lines.append(f"- also: {', '.join(tool.name for tool in rest)}")
     name = tools[0].name
     text = text_argument(tools[0])

@@ -29,7 +29,7 @@ async def search_keyless(query: str, seconds: float, address: str = "") -> list[
         )
     try:
         asked = json.dumps([query, address, seconds]).encode()
-        done = await isolated.run_isolated(__name__, asked, seconds=seconds, most=_MAX_ANSWER_BYTES)
+        done = await isolated.run_isolated(__name__, asked, seconds=seconds, max_bytes=_MAX_ANSWER_BYTES)
     except TimeoutError:
         raise ToolError(f"ddgs did not answer within {seconds:g} s.") from None
     if done is None or done.code:

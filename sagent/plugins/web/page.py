@@ -63,7 +63,7 @@ async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
     """Return the answer of the other process; None if it is late or wrong."""
     asked = json.dumps(question).encode() + b"\n" + data
     try:
-        done = await isolated.run_isolated(__name__, asked, seconds=_TIMEOUT_SECONDS, most=_MAX_ANSWER_BYTES)
+        done = await isolated.run_isolated(__name__, asked, seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_ANSWER_BYTES)
     except TimeoutError:
         return None
     if done is None:

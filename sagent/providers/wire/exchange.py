@@ -86,7 +86,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     try:
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
-            found = await read_body(answer, ERROR_BODY, patience=_TRAILER)
+            found = await read_body(answer, ERROR_BODY, timeout=_TRAILER)
             for billed in _bills_in(call, [("", found.decode("utf-8", "replace"))]):
                 yield billed
             raise from_status(call.origin, answer.status, answer.headers, found)
@@ -126,7 +126,7 @@ async def fetch(
 ) -> object:
     """Get a JSON document, or post a body for one. Raises ModelError."""
     try:
-        answer, found = await read_answer(transport, url, headers, body, within=timeouts.stall)
+        answer, found = await read_answer(transport, url, headers, body, timeout=timeouts.stall)
     except ExchangeFailed as error:
         raise origin.disrupted(error) from error
     try:
@@ -144,19 +144,19 @@ async def read_answer(
     headers: Mapping[str, str],
     body: Sequence[bytes] | None = None,
     *,
-    within: float,
-    most: int = _WHOLE_BODY,
+    timeout: float,
+    max_bytes: int = _WHOLE_BODY,
 ) -> tuple[Answer, bytes]:
     """Get something, or post a body: an answer, and its own body, in so many seconds. Raises ExchangeFailed."""
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(timeout):
             answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
             try:
-                return answer, await read_body(answer, most if 200 <= answer.status < 300 else ERROR_BODY)
+                return answer, await read_body(answer, max_bytes if 200 <= answer.status < 300 else ERROR_BODY)
             finally:
                 await answer.aclose()
     except TimeoutError as error:
-        raise ExchangeFailed("stalled", f"no answer within {within:g} s", sent=True) from error
+        raise ExchangeFailed("stalled", f"no answer within {timeout:g} s", sent=True) from error
 
 
 async def _items(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[Sequence[Delta | Reply]]:
@@ -253,8 +253,8 @@ async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
     return b""
 
 
-def _too_long(call: Call, most: int, of: str = "") -> ModelError:
-    return call.origin.hopeless(f"its answer is longer than {most:,} bytes{of}")
+def _too_long(call: Call, max_bytes: int, of: str = "") -> ModelError:
+    return call.origin.hopeless(f"its answer is longer than {max_bytes:,} bytes{of}")
 
 
 async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
@@ -385,13 +385,13 @@ def _merged(deltas: list[Delta]) -> list[Delta]:
 
 
 async def read_body(
-    answer: Answer, most: int, watch: "_Watch | None" = None, *, patience: float | None = None
+    answer: Answer, max_bytes: int, watch: "_Watch | None" = None, *, timeout: float | None = None
 ) -> bytes:
-    """Return the body, up to so many bytes; with `patience`, and of an error, whose status says the most, what there is
+    """Return the body, up to so many bytes; with `timeout`, and of an error, whose status says the most, what there is
     of it after that many seconds."""
-    parts, left = list[bytes](), most
-    with suppress(*(() if answer.status == 200 and patience is None else (TimeoutError, ExchangeFailed))):
-        async with asyncio.timeout(patience):
+    parts, left = list[bytes](), max_bytes
+    with suppress(*(() if answer.status == 200 and timeout is None else (TimeoutError, ExchangeFailed))):
+        async with asyncio.timeout(timeout):
             while left > 0:
                 step = anext(answer.chunks, None)
                 if (chunk := await (watch.over(step) if watch else step)) is None:
@@ -400,12 +400,12 @@ async def read_body(
                     watch.touch()
                 parts.append(chunk)
                 left -= len(chunk)
-    return b"".join(parts)[:most]
+    return b"".join(parts)[:max_bytes]
 
 
 async def _rest(answer: Answer) -> bytes:
     """Read the rest of an answer that has ended, so that its connection can be used again."""
-    return await read_body(answer, ERROR_BODY, patience=_LINGER)
+    return await read_body(answer, ERROR_BODY, timeout=_LINGER)
 
 
 def _shown(said: str | bytes) -> str:

@@ -95,7 +95,7 @@ class CommandContext(CurrentSession):
         """Read along with an agent, and talk to it."""
         raise UsageError("There is no terminal to follow another agent on.")
 
-    def recall(self, most: int) -> None:
+    def recall(self, limit: int) -> None:
         """Show the last messages of the conversation again."""
         raise UsageError("There is no terminal to show them on; `/export md` writes the conversation into a file.")
 

@@ -96,7 +96,7 @@ async def _file(name: str, agent: Agent) -> str:
             return ""
         call = ToolCall(f"command-{os.urandom(6).hex()}", "Read", json_freeze_object({"file_path": str(path)}))
         await _judged(call, agent, lambda _: Effect("read", (path,)), f"@{name}")
-        data = read_regular(path, most=MAX_TEXT_CHARS, cut=True)
+        data = read_regular(path, max_bytes=MAX_TEXT_CHARS, cut=True)
     except (OSError, ValueError) as error:
         raise UsageError(f"@{name} could not be read: {why_unread(error)}") from error
     decoded = decode(data)

@@ -15,7 +15,7 @@ _BARE = re.compile(r"[^\s@]\S*(?<![.,;:!?)])")  # a path that a mention has with
 _PATH = re.compile(r"(?:^|[\s(])@([^\s\"@]*)$")
 
 
-def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
+def nearest(query: str, files: Sequence[str], limit: int = 50) -> list[str]:
     """Return the files whose paths match the typed text, best first."""
     letters = query.lower()
     scored: list[tuple[int, int, str]] = []
@@ -25,7 +25,7 @@ def nearest(query: str, files: Sequence[str], most: int = 50) -> list[str]:
         name = path.rpartition("/")[2].lower()
         score -= 20 if name.startswith(letters) else 10 if letters in name else 0
         scored.append((score, len(path), path))
-    return [path for _, _, path in heapq.nsmallest(most, scored)]
+    return [path for _, _, path in heapq.nsmallest(limit, scored)]
 
 
 class InputCompleter(Completer):

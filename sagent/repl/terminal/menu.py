@@ -11,14 +11,14 @@ MIN_SENTENCE_COLUMNS = 8
 _COLUMN = re.compile(rf"(?<= {{{GAP}}})(?=\S)")
 
 
-def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, most: int) -> list[Line]:
-    """Show at most `most` names and their descriptions, around the current one (-1 for none). Hidden rows are counted
+def render_menu(rows: Sequence[tuple[str, str]], at: int, width: int, limit: int) -> list[Line]:
+    """Show at most `limit` names and their descriptions, around the current one (-1 for none). Hidden rows are counted
     at the right.
 
     Descriptions may be in columns, as `lines.table` sets them: after whole names, as many columns as fit, those that
     differ most first. Names that would be equal when cut lose their middle instead."""
-    first = min(max(at - most // 2, 0), max(len(rows) - most, 0))
-    shown = [(one_line(name), printable(about).replace("\n", " ")) for name, about in rows[first : first + most]]
+    first = min(max(at - limit // 2, 0), max(len(rows) - limit, 0))
+    shown = [(one_line(name), printable(about).replace("\n", " ")) for name, about in rows[first : first + limit]]
     names, marks = [name for name, _ in shown], _marks(len(shown), first, len(rows) - first - len(shown))
     columns = _columns([about for _, about in rows])
     size = min(max(map(width_of, names), default=0), width - 2 if columns else max(width * 3 // 5, 12))

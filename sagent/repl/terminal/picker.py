@@ -27,7 +27,7 @@ _MAX_LETTER_GAP = 5  # characters between two matching letters
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
     """One choice: its value, its text, and a key that takes it at once ("" for none). `short` is for little room;
-    `also` is another name to find it by, and `within` a text searched for whole words."""
+    `also` is another name to find it by, and `keywords` a text searched for whole words."""
 
     value: T
     label: str
@@ -35,7 +35,7 @@ class Option(Generic[T]):
     key: str = ""
     short: str = ""
     also: str = ""
-    within: str = ""
+    keywords: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _score(option: Option[T], word: str) -> int | None:
     found = [score for name in (option.label, option.also) if (score := matches(word, name)) is not None]
     if found:
         return min(found)
-    return _IN_HINT if any(word.lower() in text.lower() for text in (option.hint, option.within)) else None
+    return _IN_HINT if any(word.lower() in text.lower() for text in (option.hint, option.keywords)) else None
 
 
 @dataclass(slots=True)

@@ -80,12 +80,12 @@ def shown_file(sender: str) -> Report:
     return Report(f"{one_line(sender.removeprefix(SHOWN))} is shown to the model.")
 
 
-def past_blocks(messages: Sequence[Message], agent: str, most: int = MAX_EARLIER_MESSAGES) -> Sequence[Block]:
+def past_blocks(messages: Sequence[Message], agent: str, limit: int = MAX_EARLIER_MESSAGES) -> Sequence[Block]:
     """Return the end of an earlier conversation, after a note on how to see the rest."""
     blocks: list[Block] = []
-    if len(messages) > most:
-        blocks.append(Report(f"Earlier messages are not shown here: /earlier {10 * most} shows more."))
-    messages = messages[-most:]
+    if len(messages) > limit:
+        blocks.append(Report(f"Earlier messages are not shown here: /earlier {10 * limit} shows more."))
+    messages = messages[-limit:]
     results = {result.call_id: result for message in messages for result in message.results}
     for message in messages:
         if message.role == "user":
@@ -274,11 +274,11 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     return [line, *_last_rows(below, width, most)]
 
 
-def _last_rows(lines: Sequence[str], width: int, most: int) -> list[Line]:
+def _last_rows(lines: Sequence[str], width: int, limit: int) -> list[Line]:
     """Return the end of an output in at most so many rows; cut lines get an ellipsis."""
     rows: list[Line] = []
     for text in reversed(lines):
-        if not (room := most - len(rows)):
+        if not (room := limit - len(rows)):
             break
         found = list(_output(text[: room * width], width))
         if len(found) > room or len(text) > room * width:
@@ -306,7 +306,7 @@ def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
     if block.call.malformed is not None:
         lines += wrap([("class:failed", printable(block.call.malformed))], width, (("", "  "),))
     if block.diff:
-        lines += render_diff(block.diff, width, most=MAX_EXPANDED_LINES)
+        lines += render_diff(block.diff, width, max_lines=MAX_EXPANDED_LINES)
     return [*lines, *_output(block.result.text, width)]
 
 

@@ -56,11 +56,11 @@ def read_text(directory: Path, path: str) -> str | None:
         return None
 
 
-def render_diff(diff: str, width: int, *, most: int = MAX_DIFF_LINES) -> list[Line]:
-    """Return the diff in at most about `most` lines; the others are counted."""
+def render_diff(diff: str, width: int, *, max_lines: int = MAX_DIFF_LINES) -> list[Line]:
+    """Return the diff in at most about `max_lines` lines; the others are counted."""
     lines = list(_rendered(diff, printable))
-    shown = [cut_line(line, width) for line in lines[:most]]
-    if (left := len(lines) - most) <= 0:
+    shown = [cut_line(line, width) for line in lines[:max_lines]]
+    if (left := len(lines) - max_lines) <= 0:
         return shown
     return [*shown, (("class:dim", f"     … {left} more lines, Ctrl-O shows them"),)]
 

@@ -109,7 +109,7 @@ def render_panel(
     return [*agents, *parts[: max(room - len(agents), 0)], *tasks, *working, *queued][:height]
 
 
-def _tasks(tasks: Sequence[Task], width: int, most: int) -> Iterator[Line]:
+def _tasks(tasks: Sequence[Task], width: int, limit: int) -> Iterator[Line]:
     """Render the tasks while some are left: how many are done, then those near the step in progress."""
     done = sum(task.state == "completed" for task in tasks)
     if done == len(tasks):
@@ -118,10 +118,10 @@ def _tasks(tasks: Sequence[Task], width: int, most: int) -> Iterator[Line]:
     if now is None:
         now = next(at for at, task in enumerate(tasks) if task.state == "pending")
     head = f"{done} of {len(tasks)} done"
-    if most == 1:
+    if limit == 1:
         yield cut_line((("class:dim", f"  {head} "), *_task(tasks[now])), width)
         return
-    rows = min(most - 1, len(tasks))
+    rows = min(limit - 1, len(tasks))
     first = min(max(now - rows // 3, 0), len(tasks) - rows)
     yield cut_line((("class:dim", f"  {head}{'' if rows == len(tasks) else f', {rows} shown'}"),), width)
     for task in tasks[first : first + rows]:
@@ -190,7 +190,7 @@ def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
         yield (("class:dim", "  │ "), ("class:output", cut(line, width - 4)))
 
 
-def _children(view: View, at: float, width: int, around: PanelContext, most: int) -> list[Line]:
+def _children(view: View, at: float, width: int, around: PanelContext, limit: int) -> list[Line]:
     """Return the tree in at most so many lines. If not all fit, agents that ask or work precede ended ones, and the
     rest is counted."""
     children = [
@@ -199,8 +199,8 @@ def _children(view: View, at: float, width: int, around: PanelContext, most: int
         else child
         for _, child in sorted(view.children.items())
     ]
-    if (left := len(children) - min(most, MAX_CHILDREN)) > 0:
-        left += most <= MAX_CHILDREN  # the line that counts them takes one
+    if (left := len(children) - min(limit, MAX_CHILDREN)) > 0:
+        left += limit <= MAX_CHILDREN  # the line that counts them takes one
         ranked = sorted(children, key=lambda child: _RANKS.index(child.state))
         children = [child for child in children if child in ranked[:-left]]
     rows = [_row(child, at, around) for child in children]
@@ -260,10 +260,10 @@ def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[L
         yield (("class:advice", "  │ "), ("class:thinking", line))
 
 
-def _tail(text: str, width: int, most: int) -> list[str]:
+def _tail(text: str, width: int, limit: int) -> list[str]:
     """Return the last lines of a text that grows, folded."""
-    lines = wrap([("", printable(text[-4 * width * most :]).strip())], max(width, 8))
-    return ["".join(part for _, part in line) for line in lines if line][-most:]
+    lines = wrap([("", printable(text[-4 * width * limit :]).strip())], max(width, 8))
+    return ["".join(part for _, part in line) for line in lines if line][-limit:]
 
 
 def _queued(queue: Sequence[Queued], width: int, *, idle: bool) -> Iterator[Line]:

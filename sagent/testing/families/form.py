@@ -67,10 +67,10 @@ def is_name(text: str) -> bool:
     return bool(text) and _NAME_CHARACTERS.issuperset(text)
 
 
-def too_long(where: str, text: str, most: int) -> str:
+def too_long(where: str, text: str, limit: int) -> str:
     """Return OpenAI's message about a text that is too long."""
     return (
-        f"Invalid '{where}': string too long. Expected a string with maximum length {most}, but got a string with"
+        f"Invalid '{where}': string too long. Expected a string with maximum length {limit}, but got a string with"
         f" length {len(text)} instead."
     )
 

@@ -162,7 +162,7 @@ async def test_nobody_waits_once_all_asked(server: BatchServer) -> None:
 async def test_oversized_batch_split(server: BatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
     from sagent.plugins.batches import forms
 
-    monkeypatch.setattr(forms._Anthropic, "most", 2_500)
+    monkeypatch.setattr(forms._Anthropic, "max_bytes", 2_500)
     async with collected() as batches:
         model = model_of("anthropic", server, batches)
         await asyncio.gather(*(ask(model, f"{number} " + "x" * 900) for number in range(5)))

@@ -372,7 +372,7 @@ async def test_unnoticed_death_replaced(opened: Callable[..., LlamaCpp], here: P
 async def test_never_ready_child_killed(opened: Callable[..., LlamaCpp]) -> None:
     provider = opened(never_healthy=True)
     assert provider.launch
-    provider.launch = replace(provider.launch, patience=4.0)
+    provider.launch = replace(provider.launch, timeout=4.0)
     model = provider.model("tiny")
     results = await asyncio.gather(*(failure(model, ask(conversation=str(number))) for number in range(2)))
     for _, error in results:

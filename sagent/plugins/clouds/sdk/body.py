@@ -30,7 +30,7 @@ class _Body(httpx2.AsyncByteStream):
         async with aclosing(inflated(self._stream, self._encoding)) as chunks:
             if self._status >= 300:  # the SDKs read all of it, at once
                 answer = Answer(self._status, {}, chunks, self.aclose)
-                yield await read_body(answer, ERROR_BODY, patience=_ERROR_TIMEOUT_SECONDS)
+                yield await read_body(answer, ERROR_BODY, timeout=_ERROR_TIMEOUT_SECONDS)
                 return
             async for chunk in chunks:
                 yield chunk

@@ -167,7 +167,7 @@ def _take_news(document: Document) -> list[Diagnostic]:
 def read_text(path: Path) -> str | None:
     """Return a file's text; None for one that is not there, is no text, or is too large."""
     try:
-        decoded = decode(read_regular(path, most=MAX_CHECKED_BYTES))
+        decoded = decode(read_regular(path, max_bytes=MAX_CHECKED_BYTES))
     except OSError:
         return None
     return decoded.text if isinstance(decoded, Text) else None

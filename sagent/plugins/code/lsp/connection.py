@@ -59,7 +59,7 @@ class Connection:
 
     async def start(self, argv: Sequence[str], environment: Mapping[str, str], cwd: Path) -> None:
         """Start the server. Raises OSError, and ValueError for arguments with a NUL."""
-        program = await PipedProcess.start(self._processes, argv, environment, cwd, longest=_MAX_HEADER_BYTES)
+        program = await PipedProcess.start(self._processes, argv, environment, cwd, max_line_bytes=_MAX_HEADER_BYTES)
         self._program, self._reading = program, asyncio.create_task(self._read(program))
 
     async def request(self, method: str, params: object, seconds: float) -> object:

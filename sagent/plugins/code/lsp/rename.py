@@ -67,7 +67,7 @@ class RenamePlan:
         """Write the files. Raises ToolError where one has changed since: then nothing is written."""
         for change in self.changes:
             with as_tool_errors(change.path):
-                if read_regular(change.path, most=_MAX_FILE_BYTES) != change.data:
+                if read_regular(change.path, max_bytes=_MAX_FILE_BYTES) != change.data:
                     raise ToolError(f"{change.path} has changed since the rename was planned. Call it again.")
         done: list[str] = []
         broken = ""
@@ -140,7 +140,7 @@ def _file_edits(answer: Mapping[str, object]) -> Iterator[tuple[Path, Sequence[o
 
 def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
     with as_tool_errors(path):
-        data = read_regular(path, most=_MAX_FILE_BYTES)
+        data = read_regular(path, max_bytes=_MAX_FILE_BYTES)
         check_writable(path)
     decoded = decode(data)
     if not isinstance(decoded, Text):

@@ -143,15 +143,15 @@ _Judged: TypeAlias = tuple[float | None, bool, str | None]
 """A figure, whether it is within the limit, and why not, or what it is made of."""
 
 
-def _passed(row: Row, least: float, *, confident: bool) -> _Judged:
+def _passed(row: Row, minimum: float, *, confident: bool) -> _Judged:
     if row.rate is None:
         return None, False, "no run has ended"
     low, high = row.interval
     figure = low if confident else row.rate
-    return figure, figure >= least, f"{row.passed} of {row.runs} passed, {low:.3f} to {high:.3f}"
+    return figure, figure >= minimum, f"{row.passed} of {row.runs} passed, {low:.3f} to {high:.3f}"
 
 
-def _cost(row: Row, shares: int, most: float) -> _Judged:
+def _cost(row: Row, shares: int, maximum: float) -> _Judged:
     """Judge the cost, in so many shares."""
     figure = float(row.total / shares) if shares else None
     if row.unpriced:
@@ -159,23 +159,23 @@ def _cost(row: Row, shares: int, most: float) -> _Judged:
         return figure, False, f"of {row.unpriced} {runs} a price is not known: it is at least this"
     if not row.runs or figure is None:
         return figure, False, "no run has ended" if not row.runs else "none has passed"
-    if figure <= most < (worst := float((row.total + row.unsure) / shares)):
+    if figure <= maximum < (worst := float((row.total + row.unsure) / shares)):
         return figure, False, f"runs that were killed or interrupted may have cost more: up to {worst:g}"
-    return figure, figure <= most, None
+    return figure, figure <= maximum, None
 
 
-def _mean(row: Row, name: str, most: float, *, confident: bool) -> _Judged:
+def _mean(row: Row, name: str, maximum: float, *, confident: bool) -> _Judged:
     figure, interval = row.means.get(name), row.intervals.get(name)
     if figure is None:
         return None, False, "it is not known"
     if not confident:
-        return figure, figure <= most, None
+        return figure, figure <= maximum, None
     if interval is None:
         return figure, False, "one run has no interval: make more"
-    return interval.high, interval.high <= most, f"mean {figure:g}, {interval.low:g} to {interval.high:g}"
+    return interval.high, interval.high <= maximum, f"mean {figure:g}, {interval.low:g} to {interval.high:g}"
 
 
-def _dropped(row: Row, before: Row, most: float, *, confident: bool) -> _Judged:
+def _dropped(row: Row, before: Row, maximum: float, *, confident: bool) -> _Judged:
     if row.rate is None or before.rate is None:
         return None, False, f"no run of {'the baseline' if before.rate is None else 'it'} has ended"
     drop = before.rate - row.rate
@@ -183,7 +183,7 @@ def _dropped(row: Row, before: Row, most: float, *, confident: bool) -> _Judged:
     if confident:
         drop += sqrt((before.interval.high - before.rate) ** 2 + (row.rate - row.interval.low) ** 2)
         why += "; the upper end of Newcombe's interval"
-    return drop, drop <= most + 1e-12, why
+    return drop, drop <= maximum + 1e-12, why
 
 
 def _figure(text: object) -> float:
