@@ -1,4 +1,4 @@
-"""Agents on other machines: a bus between them, their cards, and what it keeps. Needs sagent[mesh]."""
+"""Agents on other machines: a bus between them, their cards, and sessions kept on the bus. Needs sagent[mesh]."""
 
 from sagent.plugin import Command, Extra, Flag, Plugin, Runner, Store, Suite, ToolEntry
 

@@ -1,4 +1,4 @@
-"""Agents on a bus: one that answers there, one that is asked there, and the choice among those that are there now."""
+"""Agents on a bus: serving an agent there, asking one, and choosing among those present."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -26,10 +26,10 @@ Handler: TypeAlias = Callable[[Delivery], Awaitable[object]]
 
 @asynccontextmanager
 async def answering(bus: Bus, card: Card, handle: Handler) -> AsyncGenerator[None]:
-    """Show a card and have every message to its address handled, one after the other, as long as the block lasts.
+    """Show a card and handle every message to its address, one after the other, during the block.
 
-    A message counts as handled when the reply is sent: if this process dies before, it comes again. A handler whose
-    answer is not wanted any more is cancelled.
+    A message counts as handled when the reply is sent: if this process dies before, it is delivered again. The handler
+    is cancelled if its answer is no longer wanted.
     """
 
     async def receive(deliveries: AsyncIterator[Delivery]) -> None:
@@ -61,7 +61,7 @@ async def _answer(delivery: Delivery, handle: Handler) -> None:
         except SagentError as error:
             await delivery.fail(str(error), error.kind)
         except Exception as error:
-            await delivery.fail(f"The agent has failed: {type(error).__name__}.")  # what it says may be secret
+            await delivery.fail(f"The agent has failed: {type(error).__name__}.")  # the error's text may be secret
         else:
             await delivery.reply(body)
     finally:
@@ -92,7 +92,8 @@ def by_agent(agent: Agent) -> Handler:
 
 
 class AgentAt:
-    """An agent at an address, as a step of a pattern or a tool of another agent. What it cost is `run_usd`."""
+    """An agent at an address, as a step of a pattern or a tool of another agent. `run_usd` is the cost of its last
+    run."""
 
     def __init__(self, bus: Bus, address: str, *, timeout: float = 600.0) -> None:
         self._bus, self._address, self._timeout = bus, address, timeout
@@ -103,18 +104,18 @@ class AgentAt:
         body = as_object(await request(self._bus, message(self._address, {"text": text}), timeout=self._timeout))
         answer = as_str(body.get("text"))
         usd = as_usd(body.get("usd")) or ZERO
-        usd = usd if ZERO < usd < TOO_MUCH else ZERO  # whoever answers may say anything
+        usd = usd if ZERO < usd < TOO_MUCH else ZERO  # the remote answer may contain anything
         return Result(answer, (Text(answer),), "end_turn", run_usd=usd)
 
 
 class TriageOnBus:
-    """A chooser names the agent that a request then goes to, among those whose cards a query means when it is asked."""
+    """A chooser picks the agent that handles a request, among those whose cards match a query at that moment."""
 
     def __init__(self, chooser: Runnable, bus: Bus, query: Query, *, timeout: float = 600.0) -> None:
         self._chooser, self._bus, self._query, self._timeout = chooser, bus, query, timeout
 
     async def run(self, prompt: str | Message, /) -> Result:
-        """Choose and ask. Raises UsageError where nobody is there, or none was chosen, and MeshError."""
+        """Choose and ask. Raises UsageError if no agent is present or none was chosen, and MeshError."""
         (cards,) = await find(self._bus, self._query)
         if not cards:
             raise UsageError(f"There are no agents to choose from in {self._query.namespace or 'any namespace'}.")

@@ -1,5 +1,5 @@
-"""The frames of one answer: numbered where they are made, and put in order where they arrive: each once, none missing,
-whatever was lost or came twice on the way."""
+"""The frames of one answer: numbered by the sender, and put in order by the receiver, each exactly once, whatever was
+lost or duplicated on the way."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -10,11 +10,11 @@ from sagent.lib.json import json_freeze
 from sagent.plugins.mesh.bus import Envelope, Frame, failure
 from sagent.plugins.mesh.errors import MeshError
 
-UNREAD = 1_000  # frames that are held for a reader; those beyond are read again from where they are kept
+UNREAD = 1_000  # frames held for a reader; further ones are read again from storage
 
 
 class AnsweredDelivery(ABC):
-    """A delivery whose answer goes out by frames: each has its number, and the last one acknowledges the message."""
+    """A delivery answered in numbered frames; the last one acknowledges the message."""
 
     def __init__(self, envelope: Envelope, sequence: int, deliveries: int, cancel: asyncio.Event) -> None:
         self.envelope, self.sequence, self.deliveries, self.cancel = envelope, sequence, deliveries, cancel
@@ -25,7 +25,7 @@ class AnsweredDelivery(ABC):
 
     @abstractmethod
     async def put(self, frame: Frame) -> None:
-        """Send a frame to whoever has asked."""
+        """Send a frame to the requester."""
 
     async def emit(self, frame: object) -> None:
         await self._send(Frame("frame", json_freeze(frame)))
@@ -48,15 +48,15 @@ class AnsweredDelivery(ABC):
 
 
 class Answer:
-    """Takes frames as they come, and gives them in order.
+    """Takes frames as they arrive, and returns them in order.
 
-    Whoever answers may be killed and its message delivered to another, who begins the answer anew: frames of an earlier
-    attempt are dropped then, and the reader gets a frame "restart" before the first of the new one.
+    If the answering process is killed, its message goes to another, which starts the answer anew: frames of earlier
+    attempts are then dropped, and the reader gets a "restart" frame before the first new one.
     """
 
     def __init__(self) -> None:
         self.is_incomplete = False
-        """Whether a frame is missing that has been sent: then all of them are to be put in again."""
+        """True if a sent frame is missing, so that all of them have to be added again."""
         self._ready: deque[Frame] = deque()
         self._attempt, self._next = 1, 1
         self._ended = False
@@ -83,5 +83,5 @@ class Answer:
         self._ready.append(frame)
 
     def take(self) -> Frame | None:
-        """Return the next frame, if it is there."""
+        """Return the next frame, if it has arrived."""
         return self._ready.popleft() if self._ready else None

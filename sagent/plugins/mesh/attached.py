@@ -1,5 +1,5 @@
-"""A session on a bus as whoever talks to it has its root agent: the conversation is read from its log, and what is done
-to it is asked of its node. Whoever holds one does not know where the agent runs."""
+"""The root agent of a session on a bus, for a client that talks to it. The conversation is read from its log, and
+actions are requested from its node. The client does not know where the agent runs."""
 
 import asyncio
 from collections import deque
@@ -51,16 +51,16 @@ from sagent.session.view import LogView, MemoryLogView
 from sagent.tool import Workspace
 from sagent.usage import Cost
 
-_LOOK = 1.0  # seconds between two looks at who holds the session
-_SILENT = 3  # looks after which somebody who does not hold it has stopped, or nobody has room for it
+_LOOK = 1.0  # seconds between checks of who holds the session
+_SILENT = 3  # checks after which a node without the lease counts as stopped, or all nodes as full
 _PAUSE = 0.5  # seconds between two times that the log is read
-_ANSWER_TIMEOUT_SECONDS = 5.0  # for an answer to somebody in another thread
+_ANSWER_TIMEOUT_SECONDS = 5.0  # for an answer to another thread
 _RESTS = "No node is running this session now. Send a message first, or include this in one."
 
 
 class RemoteAgent:
-    """The root agent of a session. What its session says is passed to the listener once `begin` was called: before
-    that, whoever shows it has yet to show what was said so far."""
+    """The root agent of a session. Events are passed to the listener once `begin` was called, because a client first
+    has to show the conversation so far."""
 
     path = "root"
 
@@ -68,10 +68,10 @@ class RemoteAgent:
         self._bus, self.peer, self._copy, self._listener = bus, peer, copy, listener
         self._loop = asyncio.get_running_loop()
         self._held: list[Event] | None = []
-        self._live = False  # a run was heard to begin, and not to end
+        self._live = False  # a run has begun and not ended
         self._mine: deque[Message] = deque(maxlen=100)
         self._writing = False  # a reply has begun
-        self._from_its_start = True  # what is heard of the reply in progress
+        self._from_its_start = True  # whether the current reply was received from its start
         self._working: set[str] = set()  # agents below
         self._stale = asyncio.Event()
         self._read: tuple[Message, ...] = ()
@@ -91,7 +91,7 @@ class RemoteAgent:
             agent = cls(bus, peer, copy, listener)
             try:
                 await agent._take_new()
-                with suppress(MeshError):  # nobody works on it
+                with suppress(MeshError):  # no node works on it
                     await peer.look()
                 agent._from_its_start = not agent.running or bool(agent._open_calls())
                 tasks = [asyncio.create_task(agent._keep_up()), asyncio.create_task(agent._watch())]
@@ -103,7 +103,7 @@ class RemoteAgent:
                 copy.close()
 
     def begin(self, changed: Callable[[], None]) -> None:
-        """Pass on events from now on, once what was said so far is shown; call `changed` when figures change."""
+        """Pass on events from now on, once the conversation so far is shown; call `changed` when figures change."""
         held, self._held = self._held or [], None
         self._changed = changed
         if self.running:
@@ -121,7 +121,7 @@ class RemoteAgent:
 
     @property
     def where(self) -> str:
-        """The node that works on it; "" for none."""
+        """The node that works on it; "" if none does."""
         return self.peer.record.node if self.running else ""
 
     @property
@@ -139,7 +139,7 @@ class RemoteAgent:
 
     @property
     def ledger(self) -> Ledger:
-        """A ledger of what the log says was spent so far. Raises OSError and SessionCorrupt."""
+        """A ledger of the charges in the log. Raises OSError and SessionCorrupt."""
         figures = self.peer.figures
         ledger = Ledger(figures.cap if figures else None, PriceBook())
         for file in named_logs(self._copy.directory) if self._copy.found.lines else ():
@@ -161,7 +161,7 @@ class RemoteAgent:
 
     @property
     def agents(self) -> Sequence[Status]:
-        """The living agents, root first, as its node has said last."""
+        """The living agents, root first, as last reported by its node."""
         figures = self.peer.figures
         return figures.agents if figures and self.running else (self.status(),)
 
@@ -183,7 +183,7 @@ class RemoteAgent:
         return self.status().jobs
 
     def catalog(self) -> str:
-        """Return the models that its node can switch to; "" where that is not known. Blocks: for a thread."""
+        """Return the models that its node can switch to; "" if unknown. Blocks: for a thread."""
         if not self._catalog and self.running:
             with suppress(MeshError, TimeoutError):
                 asking = asyncio.run_coroutine_threadsafe(self.peer.ask(op="catalog"), self._loop)
@@ -198,13 +198,13 @@ class RemoteAgent:
     # -- what is done to it
 
     async def run(self, prompt: Message) -> Result:
-        """Send a message, and wait for what comes of it. Raises MeshError."""
+        """Send a message and wait for the result. Raises MeshError."""
         self.send(prompt)
         self._emit(_STARTED)
         return await self.go_on()
 
     async def go_on(self) -> Result:
-        """Wait for the end of what it works on. Raises MeshError."""
+        """Wait for the end of the current run. Raises MeshError."""
         self.peer.follow_on()
         try:
             return await self.peer.wait()
@@ -255,7 +255,7 @@ class RemoteAgent:
         raise UsageError(_RESTS)
 
     def peers(self, pattern: str = "*") -> "Sequence[RemoteNode]":
-        """Return the other living agents whose path, or its end, matches."""
+        """Return the other living agents whose path, or its last part, matches."""
         nodes = [node for node in self.tree.living if node.path != "root"]
         return [node for node in nodes if any(fnmatchcase(node.path, f) for f in (pattern, f"*/{pattern}"))]
 
@@ -266,7 +266,7 @@ class RemoteAgent:
         raise UsageError(f"{name} runs on {self.where or 'a node'}: it can be stopped, but not detached.")
 
     def request(self, **asked: object) -> None:
-        """Ask its node for something; what is wrong is an event."""
+        """Send a request to its node; errors become events."""
 
         async def ask() -> None:
             await self.peer.ask(**asked)
@@ -296,7 +296,7 @@ class RemoteAgent:
             case TextDelta() | ThinkingDelta():
                 self._writing = True
                 if not self._from_its_start:
-                    return  # it is shown when it is whole
+                    return  # shown once it is complete
             case ReplyFinished() | Finished() | Retrying():
                 if isinstance(event, ReplyFinished) and not self._from_its_start:
                     self._emit(TextDelta("root", event.message.content))
@@ -315,7 +315,7 @@ class RemoteAgent:
             self._held.append(event)
 
     def _on_moved(self) -> None:
-        """End what was begun: another node has the session now."""
+        """End open replies and calls: another node has the session now."""
         self.peer.end_waits()
         if self._writing:
             self._writing = False
@@ -346,7 +346,7 @@ class RemoteAgent:
         self._changed()
 
     async def _keep_up(self) -> None:
-        """Read what is new in the log, when something was said."""
+        """Read new log entries when an event was received."""
         while True:
             await self._stale.wait()
             self._stale.clear()
@@ -360,7 +360,7 @@ class RemoteAgent:
             self._read = await asyncio.to_thread(lambda: tuple(self.messages_of("root")))
 
     async def _watch(self) -> None:
-        """Say when nobody holds a session that is to be worked on, and when the bus is away."""
+        """Report when nobody holds a session that has work, and when the bus is away."""
         leases, silent, away = self._bus.bucket(names.LEASES), 0, False
         while True:
             await asyncio.sleep(_LOOK)
@@ -392,11 +392,11 @@ class RemoteAgent:
 
 
 _STARTED = Received("root", Message("user", ()))
-"""That a turn is in progress, for whoever has not heard it begin."""
+"""Event of a turn in progress, for a client that has missed its beginning."""
 
 
 def _after_known(events: Sequence[Event], messages: Sequence[Message]) -> int:
-    """Count the first events that tell of what is in the conversation already."""
+    """Return the number of the first events that the conversation already contains."""
     known = 0
     for number, event in enumerate(events, 1):
         match event:
@@ -450,7 +450,7 @@ class RemoteNode:
 
 
 class RemoteTree:
-    """The agents of a session on a bus, as its node has said last."""
+    """The agents of a session on a bus, as last reported by its node."""
 
     def __init__(self, root: RemoteAgent) -> None:
         self._root = root
@@ -464,7 +464,7 @@ class RemoteTree:
 
 
 class RemoteLog:
-    """The root's log, as far as it was read; its `path` is a copy that is there while the session is followed."""
+    """The root's log as read so far; `path` is a copy that exists while the session is followed."""
 
     def __init__(self, session: str, copy: LogCopy) -> None:
         self.session_id, self.path, self._copy = session, str(copy.directory), copy
@@ -475,8 +475,8 @@ class RemoteLog:
 
 
 class RemotePolicy:
-    """By what a node judges the calls of a session: its mode may be changed, up to the node's own, and rules be
-    added."""
+    """The policy by which a node judges the calls of a session. Its mode may be changed, up to the node's own, and
+    rules added."""
 
     def __init__(self, agent: RemoteAgent) -> None:
         self._agent = agent
@@ -484,13 +484,13 @@ class RemotePolicy:
 
     @property
     def modes(self) -> Sequence[str]:
-        """The modes that may be chosen; none if no node works on the session."""
+        """The available modes; none if no node works on the session."""
         figures = self._agent.peer.figures
         return figures.modes if figures and self._agent.running else ()
 
     @property
     def mode(self) -> Mode:
-        """The mode that the node reported last; "" if it is not known."""
+        """The mode last reported by the node; "" if unknown."""
         figures = self._agent.peer.figures
         return cast("Mode", figures.mode if figures else "")
 

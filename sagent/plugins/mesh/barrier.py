@@ -1,5 +1,5 @@
-"""The barrier between an agent and the bus: model calls, and calls of tools that change something, wait until the
-bus has acknowledged what led to them and the session is still ours."""
+"""The barrier between an agent and the bus: model calls, and tool calls with effects, wait until the bus has
+acknowledged the entries before them and the session is still ours."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Barrier:
-    """The model and tools of an agent on a node, made to wait for the bus, and `more` tools if it may spawn agents.
-    `keep_files` is awaited after each call that may have changed files, before its result is logged: what the log
-    says was done is in the files that travel."""
+    """Makes the model, the tools and `more` tools (if it may spawn agents) of an agent on a node wait for the bus.
+    `keep_files` is awaited after each call that may have changed files, before its result is logged, so that the files
+    on the bus include all logged changes."""
 
     def __init__(
         self, mirror: Mirror, lease: Lease, keep_files: Callable[[], Awaitable[None]], more: Sequence[Tool] = ()
     ) -> None:
         self._mirror, self._lease, self.keep_files, self._more = mirror, lease, keep_files, more
-        self.is_lost: Callable[[], bool] = lambda: False  # whether the local log cannot be written any more
+        self.is_lost: Callable[[], bool] = lambda: False  # whether the local log can no longer be written
         self.judgement: Judgement | None = None  # set by who opens the agent
 
     def follow(self, session: Session) -> None:
@@ -40,8 +40,8 @@ class Barrier:
         return [KeptTool(tool, self) for tool in (*tools, *more)]
 
     async def passed(self, begun: RunContext | None = None) -> None:
-        """Return when it may happen; never where the session is lost: the wait is cancelled with its agent. `begun` is
-        the call that is then made, for the bus to know."""
+        """Return when the effect may happen. Waits for ever if the session is lost: the wait is cancelled with its
+        agent. `begun` is the call to be made, which is reported to the bus."""
         if self.is_lost():  # what happens from here on would be in no log: the session is another node's
             self._mirror.fence()
         if begun is not None:
@@ -53,7 +53,7 @@ class Barrier:
 
 
 class KeptModel:
-    """A model, each call of which waits."""
+    """A model with calls that wait."""
 
     def __init__(self, model: Model, barrier: Barrier) -> None:
         self._model, self._barrier = model, barrier
@@ -83,7 +83,7 @@ class KeptModel:
 
 
 class KeptTool(WrappedTool):
-    """A tool as it is; a call of it that may change something waits, and the files are kept after it."""
+    """A tool; calls that may change something wait, and files are saved after them."""
 
     def __init__(self, tool: Tool, barrier: Barrier) -> None:
         super().__init__(tool)

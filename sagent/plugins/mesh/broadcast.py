@@ -1,4 +1,4 @@
-"""The events of a session for those who listen while it works: lines of JSON, many to a message."""
+"""The events of a running session for attached clients: JSON lines, many in a message."""
 
 import asyncio
 import json
@@ -17,24 +17,24 @@ from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.records import adapter, encode
 
 END_LINE = b'{"kind":"end"}\n'
-"""After it a result is to be had."""
+"""After this line a result is available."""
 _LEASE = "Sagent-Lease"
-_MAX_MESSAGE_BYTES = 1 << 20  # of events in a message; a single one that is larger than the bus carries is left out
+_MAX_MESSAGE_BYTES = 1 << 20  # of events in a message; a single larger event than the bus carries is left out
 _WAIT_KIND = "Waits"
 _KINDS = {kind.__name__: kind for kind in get_args(Event)}
 
 
 @dataclass(frozen=True, slots=True)
 class ServerWait:
-    """A wait of an agent for a local server; `line` is "" if it waits for nothing."""
+    """An agent's wait for a local server; `line` is "" when it no longer waits."""
 
     agent: str
     line: str
 
 
 class Broadcast:
-    """Publishes events in their order. What cannot be sent is lost: the log has everything. `lease` is the revision of
-    the holder's lease, by which those who listen know what somebody says who had the session before."""
+    """Publishes events in order. Lost ones are not repeated, because the log has everything. `lease` is the revision of
+    the holder's lease, by which clients recognize messages of an earlier holder."""
 
     def __init__(self, bus: JetStream, session: str, lease: int | None = None) -> None:
         self._bus, self._subject = bus, names.events_subject(session)
@@ -46,11 +46,11 @@ class Broadcast:
         self._add(type(event).__name__, encode(event))
 
     def show(self, figures: Figures) -> None:
-        """Say how things stand from here on."""
+        """Publish these figures, and later changes."""
         self._add(FIGURES, encode(figures))
 
     def tell(self, agent: str, line: str) -> None:
-        """Say what a call of an agent waits for."""
+        """Publish why a call of an agent waits."""
         self._add(_WAIT_KIND, wire_bytes({"agent": agent, "line": line}))
 
     def _add(self, kind: str, data: bytes) -> None:
@@ -65,7 +65,7 @@ class Broadcast:
             await self.flush()
 
     async def flush(self, *last: bytes) -> None:
-        """Publish what there is, and some lines after it."""
+        """Publish pending events, then these lines."""
         lines, self._lines = [*self._lines, *last], []
         while lines:
             count, size = 1, len(lines[0])
@@ -77,13 +77,13 @@ class Broadcast:
 
 
 def lease_of(headers: Mapping[str, str]) -> int | None:
-    """Return the lease of who says a message, None where it is not known."""
+    """Return the lease of a message's sender; None if unknown."""
     text = headers.get(_LEASE, "")
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def read_lines(data: bytes) -> Iterator[Event | Figures | ServerWait | None]:
-    """Yield the events in a message, None for the end of a run; kinds that only a newer sagent knows are left out."""
+    """Yield the events in a message, None for the end of a run; kinds from newer versions are skipped."""
     for line in data.splitlines():
         with suppress(ValueError, RecursionError):
             found = as_object(json.loads(line))

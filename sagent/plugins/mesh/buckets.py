@@ -21,7 +21,7 @@ _MARKER = ("KV-Operation", "Nats-Marker-Reason")  # headers of a key that is gon
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's value and revision; None for a key that was deleted or has expired."""
+    """A key's value and revision; None for a deleted or expired key."""
 
     key: str
     value: bytes | None
@@ -35,12 +35,12 @@ class Bucket:
         self._bus, self._stream, self._prefix = bus, f"KV_{name}", f"$KV.{name}."
 
     async def get(self, key: str) -> Entry | None:
-        """Return a key's value; None where there is none, or where it was deleted or has expired."""
+        """Return a key's value; None if it is missing, deleted or expired."""
         entry = await self._last(key)
         return None if entry is None or entry.value is None else entry
 
     async def create(self, key: str, value: bytes, *, timeout: float = CALL_TIMEOUT_SECONDS) -> int:
-        """Set a key that is not there, and return its revision. Raises Fenced where it is there, Unavailable."""
+        """Set a missing key, and return its revision. Raises Fenced if it exists, Unavailable."""
         try:
             return await self._write(key, value, 0, timeout=timeout)
         except Fenced:
@@ -50,15 +50,15 @@ class Bucket:
             return await self._write(key, value, gone.revision, timeout=timeout)
 
     async def update(self, key: str, value: bytes, revision: int, *, timeout: float = CALL_TIMEOUT_SECONDS) -> int:
-        """Set a key that has this revision, and return its new one. Raises Fenced where it has another, Unavailable."""
+        """Set a key with this revision, and return its new one. Raises Fenced if it has another, Unavailable."""
         return await self._write(key, value, revision, timeout=timeout)
 
     async def put(self, key: str, value: bytes) -> int:
-        """Set a key whatever it was, and return its revision. Raises Unavailable."""
+        """Set a key in any case, and return its revision. Raises Unavailable."""
         return await self._write(key, value, None)
 
     async def delete(self, key: str, revision: int | None = None, *, timeout: float = CALL_TIMEOUT_SECONDS) -> None:
-        """Remove a key. Raises Fenced where it has another revision, Unavailable."""
+        """Remove a key. Raises Fenced if it has another revision, Unavailable."""
         await self._write(key, b"", revision, {"KV-Operation": "DEL"}, timeout=timeout)
 
     async def _write(
@@ -70,7 +70,7 @@ class Bucket:
         *,
         timeout: float = CALL_TIMEOUT_SECONDS,
     ) -> int:
-        mark = os.urandom(12).hex()  # by which a write is known whose answer was lost
+        mark = os.urandom(12).hex()  # identifies our own write if its answer was lost
         return await self._bus.append(
             self._prefix + key, value, id=mark, expected=expected, headers=headers, timeout=timeout
         )
@@ -80,7 +80,7 @@ class Bucket:
         return None if found is None else _entry(found, self._prefix)
 
     async def entries(self, *patterns: str) -> list[Entry]:
-        """Return the keys that match one of the patterns now, with their values; without patterns all."""
+        """Return the keys that match one of the patterns, with their values; without patterns all."""
         found: dict[str, Entry] = {}
         async with self.watching(*patterns) as changes:
             async for entry in changes:
@@ -126,7 +126,7 @@ class Store:
         await self._bus.call(lambda: found.put(name, data), 6 * CALL_TIMEOUT_SECONDS)
 
     async def get(self, name: str) -> bytes | None:
-        """Return a value; None where there is none. Raises Unavailable, also where it is damaged."""
+        """Return a value; None if it is missing. Raises Unavailable, also if it is damaged."""
         for _ in range(2):  # it may be put anew while it is read
             if (info := await self._info(name)) is None:
                 return None

@@ -3,12 +3,12 @@
 What every bus promises (`sagent.plugins.mesh.bus_suite` is this list as tests):
 
 - Messages to one address are delivered in the order in which `send` returned, one at a time: the next comes when the
-  one before was acknowledged. What is not acknowledged is delivered again, to whoever receives at that address then.
-- A message with the id of one that was delivered is not delivered twice. (Whoever keeps a log keeps the id in it: an
-  acknowledgement may be lost together with the receiver.)
-- Answers arrive in order and each once, also where the connection was lost in between.
-- Nothing is delivered after its deadline, and a message that was to be kept for a time is either delivered or its
-  sender learns that nobody was there, never both.
+  one before was acknowledged. An unacknowledged message is delivered again, to the current receiver at that address.
+- A message with the id of a delivered one is not delivered again. (A receiver with a log should record the id, because
+  an acknowledgement may be lost together with the receiver.)
+- Answers arrive in order, each exactly once, even if the connection was lost in between.
+- Nothing is delivered after its deadline, and a message kept for a limited time is either delivered, or its sender
+  learns that nobody was there, never both.
 - An inbox is bounded: when it is full, senders wait.
 """
 
@@ -52,14 +52,14 @@ class Address:
 
 
 def new_id() -> str:
-    """Return an id that no other message has."""
+    """Return a unique message id."""
     return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message. `deadline` is when its answer is of no more use, `kept_until` when it is given up if nobody has taken
-    it (UTC, seconds since the epoch); `answers_to` is where whoever asked listens, set by the bus."""
+    """A message. After `deadline` its answer is useless; after `kept_until` it is dropped if nobody has taken it (UTC,
+    seconds since the epoch); `answers_to` is where the sender listens, set by the bus."""
 
     to: Address
     body: GivenJson
@@ -79,8 +79,7 @@ class Envelope:
 def message(
     to: Address | str, body: object, *, kind: str = "message", sender: str = "", keep: float | None = None
 ) -> Envelope:
-    """Return a message with a body of JSON, given up if nobody has taken it within `keep` seconds. Raises
-    UsageError."""
+    """Return a message with a JSON body, dropped if nobody takes it within `keep` seconds. Raises UsageError."""
     until = None if keep is None else time.time() + keep
     address = Address.of(to) if isinstance(to, str) else to
     return Envelope(address, json_freeze(body), kind, sender=sender, kept_until=until)
@@ -90,7 +89,7 @@ def message(
 class Frame:
     """A part of an answer: a frame of a stream, or its end, which is the reply or a failure (`kind` and `message`).
 
-    "restart" says that what came so far comes anew: whoever answered is gone, and another has begun (`attempt`).
+    "restart" means that earlier frames are sent anew: the answering process is gone, and another has begun (`attempt`).
     """
 
     kind: FrameKind
@@ -116,20 +115,19 @@ class Delivery(Protocol):
 
     @property
     def deliveries(self) -> int:
-        """Number of deliveries of this message, this one included."""
+        """Number of deliveries of this message, including this one."""
         ...
 
     async def ack(self) -> None:
-        """Acknowledge the message: it was handled or is kept elsewhere. It is not delivered again, and the next one
-        may come."""
+        """Acknowledge the message: it was handled or saved. It is not delivered again, and the next one may arrive."""
         ...
 
     async def emit(self, frame: object) -> None:
-        """Send a frame of a streamed answer, which is JSON; returns when the bus has it."""
+        """Send a frame of a streamed answer as JSON; return when the bus has it."""
         ...
 
     async def reply(self, body: object) -> None:
-        """Send the answer, which is JSON and ends the stream, and acknowledge the message."""
+        """Send the answer as JSON, which ends the stream, and acknowledge the message."""
         ...
 
     async def fail(self, message: str, kind: str = "failed") -> None:
@@ -137,7 +135,7 @@ class Delivery(Protocol):
         ...
 
     async def cancelled(self) -> None:
-        """Return when whoever asked does not want the answer any more."""
+        """Return when the answer is no longer wanted."""
         ...
 
 
@@ -148,35 +146,35 @@ class Sent(Protocol):
     def id(self) -> str: ...
 
     async def taken(self) -> None:
-        """Return when somebody has taken it. Raises NobodyThere when `kept_until` is over: then nobody ever will.
+        """Return when the message is taken. Raises NobodyThere after `kept_until`, when nobody can take it any more.
 
-        Raises UsageError for a message that is kept without an end.
+        Raises UsageError for a message kept without a limit.
         """
         ...
 
 
 class Bus(Protocol):
-    """The way to other agents."""
+    """The connection to other agents."""
 
     async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> Sent:
-        """Put a message into an inbox; returns when the bus has it on its disk, or what it has in place of one.
+        """Put a message into an inbox; return when the bus has stored it.
 
-        Raises TooLarge, Full when there was no room for `timeout` seconds, Unavailable.
+        Raises TooLarge, Full if there was no room for `timeout` seconds, Unavailable.
         """
         ...
 
     def asking(
         self, envelope: Envelope, *, timeout: float = 600.0
     ) -> AbstractAsyncContextManager[AsyncIterator[Frame]]:
-        """Send a message and read its answer: frames, of which the last is the reply or a failure.
+        """Send a message and read its answer as frames; the last is the reply or a failure.
 
-        Leaving the block before that cancels what was asked. The iterator raises DeadlineExceeded when there is no end
-        of the answer within `timeout` seconds, NobodyThere where the message was not even taken, Unavailable.
+        Leaving the block earlier cancels the request. The iterator raises DeadlineExceeded if the answer has not ended
+        within `timeout` seconds, NobodyThere if the message was not even taken, Unavailable.
         """
         ...
 
     def receiving(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
-        """Return the messages to an address, as long as the block lasts. What was not acknowledged then is delivered
+        """Return the messages to an address during the block. Messages unacknowledged at its end are delivered
         again."""
         ...
 
@@ -187,18 +185,18 @@ class Bus(Protocol):
     async def remove_card(self, address: str) -> None: ...
 
     async def cards(self, *queries: Query) -> list[Card]:
-        """Return the cards that are shown now and match one of the queries; without queries all."""
+        """Return the cards shown now that match one of the queries; without queries all."""
         ...
 
     def watching_cards(self) -> AbstractAsyncContextManager[AsyncIterator[Change | None]]:
-        """Return the cards there are, then None, then each change. A card may come again unchanged."""
+        """Return the current cards, then None, then each change. A card may be repeated unchanged."""
         ...
 
 
 async def request(bus: Bus, envelope: Envelope, *, timeout: float = 600.0) -> Json:
-    """Send a message and return the body of its reply; frames of a stream are left out.
+    """Send a message and return the body of its reply; stream frames are skipped.
 
-    Raises Failed with what the other side says, Cancelled, and what `Bus.asking` raises.
+    Raises Failed with the other side's message, Cancelled, and the errors of `Bus.asking`.
     """
     async with bus.asking(envelope, timeout=timeout) as frames:
         async for frame in frames:
@@ -208,7 +206,7 @@ async def request(bus: Bus, envelope: Envelope, *, timeout: float = 600.0) -> Js
 
 
 def answer_of(frame: Frame, envelope: Envelope) -> Json:
-    """Return the body of a reply. Raises the error that another last frame stands for."""
+    """Return the body of a reply. Raises the error in any other last frame."""
     if frame.kind == "reply":
         return frame.body
     members = as_object(frame.body)
@@ -225,7 +223,7 @@ def failure(message: str, kind: str) -> Json:
 
 
 def encode(envelope: Envelope, parcel: str = "") -> bytes:
-    """Encode an envelope as JSON; with a `parcel` the body is kept under that name."""
+    """Encode an envelope as JSON; with a `parcel` its body is stored under that name."""
     members: dict[str, object] = {each.name: getattr(envelope, each.name) for each in fields(envelope)}
     members |= {"version": names.VERSION, "to": str(envelope.to), "parcel": parcel}
     members["body"] = None if parcel else envelope.body
@@ -241,8 +239,8 @@ def encode_body(envelope: Envelope) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Envelope, str]:
-    """Return an envelope, and the name of the parcel with its body. Raises WrongVersion, and ValueError for what is
-    none."""
+    """Return an envelope, and the name of the parcel with its body. Raises WrongVersion, and ValueError for anything
+    else."""
     members = as_object(json_load(data))
     return envelope_of(members), as_str(members.get("parcel"))
 
@@ -286,14 +284,14 @@ def frame_kind(text: str) -> FrameKind | None:
 
 
 def encode_frame(frame: Frame, parcel: str = "") -> bytes:
-    """Encode a frame as JSON; with a `parcel` the body is kept under that name."""
+    """Encode a frame as JSON; with a `parcel` its body is stored under that name."""
     members: dict[str, object] = {"version": names.VERSION, "kind": frame.kind}
     members |= {"number": frame.number, "attempt": frame.attempt}
     return wire_bytes(members | ({"parcel": parcel} if parcel else {"body": frame.body}))
 
 
 def decode_frame(data: bytes) -> tuple[Frame, str]:
-    """Return a frame, and the name of the parcel with its body. What cannot be read is a failure that says so."""
+    """Return a frame, and the name of the parcel with its body. An unreadable frame becomes a failure that says so."""
     members = as_object(json_load(data))
     place = as_int(members.get("number"), 1), as_int(members.get("attempt"), 1)
     if as_int(members.get("version")) != names.VERSION:
@@ -305,7 +303,7 @@ def decode_frame(data: bytes) -> tuple[Frame, str]:
 
 
 def no_receiver(envelope: Envelope) -> NobodyThere:
-    """Return the error of a message that nobody has taken."""
+    """Return the error for a message that nobody has taken."""
     return NobodyThere(f"No agent receives at {envelope.to}, so the message was dropped. To list agents: sagent agents")
 
 

@@ -22,13 +22,13 @@ from sagent.plugins.mesh.cards import Card, Change, Query
 from sagent.plugins.mesh.discovery import find
 from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Full, MeshError, NobodyThere, TooLarge, Unavailable
 
-TIMEOUT_SECONDS = 60.0  # in which anything must happen
+TIMEOUT_SECONDS = 60.0  # for anything to happen
 INBOX = 1_000  # messages that an inbox must hold; and no more than ten times as many
 _numbers = count()
 
 
 class BusSuite:
-    """Inherit from it and override `bus`; `other`, if there can be more than one client of a bus; and `disrupt`, if
+    """Inherit from it and override `bus`; also `other`, if a bus can have several clients, and `disrupt`, if
     connections can be lost."""
 
     @pytest.fixture
@@ -37,7 +37,7 @@ class BusSuite:
 
     @pytest.fixture
     def other(self, bus: Bus) -> Bus:
-        """Provide another client of the same bus."""
+        """Provide a second client of the same bus."""
         return bus
 
     @pytest.fixture
@@ -51,7 +51,7 @@ class BusSuite:
 
     @pytest.fixture
     def to(self) -> Address:
-        """Return an address that no other test uses."""
+        """Return an unused address."""
         return Address(f"suite.a{next(_numbers)}-{time.time_ns()}")
 
     # Messages
@@ -127,7 +127,7 @@ class BusSuite:
                 await bus.send(Envelope(to, number))
             for _ in range(10 * INBOX // 100):
                 sends = (bus.send(Envelope(to, None), timeout=1.0) for _ in range(100))
-                for sent in await asyncio.gather(*sends, return_exceptions=True):  # none goes on to take the room below
+                for sent in await asyncio.gather(*sends, return_exceptions=True):  # none may take the room below
                     if isinstance(sent, BaseException) and not isinstance(sent, Unavailable):
                         raise sent
 
@@ -188,7 +188,7 @@ class BusSuite:
                         async with asyncio.timeout(TIMEOUT_SECONDS):
                             delivery = await anext(deliveries)
                         if chance.random() < 0.3:
-                            return  # as one that is stopped in the middle
+                            return  # as if stopped in the middle
                         handled.append(delivery.envelope.body)
                         await delivery.ack()
 
@@ -382,7 +382,7 @@ class BusSuite:
 
 @asynccontextmanager
 async def answering(bus: Bus, to: Address, handle: Callable[[Delivery], Awaitable[None]]) -> AsyncGenerator[None]:
-    """Have every message to an address handled, at the same time those that were acknowledged."""
+    """Handle every message to an address; acknowledged ones concurrently."""
     failures: list[BaseException] = []
 
     async def handled(delivery: Delivery) -> None:
@@ -413,7 +413,7 @@ async def answering(bus: Bus, to: Address, handle: Callable[[Delivery], Awaitabl
 
 
 async def request_is_answered(bus: Bus, other: Bus, to: Address) -> None:
-    """Wait until everything that was sent to an address before has been delivered, if it ever is."""
+    """Wait until all earlier messages to an address had the chance of delivery."""
     await bus.send(Envelope(to, "marker"))
     beyond = Address(f"{to.name}.beyond")
     async with answering(other, beyond, lambda delivery: delivery.reply(None)):

@@ -1,4 +1,4 @@
-"""Cards: what an agent or a node says about itself, and queries that select them."""
+"""Cards: self-descriptions of agents and nodes, and queries that select them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100}){0,9}")
 @dataclass(frozen=True, slots=True)
 class Card:
     """A card of an agent or a node: its address and purpose. `takes` and `gives` are JSON Schemas of its messages'
-    bodies; `load` is from 0 (idle) to 1. `details` are those of its kind: a node's host, pid, slots and sessions."""
+    bodies; `load` is from 0 (idle) to 1. `details` depend on its kind: a node's host, pid, slots and sessions."""
 
     address: str
     description: str = ""
@@ -56,14 +56,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A card that is new or another now; without one, the address is gone."""
+    """A new or changed card; None if the address is gone."""
 
     address: str
     card: Card | None = None
 
 
 def matches(query: Query, card: Card) -> bool:
-    """Return True if a card is meant by a query."""
+    """Return True if a query selects a card."""
     space, parts = (query.namespace.split(".") if query.namespace else []), card.address.split(".")
     within = parts[: len(space)] == space and (query.recursive or len(parts) <= len(space) + 1)
     kind = query.kind in (None, card.kind)
@@ -71,7 +71,7 @@ def matches(query: Query, card: Card) -> bool:
 
 
 def meant(queries: Sequence[Query], cards: Iterable[Card]) -> list[Card]:
-    """Return the cards that one of the queries means; without queries all."""
+    """Return the cards that one of the queries selects; without queries all."""
     return [card for card in cards if not queries or any(matches(query, card) for query in queries)]
 
 
@@ -79,7 +79,7 @@ def patterns(queries: Iterable[Query]) -> list[str]:
     """Return the addresses that queries can mean, as subjects with the wildcards of NATS; no two of them overlap."""
     found = set[tuple[str, ...]]()
     for query in queries:
-        if not query.namespace or _NAME.fullmatch(query.namespace):  # else no address is in it
+        if not query.namespace or _NAME.fullmatch(query.namespace):  # otherwise no address can match
             space = tuple(query.namespace.split(".")) if query.namespace else ()
             found |= {(*space, ">" if query.recursive else "*"), *([space] if space else [])}
     return sorted(".".join(each) for each in found if not _wider(each) & found)

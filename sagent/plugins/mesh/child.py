@@ -1,8 +1,8 @@
-"""An agent on another node, as a tool: a session of its own, whose cap is an allowance of whoever calls.
+"""An agent on another node, as a tool: its own session, with a budget that is an allowance of the caller.
 
-The allowance is in the caller's log as reserved before the session begins, and stays so until its result says what was
-spent: of a caller or a child that dies it counts as spent. The child's id comes from the call, so that a call that is
-made again after a crash meets the child that it has.
+The caller's log records the allowance as reserved before the session begins, until its result reports the spending: if
+caller or child dies, it counts as spent. The child's id derives from the call, so a call repeated after a crash finds
+its existing child.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from sagent.session.contents import ChargeEntry, MessageEntry, Reserved
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 from sagent.usage import Charge, Cost, Usage
 
-_DEEPEST = 5  # dashes in a session's id: it has two of its own, and one for each session that it is below
+_DEEPEST = 5  # dashes in a session's id: two of its own, and one for each session above it
 ROLE = "node"
-"""Whom the allowance of an agent on another node is billed to, until it is known what was spent."""
+"""Role to which the allowance of an agent on another node is billed, until its spending is known."""
 
 Begin: TypeAlias = Callable[[str, str, str, Decimal | None], AbstractAsyncContextManager[RemotePeer]]
-"""Begins a session, or follows it where it is there: its id, the prompt, a label and its budget in USD."""
+"""Begins a session, or follows an existing one: id, prompt, label and budget in USD."""
 
 
 class NodeAgent(Harmless):
-    """Has an agent on another node work on something; its answer is the call's result. A call that was open when its
-    node stopped is made again: the session is there, and is not begun twice."""
+    """Runs a task with an agent on another node; its answer is the call's result. A call that was open when its node
+    stopped is made again, and finds the existing session."""
 
     name = "NodeAgent"
     description = (
@@ -49,7 +49,7 @@ class NodeAgent(Harmless):
     def __init__(
         self, session: str, begin: Begin, agent: Callable[[], Agent], logged: Callable[[], Awaitable[None]]
     ) -> None:
-        """`agent` is the root of the session, and `logged` returns when the bus has all that it has logged so far."""
+        """`agent` is the root of the session, and `logged` returns when the bus has all entries so far."""
         self._session, self._begin, self._agent, self._logged = session, begin, agent, logged
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -85,7 +85,7 @@ class NodeAgent(Harmless):
         return ""
 
     async def _end(self, peer: RemotePeer) -> Cost | None:
-        """End the child and return its cost; None if that cannot be known now, so that all of its allowance may be
+        """End the child and return its cost; None if it cannot be known now, so that all of its allowance may be
         spent."""
         try:
             return await peer.end()
@@ -93,7 +93,8 @@ class NodeAgent(Harmless):
             return None
 
     async def _wait(self, peer: RemotePeer) -> Result:
-        """Wait for the result. The agent is interrupted with its caller, but goes on if only the caller's node dies."""
+        """Wait for the result. The agent is interrupted with its caller, but continues if only the caller's node
+        dies."""
         try:
             return await peer.wait()
         except asyncio.CancelledError:
@@ -104,7 +105,7 @@ class NodeAgent(Harmless):
 
 
 class Lent:
-    """Money that a child has, and what came back of it. `usd` is the child's budget; None where the caller has none."""
+    """Money lent to a child, and its return. `usd` is the child's budget; None if the caller has none."""
 
     def __init__(self, agent: Agent, path: str, wanted: Decimal | None) -> None:
         self._state, self._ledger, self._path = agent.state, agent.ledger, path
@@ -125,7 +126,7 @@ class Lent:
             self._ledger.lend(self._path)
 
     def settle(self, cost: Cost | None) -> None:
-        """Count what was spent, and give back the rest: nothing where that is not known."""
+        """Count the spending and give back the rest; nothing if it is unknown."""
         if cost is None or self._is_settled():
             return
         spent = self._charge(cost.total)
@@ -134,7 +135,7 @@ class Lent:
         if cost.unpriced and self.usd is None:
             spent = self._charge(None)
         self._state.journal.record(ChargeEntry(spent, self._entry))
-        if self._path not in self._ledger.totals().by_agent:  # else it counts whole, as reserved by an earlier process
+        if self._path not in self._ledger.totals().by_agent:  # else all of it counts, as an earlier process reserved
             self._ledger.restore((spent,))
         self._ledger.take_back(self._path)
 
@@ -147,8 +148,7 @@ class Lent:
         return any(isinstance(content, ChargeEntry) and content.reserved == self._entry for content in found)
 
     def _reserved_before(self) -> tuple[str, Decimal]:
-        """Return the entry by which an earlier process has set the allowance aside, "" for none, and how much it
-        was."""
+        """Return the entry by which an earlier process reserved the allowance, "" for none, and its amount."""
         for entry in self._state.log.contents().of("reserved"):
             content = entry.content
             if isinstance(content, Reserved) and content.charge.agent == self._path:

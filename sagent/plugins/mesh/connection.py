@@ -1,8 +1,8 @@
-"""A connection to NATS: what is sent and stored by it, and what its errors mean, in types of our own.
+"""A connection to NATS: sending, storing, and its errors as our own types.
 
-Connections reconnect for ever. While one is down nothing is queued up to be sent later, for a write that arrives late
-could be of somebody who has lost a lease since: calls wait for the connection, at most `timeout` seconds, and raise
-Unavailable. docs.nats.io describes the headers and errors of JetStream (its ADRs 8, 10, 20 and 43).
+Connections reconnect for ever. While one is down nothing is queued, because a late write might come after its writer
+has lost a lease: calls wait for the connection, at most `timeout` seconds, and raise Unavailable. docs.nats.io
+describes the headers and errors of JetStream (its ADRs 8, 10, 20 and 43).
 """
 
 import asyncio
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CALL_TIMEOUT_SECONDS = 10.0  # a call waits for the bus by default
-INBOX_LIMIT = 1_000  # messages that wait for one address; then its senders wait
-_STARTING = 0.9  # seconds in which a server may begin to listen
+CALL_TIMEOUT_SECONDS = 10.0  # default time a call waits for the bus
+INBOX_LIMIT = 1_000  # messages waiting at one address; then senders wait
+_STARTING = 0.9  # seconds for a server to begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
 _NO_PEERS, _NO_STREAM = 10005, 10059
 _FULL_DISK = (
@@ -40,8 +40,8 @@ _FULL_DISK = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as read. `sequence` is its place in the stream, 0 if it is not kept; `at` is when it was stored
-    (UTC, seconds)."""
+    """A received message. `sequence` is its place in the stream, 0 if it is not kept; `at` is when it was stored (UTC,
+    seconds)."""
 
     subject: str
     data: bytes
@@ -59,7 +59,7 @@ class Request:
 
 
 def options_of(url: str) -> tuple[list[str], dict[str, object]]:
-    """Return the addresses of its servers, and what a connection needs, from a bus's URL. Raises UsageError."""
+    """Parse a bus's URL into server addresses and connection options. Raises UsageError."""
     parts = urlsplit(url)
     known = dict(parse_qsl(parts.query))
     each = [parts._replace(netloc=netloc, query="") for netloc in parts.netloc.split(",")]
@@ -112,14 +112,14 @@ class Connection:
         self._link, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
         self._refusals: set[asyncio.Future[str]] = set()
         self.user = user
-        """The user's public key, or "_" for one that is known by something else."""
+        """The user's public key, or "_" for a user without one."""
         self.on_reconnect: set[Callable[[], None]] = set()
-        """Called when the connection is there again; what was published in between and is not kept was missed."""
+        """Called when the connection is back; unstored messages published meanwhile were missed."""
         self.problem: Exception | None = None
-        """The last one of the connection."""
+        """The connection's last problem."""
 
     async def connect(self, addresses: list[str], name: str, options: Mapping[str, object]) -> None:
-        """Connect, trying until cancelled. Raises errors that no retry mends: a refusal, or nobody who listens."""
+        """Connect, trying until cancelled. Raises errors that no retry can fix: a refusal, or no listener."""
         await self._client.connect(
             addresses,
             name=name,
@@ -152,11 +152,11 @@ class Connection:
                     refusal.set_result(str(error))
         nobody = isinstance(error, ConnectionRefusedError) and time.monotonic() - self._began > _STARTING
         if not self._is_open and (nobody or isinstance(error, ssl.SSLError | Refused) or "uthorization" in str(error)):
-            raise error  # it would be tried again for ever
+            raise error  # otherwise it would retry for ever
 
     @property
     def is_up(self) -> bool:
-        """True if the bus can be reached now, as far as is known."""
+        """True if the bus is reachable, as far as known."""
         return self._link.is_set()
 
     async def up(self) -> None:
@@ -164,7 +164,7 @@ class Connection:
         await self._link.wait()
 
     async def aclose(self) -> None:
-        """Close the connection. A lost one may hang or be cancelled in nats-py: that is ignored."""
+        """Close the connection. Closing a lost one may hang or be cancelled in nats-py: that is ignored."""
         closing = asyncio.ensure_future(self._client.close())
         if not (await asyncio.wait([closing], timeout=1.0))[0]:
             closing.cancel()
@@ -187,7 +187,8 @@ class Connection:
         await self.call(lambda: self._client.publish(subject, data, headers=dict(headers or {})), timeout)
 
     async def request(self, subject: str, data: bytes, *, timeout: float = CALL_TIMEOUT_SECONDS) -> bytes:
-        """Return the answer of one who listens. Raises NobodyThere where nobody does, Unavailable without an answer."""
+        """Send a request and return the answer of a listener. Raises NobodyThere if there is none, Unavailable without
+        an answer."""
         from nats.errors import NoRespondersError
 
         try:
@@ -201,7 +202,7 @@ class Connection:
         """Requests and messages on a subject, from now on."""
         subscribe = self._client.subscribe  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its future
         found = await self.call(lambda: subscribe(subject), CALL_TIMEOUT_SECONDS)
-        await self.call(self._flush, CALL_TIMEOUT_SECONDS)  # what the server refuses of it is known by then
+        await self.call(self._flush, CALL_TIMEOUT_SECONDS)  # by then the server has reported refusals
 
         async def requests() -> AsyncIterator[Request]:
             async for message in found.messages:
@@ -214,8 +215,8 @@ class Connection:
                 await found.unsubscribe()
 
     async def _flush(self) -> None:
-        """Return when the server has read what was sent. It goes on without us where we are cancelled: nats-py ends its
-        reader when the answer to a flush arrives that nobody waits for."""
+        """Return when the server has read everything sent. Survives cancellation, because nats-py's reader ends when
+        the answer to a flush finds nobody waiting."""
         flushing = asyncio.ensure_future(self._client.flush(3_600))
         flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(flushing)
@@ -233,10 +234,10 @@ class Connection:
         ttl: float | None = None,
         timeout: float = CALL_TIMEOUT_SECONDS,
     ) -> int:
-        """Store a message, and return its sequence when the bus has acknowledged it. Tried again until `timeout`.
+        """Store a message and return its sequence once the bus has acknowledged it. Retries until `timeout`.
 
-        One with an `id` is stored once. `expected` is the sequence of the last message on the subject, 0 for none:
-        raises Fenced where there is another by now, Full where the subject has no room, Unavailable, TooLarge.
+        A message with an `id` is stored once. `expected` is the sequence of the subject's last message, 0 for none:
+        raises Fenced if there is another by now, Full if the subject has no room, Unavailable, TooLarge.
         """
         from nats.js.errors import APIError
 
@@ -259,8 +260,7 @@ class Connection:
         return stored.seq
 
     async def _own_or_fenced(self, subject: str, id: str) -> int:  # noqa: A002 -- as above
-        """Return the sequence of the last message if it is the one that we wrote and had no answer for. Raises
-        Fenced otherwise."""
+        """Return the sequence of the last message if it is our own unanswered write. Raises Fenced otherwise."""
         last = await self.last(names.stream_of(subject), subject)
         if last is not None and id and last.headers.get("Nats-Msg-Id") == id:
             return last.sequence
@@ -281,8 +281,7 @@ class Connection:
         return Message(subject, found.data or b"", headers, found.seq or 0)
 
     async def delivered(self, stream: str, name: str) -> int:
-        """Return the sequence of the last message that was given to those who take under a name; 0 where nobody
-        does."""
+        """Return the sequence of the last message delivered to consumers of a name; 0 if there are none."""
         from nats.js.errors import NotFoundError
 
         try:
@@ -294,7 +293,7 @@ class Connection:
     async def pull(
         self, stream: str, subject: str, durable: str | None, config: "ConsumerConfig"
     ) -> "JetStreamContext.PullSubscription":
-        """Return a consumer, made where it is missing. Raises Unavailable, Refused."""
+        """Return a consumer, created if missing. Raises Unavailable, Refused."""
         from nats.js.errors import APIError
 
         try:
@@ -315,7 +314,8 @@ class Connection:
         return True
 
     async def call(self, call: Callable[[], Awaitable[T]], timeout: float, *, tries: int = 1_000) -> T:
-        """Make a call once the bus can be reached, and again where it was lost in between. Errors of JetStream pass."""
+        """Make a call once the bus is reachable, and again if it was lost meanwhile. JetStream's errors are passed
+        on."""
         from nats import errors
         from nats.js.errors import APIError
 
@@ -343,8 +343,8 @@ class Connection:
                 await asyncio.sleep(0.05)
 
     async def unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a call and return its result. Raises Refused when the server says meanwhile that something is not
-        allowed: for that it sends no other answer, nor does it say to which call."""
+        """Await a call and return its result. Raises Refused if the server reports missing permissions meanwhile: it
+        sends no other answer, and does not name the call."""
         refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._refusals.add(refusal)
         task = asyncio.ensure_future(call())
@@ -359,11 +359,11 @@ class Connection:
                 task.cancel()
                 await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # or its loss would be reported, though nobody waits for it any more
+                task.exception()  # otherwise its loss would be reported
 
 
 def _is_an_answer(error: Exception) -> bool:
-    """Return True if the bus has said that, so that asking again is of no use."""
+    """Return True if an error is the bus's answer, so that a retry is useless."""
     from nats.errors import NoRespondersError
     from nats.js.errors import APIError, ServiceUnavailableError
 
@@ -384,9 +384,9 @@ def new_client() -> "Client":
     from nats.aio.client import Client
 
     class Abrupt(Client):
-        """nats-py waits until a connection is closed before it makes another: until what was written to it has left, or
-        for a farewell of TLS. From a server that cannot be reached any more neither comes. And it goes on in the clear
-        where TLS is wanted, and the first line, which anybody on the way may have written, says that there is none."""
+        """Fixes two behaviours of nats-py. It reconnects only after closing the old connection, which waits for written
+        data to leave or for a TLS farewell, and neither happens with an unreachable server. And it continues without
+        TLS if the first line, which anybody on the way may have written, says that there is none."""
 
         async def _attempt_reconnect(self) -> None:
             _abort(self)
@@ -414,7 +414,7 @@ def new_client() -> "Client":
 
 
 def _abort(client: "Client") -> None:
-    """End a connection without a word."""
+    """Abort a connection without a farewell."""
     if transport := _transport(client):
         with suppress(AttributeError):  # of Python 3.11.2 over TLS, once it is lost
             transport.abort()

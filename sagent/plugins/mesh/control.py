@@ -31,14 +31,14 @@ from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import PlanDecision
 
 _MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will replace it
-_AGAIN = 10.0  # seconds after which a question is put again, to whoever has come since
+_AGAIN = 10.0  # seconds until a question is repeated for clients that came since
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for a person: may `agent` make this `call`? Or, if there is an `inquiry`, what an agent wants to
-    know. `what` are the call's arguments as text, and `texts` the files that it would change, as they are. `id` is
-    the same each time it is put. Once it is `over`, no answer to it is waited for any more."""
+    """A question for a person: may `agent` make this `call`? Or, with an `inquiry`, a question of an agent. `what` are
+    the call's arguments as text, and `texts` the present files that it would change. `id` stays the same when it is
+    repeated. Once it is `over`, nobody waits for an answer."""
 
     id: str
     agent: str
@@ -59,27 +59,27 @@ class Question:
 
 
 Reply = Callable[[Question], Awaitable[str | None]]
-"""What a person says to a call: None allows, a text denies and says why."""
+"""Answers a call: None allows, a text denies and says why."""
 Answer = Callable[[Inquiry], Awaitable[str | PlanDecision | None]]
-"""What a person says to what an agent wants to know, None for nothing. To a plan, what came of it."""
+"""Answers an agent's question, None for no answer; for a plan, the decision."""
 
 
 class Asking:
-    """Puts what a policy leaves to a person, and what agents want to know, to those who are attached to a session; the
-    first one to answer decides."""
+    """Asks those attached to a session about calls and agents' questions; the first answer counts."""
 
     def __init__(self, bus: JetStream, session: str) -> None:
         self._bus, self._session = bus, session
-        self.cwd: Path | None = None  # where the session works
+        self.cwd: Path | None = None  # the session's directory
         self._newcomer = asyncio.Event()
 
     def put_again(self) -> None:
-        """Put open questions again: another client has joined that may answer."""
+        """Repeat open questions, because another client has joined that may answer."""
         came, self._newcomer = self._newcomer, asyncio.Event()
         came.set()
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
-        """Ask the people attached: None allows, a text denies with a reason. If nobody is attached, that denies."""
+        """Ask the people attached: None allows, a text denies with a reason. If nobody is attached, the call is
+        denied."""
         question = {
             "agent": ask.agent or "root",
             "tool": call.name,
@@ -109,7 +109,7 @@ class Asking:
         return {} if text is None else {path: text}
 
     async def answer(self, inquiry: Inquiry) -> str | PlanDecision | None:
-        """Ask a person and return the answer; None if nobody is there, or leaves it unanswered."""
+        """Ask a person and return the answer; None if nobody is there, or leaves it open."""
         answer = await self._put(names.inquiry_subject(self._session), "inquiry", asdict(inquiry))
         if answer is None:
             return None
@@ -120,7 +120,7 @@ class Asking:
         return _words(answer, "said") or None
 
     async def _put(self, subject: str, kind: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
-        """Return the first answer; None where nobody is there."""
+        """Return the first answer; None if nobody is there."""
         head = {"version": names.VERSION, "kind": kind, "id": urandom(8).hex()}
         try:
             return await self._answered(subject, {**head, **question})
@@ -140,13 +140,13 @@ class Asking:
                 question = {name: value for name, value in question.items() if name not in ("texts", "call")}
                 continue
             except Unavailable:
-                continue  # nobody has decided yet, or the bus is away
-            with suppress(ValueError):  # else it is no answer
+                continue  # no decision yet, or the bus is away
+            with suppress(ValueError):  # otherwise it is no answer
                 if (answer := as_object(json_load(said))).get("id") == question["id"]:
                     return answer
 
     async def _once(self, subject: str, data: bytes) -> bytes:
-        """Return an answer to a question that is put once. Raises Unavailable where it is to be put again."""
+        """Ask once and return the answer. Raises Unavailable if the question has to be repeated."""
         asking = asyncio.create_task(self._bus.request(subject, data, timeout=_AGAIN))
         newcomer = asyncio.create_task(self._newcomer.wait())
         try:
@@ -159,7 +159,7 @@ class Asking:
 
 
 def _words(answer: Mapping[str, object], name: str) -> str:
-    return valid_text(as_str(answer.get(name)))  # for it comes from outside
+    return valid_text(as_str(answer.get(name)))  # it comes from outside
 
 
 def read_question(data: bytes) -> Question:

@@ -1,4 +1,4 @@
-"""Discovery of agents and nodes: cards that are kept fresh, queries, and watching those who come and go."""
+"""Discovery of agents and nodes: renewed cards, queries, and watching changes."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -12,16 +12,16 @@ from sagent.plugins.mesh.errors import MeshError
 
 @asynccontextmanager
 async def announced(bus: Bus, card: Card | Callable[[], Card]) -> AsyncGenerator[None]:
-    """Show a card as long as the block lasts. It is gone `names.CARD_TTL` seconds after a process that is killed.
+    """Show a card during the block. If the process is killed, it expires after `names.CARD_TTL` seconds.
 
-    A function is asked for the card of the moment each time it is renewed. Raises Unavailable at first.
+    A function returns the current card for each renewal. Raises Unavailable at the start.
     """
     now = card if callable(card) else lambda: card
 
     async def renew() -> None:
         while True:
             await asyncio.sleep(names.CARD_TTL / 3)
-            with suppress(MeshError):  # it is shown again when the bus can be reached
+            with suppress(MeshError):  # shown again when the bus is reachable
                 await bus.put_card(now())
 
     await bus.put_card(now())
@@ -41,7 +41,7 @@ async def find(bus: Bus, *queries: Query) -> list[list[Card]]:
 
 @asynccontextmanager
 async def watching(bus: Bus, query: Query) -> AsyncGenerator[AsyncIterator[Change | None]]:
-    """Yield the cards that a query means, then None, then those that come, change in what they say, or go."""
+    """Yield the cards that a query selects, then None, then those that are added, changed or removed."""
     async with bus.watching_cards() as all_changes:
         yield _changes(all_changes, query)
 

@@ -1,4 +1,4 @@
-"""Errors between machines. Every message says what happened, to which thing, and what to do next."""
+"""Errors between machines. Every message says what happened, which thing is concerned, and what to do next."""
 
 from sagent.errors import SagentError
 
@@ -10,13 +10,13 @@ class MeshError(SagentError):
 
 
 class Unavailable(MeshError):
-    """The bus cannot be reached, or did not answer in time: what was asked may or may not have been done."""
+    """The bus is unreachable, or did not answer in time: the request may or may not have been carried out."""
 
     kind = "unavailable"
 
 
 class NoRoom(Unavailable):
-    """The bus has no room to store anything; nothing was stored."""
+    """The bus has no room for anything; nothing was stored."""
 
     kind = "no_room"
 
@@ -38,7 +38,7 @@ class Fenced(MeshError):
 
 
 class Full(MeshError):
-    """The inbox of an address holds as many messages as it may; nothing was sent."""
+    """The inbox of an address is full; nothing was sent."""
 
     kind = "full"
 
@@ -50,13 +50,13 @@ class TooLarge(MeshError):
 
 
 class NobodyThere(MeshError):
-    """Nobody has taken a message in the time it was kept."""
+    """Nobody took a message in the time it was kept."""
 
     kind = "nobody_there"
 
 
 class DeadlineExceeded(MeshError):
-    """No answer in time. Whoever works on it has been asked to stop."""
+    """No answer in time. The receiver was told to stop."""
 
     kind = "deadline_exceeded"
 
@@ -74,7 +74,7 @@ class WrongVersion(MeshError):
 
 
 class Failed(MeshError):
-    """The other side could not do what was asked. `failure` is its own kind of error."""
+    """The other side has failed. `failure` is its own kind of error."""
 
     kind = "failed"
 

@@ -16,7 +16,7 @@ FIGURES = "figures"
 
 @dataclass(slots=True)
 class Judgement:
-    """The policy of a session on a node, and the freest mode that whoever is attached may choose: the node's own."""
+    """The policy of a session on a node, and the freest mode that clients may choose: the node's own."""
 
     policy: PermissionPolicy
     freest: Mode
@@ -28,8 +28,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The present figures: the living agents, root first; and the modes that may be chosen. `node` is where it
-    works."""
+    """The present figures: the living agents, root first; and the available modes. `node` works on the session."""
 
     node: str
     agents: tuple[Status, ...]

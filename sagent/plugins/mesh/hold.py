@@ -1,4 +1,4 @@
-"""A session at work on a node, from its lease to its end, or to the moment when another node must have it."""
+"""A session on a node, from its lease to its end, or until another node takes over."""
 
 import asyncio
 import errno
@@ -50,19 +50,19 @@ from sagent.session.contents import FailedEntry
 from sagent.session.folds import origin
 
 _MOVED_TO = "This session has moved to another machine. Your working directory is now "
-MOVED = "moved"  # why a turn ends that another node goes on with
-_LOOK = 1.0  # seconds between two looks at whether a message waits
-_TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events after which figures are others
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # a disk's trouble, which another node does not have
+MOVED = "moved"  # stop reason of a turn that another node continues
+_LOOK = 1.0  # seconds between checks for waiting messages
+_TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events after which figures have changed
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # problems of this disk that another node does not have
 _RETRY_DELAY_SECONDS = 0.2  # until the bus is tried again
-_ACK_TIMEOUT_SECONDS = 4.0  # until a message that a node had is given to the next one
+_ACK_TIMEOUT_SECONDS = 4.0  # until a message of a node that is gone is delivered to the next
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """The options of a node: its `name` among the nodes, how many sessions it works on at a time, which labels it
-    takes work for besides work for anybody, where it keeps sessions and their files, and the directories in which
-    sessions may work whose files it shares with other nodes."""
+    """The options of a node: its `name`, how many sessions it works on at a time, the labels whose work it takes
+    besides unlabelled work, where it keeps sessions and their files, and the shared directories in which sessions may
+    work."""
 
     name: str
     slots: int
@@ -73,8 +73,8 @@ class NodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An agent to open: with its session in a directory, to work in another; `flags` are of records.remote_flags(), and
-    `told` is told of which agent a call waits for what."""
+    """An agent to open: its session's directory and its working directory; `flags` are among records.remote_flags(),
+    and `told` receives an agent and why its call waits."""
 
     session: Path
     cwd: Path
@@ -85,12 +85,12 @@ class Opening:
 OpenAgent: TypeAlias = Callable[
     [Opening, Callable[[Event], None], Asker, Answer, Barrier], AbstractAsyncContextManager[Agent]
 ]
-"""Opens the agent of a session, whoever is asked being those who are attached to it. Raises SagentError."""
+"""Opens the agent of a session and asks attached clients its questions. Raises SagentError."""
 
 
 class SessionWorker:
-    """Works on a session until nothing waits for it. A holder that loses the lease, or meets another writer, stops its
-    agent with all that it runs before anybody else may have begun."""
+    """Works on a session until no message waits for it. If it loses the lease, or meets another writer, it stops its
+    agent and all its processes before another node may begin."""
 
     def __init__(self, bus: JetStream, node: NodeOptions, session: str, lease: Lease) -> None:
         self._bus, self._own, self._session, self._lease = bus, node, session, lease
@@ -107,17 +107,17 @@ class SessionWorker:
         self._record: tuple[SessionRecord, int] | None = None
 
     def move(self) -> None:
-        """Let go of the session between two model calls, for another node to go on with."""
+        """Release the session between two model calls, so that another node continues it."""
         self._moving.set()
 
     async def work(self, open_agent: OpenAgent) -> bool:
-        """Return True if all is done; False where another node is to go on. Raises SagentError."""
+        """Return True if the session is finished, False if another node has to continue. Raises SagentError."""
         keeping, working = asyncio.create_task(self._lease.keep()), asyncio.create_task(self._work(open_agent))
         lost = asyncio.create_task(self._lost.wait())
         try:
             await asyncio.wait([keeping, working, lost], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._fence()  # first: that it is interrupted is no part of the session
+            self._fence()  # first, because the interruption must not be logged
             await end(keeping, working, lost)
         if not working.cancelled() and (error := working.exception()) and not isinstance(error, Fenced):
             raise error
@@ -126,13 +126,13 @@ class SessionWorker:
         return self._done
 
     def _fence(self) -> None:
-        """Pass nothing on any more: from here on the session may be another node's."""
+        """Publish nothing from here on, because the session may be another node's."""
         self._lost.set()
         if self._mirror is not None:
             self._mirror.fence()
 
     def _needed(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
-        """Start something that the work needs: if it fails or ends by itself, the session is released."""
+        """Start a task that the work needs; if it fails or ends by itself, the session is released."""
         task = asyncio.create_task(work)
         task.add_done_callback(lambda task: None if task.cancelled() else self._fence())
         return task
@@ -151,7 +151,7 @@ class SessionWorker:
             rebuilt = await rebuild(self._stream, directory, after)
             if not rebuilt.lines and before.result is not None and before.result.turns:
                 raise SessionCorrupt(f"The bus has lost the log of session {self._session}: begin another session.")
-        except SessionCorrupt as error:  # no node can work on it, and whoever waits learns why
+        except SessionCorrupt as error:  # no node can work on it, and the waiting clients learn why
             await self._finish(before, await self._give_up(error))
             return
         files = Files(
@@ -167,10 +167,10 @@ class SessionWorker:
                 opening = Opening(directory, cwd, before.flags, self._tell)
                 with attached_context(before.trace):
                     result = await self._run(open_agent, opening, mirror, files, rebuilt, before)
-                await mirror.settled()  # what was logged while it was closed, too
+                await mirror.settled()  # including entries logged during closing
             except MeshError:
                 raise
-            except Exception as error:  # whoever asked learns of it, and no node tries it for ever
+            except Exception as error:  # the requester learns of it, and nodes do not retry for ever
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise
                 result = await self._give_up(error)
@@ -183,13 +183,13 @@ class SessionWorker:
             await end(*tasks, *self._acks)
 
     async def _finish(self, before: SessionRecord, result: Result, **changes: object) -> None:
-        """Say what came of all that waited."""
+        """Report the results to all waiting messages."""
         await self._broadcast.flush(END_LINE)
         await self._change(state="idle", **changes, **self._replies.changes(before, self._taken, result))
         self._done = True  # from here on, though the rest is cancelled
 
     async def _change(self, **changes: object) -> None:
-        """Change the session's record. Raises Fenced where somebody else has, Unavailable."""
+        """Change the session's record. Raises Fenced if another writer has, Unavailable."""
         async with self._changing:
             assert self._record is not None
             self._record = await self._records.change(*self._record, **changes)
@@ -198,7 +198,7 @@ class SessionWorker:
         """Have the next node, too, open the agent as it was switched."""
         record = self._record[0] if self._record else None
         if record is not None and not requests.chosen.items() <= record.flags.items():
-            # not cut off in the middle: what is changed next must know of it
+            # not cancelled halfway: the next change must know of it
             await asyncio.shield(self._change(flags={**record.flags, **requests.chosen}))
 
     async def _run(
@@ -210,7 +210,7 @@ class SessionWorker:
         rebuilt: Rebuilt,
         before: SessionRecord,
     ) -> Result | None:
-        """Work on what waits: what came of it, or None where another node is to go on."""
+        """Work on waiting messages; return the result, or None if another node has to continue."""
         self._taken |= rebuilt.taken
         opened: list[Agent] = []
         child = NodeAgent(self._session, Mesh(self._bus).child, lambda: opened[0], mirror.settled)
@@ -236,11 +236,11 @@ class SessionWorker:
         return self._replies.restate(result, replace(result, cost=opened[0].ledger.cost()))
 
     def _hear(self, event: Event) -> None:
-        if self._lost.is_set():  # what comes of being stopped is no part of the session
+        if self._lost.is_set():  # a forced stop is no result of the session
             return
         self._replies.hear(event)
         if self._requests is not None and self._requests.watched and isinstance(event, _TELLING):
-            self._broadcast.show(self._requests.figures())  # first: who sees the event knows how things stand
+            self._broadcast.show(self._requests.figures())  # first: clients that see the event need them
         self._broadcast.hear(event)
 
     def _tell(self, agent: str, line: str) -> None:
@@ -277,7 +277,7 @@ class SessionWorker:
                 self._replies.settle(result)
             elif await self._is_empty():
                 break
-            else:  # one that another node had, and that is given to us soon, or was acknowledged just now
+            else:  # a message of another node, soon delivered to us or just acknowledged
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
                         await agent.state.inbox.arrival()
@@ -287,8 +287,8 @@ class SessionWorker:
         return result or _as_before(agent)
 
     async def _is_empty(self) -> bool:
-        """Return True if no message waits. What was taken is acknowledged first; who sends one later has the session
-        looked at again."""
+        """Return True if no message waits. Taken messages are acknowledged first; a later message makes a node check
+        the session again."""
         if self._acks:
             await asyncio.wait(self._acks)
         return await self._bus.last(names.INBOX, self._inbox) is None
@@ -302,7 +302,7 @@ class SessionWorker:
         return self._bus.taking(names.INBOX, self._inbox, name, ack_wait=_ACK_TIMEOUT_SECONDS, limit=1_000, idle=0)
 
     async def _feed(self, agent: Agent, mirror: Mirror) -> None:
-        """Give the agent what comes: each message once, whoever had it before and whatever became of them."""
+        """Pass messages to the agent, each once, even if other nodes had them before."""
         async with self._taking() as intake:
             while True:
                 if (taken := await intake.next()) is None:
@@ -346,7 +346,7 @@ class SessionWorker:
                     await request.respond(json.dumps(answer).encode())
 
     async def _stop_to_move(self, agent: Agent) -> None:
-        """Stop the agent when the session is to move, once no call runs in the background, which would be lost."""
+        """Stop the agent when the session is to move, once no background call runs, which would be lost."""
         await self._moving.wait()
         while any(job.state == "running" for job in agent.jobs()):  # noqa: ASYNC110 -- the agent alone is told of ends
             await asyncio.sleep(1.0)
@@ -365,14 +365,13 @@ class SessionWorker:
 
 
 def _as_said(message: Message) -> Message:
-    """Return a message from the bus, whatever it claims: what a person or an agent elsewhere says, not the model or
-    us."""
+    """Return a message from the bus as one from a person or remote agent, whatever role it claims."""
     parts = tuple(part for part in message.parts if isinstance(part, Text | Image | Document))
     return Message("user", parts or (Text("(an empty message)"),), f"bus:{message.sender}" if message.sender else "")
 
 
 def _say_where(agent: Agent, opening: Opening) -> None:
-    """Have the agent know where it is now, if that is another place than it knows."""
+    """Tell the agent where it runs now, if that has changed."""
     history, now = agent.state.context.history, str(opening.cwd)
     moves = (
         message.content.removeprefix(_MOVED_TO)
@@ -385,7 +384,7 @@ def _say_where(agent: Agent, opening: Opening) -> None:
 
 
 def _failure_of(error: Exception) -> Failure:
-    """Return what others may learn of an error: no traceback, and of a defect only its kind."""
+    """Return the public part of an error: no traceback, and only the kind of an internal error."""
     if isinstance(error, SagentError):
         return Failure(error.kind, str(error))
     return Failure("crashed", f"The node could not work on the session: {type(error).__name__}.")

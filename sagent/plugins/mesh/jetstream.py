@@ -1,4 +1,4 @@
-"""The bus of the mesh. nats-py is imported here and in the modules that this is built on, and in no other."""
+"""The mesh's bus. Only this module and those it is built on import nats-py."""
 
 import asyncio
 import ssl

@@ -14,7 +14,7 @@ REPLIES_KEPT = 3_600.0  # seconds
 
 
 def every_stream() -> "list[StreamConfig]":
-    """Return the streams, and the buckets as the streams they are (ADR-8 and ADR-20 say how those are laid out)."""
+    """Return the streams, including those that implement the buckets (laid out by ADR-8 and ADR-20)."""
     from nats.js.api import DiscardPolicy, RetentionPolicy, StreamConfig
 
     inbox = StreamConfig(
@@ -60,7 +60,7 @@ def _bucket(name: str, ttl: float | None = None) -> "StreamConfig":
 
 
 def _once(name: str, ttl: float) -> "StreamConfig":
-    """Return a bucket of which nobody may change a key that is there."""
+    """Return a bucket whose existing keys nobody may change."""
     return replace(
         _bucket(name, ttl),
         discard_new_per_subject=True,

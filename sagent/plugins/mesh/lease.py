@@ -1,5 +1,4 @@
-"""The lease of a session or a name: a key that expires unless it is renewed. One holder at a time, by the bus's
-word."""
+"""The lease of a session or a name: a key that expires unless renewed. The bus ensures one holder at a time."""
 
 import asyncio
 import time
@@ -10,20 +9,20 @@ from sagent.plugins.mesh.errors import Fenced, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream
 
 RENEW = 1.0  # seconds between renewals
-HOLD = 3.0  # seconds after the last renewal in which a holder may act; the key lives for LEASE_TTL, which is longer
+HOLD = 3.0  # seconds after the last renewal in which a holder may act; the key itself lives for the longer LEASE_TTL
 
-_RELEASE = 1.0  # seconds in which a lease is given up
+_RELEASE = 1.0  # seconds to release a lease
 
 
 def clock() -> float:
-    """Seconds, those included in which the machine slept: a lease expires meanwhile."""
+    """Return seconds, including time the machine slept, because leases expire meanwhile."""
     which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(which)
 
 
 class Lease:
-    """Held from `take` until it is released, or could not be renewed for HOLD seconds: `holds` says so at any moment,
-    also to a process that was stopped and wakes later. `revision` is different for each holder."""
+    """Held from `take` until it is released, or was not renewed for HOLD seconds: `holds` is correct at any moment,
+    also in a process that was stopped and resumes. `revision` is different for each holder."""
 
     def __init__(self, bus: JetStream, what: str, holder: bytes, revision: int, since: float) -> None:
         self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(what), holder
@@ -34,7 +33,7 @@ class Lease:
 
     @classmethod
     async def take(cls, bus: JetStream, what: str, holder: str) -> Self | None:
-        """Become the holder; return None if there is one. Raises Unavailable."""
+        """Become the holder; return None if there is another. Raises Unavailable."""
         since, value = clock(), holder.encode()
         try:
             revision = await bus.bucket(names.LEASES).create(names.token(what), value, timeout=HOLD)
@@ -49,7 +48,7 @@ class Lease:
         bucket, seen = bus.bucket(names.LEASES), 0
         while (lease := await cls.take(bus, what, holder)) is None:
             entry = await bucket.get(names.token(what))
-            if entry is not None and seen and entry.revision != seen:  # somebody renews it
+            if entry is not None and seen and entry.revision != seen:  # its holder renews it
                 return (entry.value or b"").decode("utf-8", "replace")
             seen = seen if entry is None else entry.revision
             await asyncio.sleep(RENEW)
@@ -80,7 +79,7 @@ class Lease:
                 self.problem = error
 
     async def release(self) -> None:
-        """Let others have it at once. Where that cannot be said it expires by itself."""
+        """Release it for others at once. If the bus is unreachable it expires by itself."""
         self._renewed = -HOLD
         try:
             await self._bucket.delete(self._key, self._last, timeout=_RELEASE)

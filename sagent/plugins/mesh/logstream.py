@@ -1,4 +1,4 @@
-"""A session's log as JetStream keeps it."""
+"""A session's log in JetStream."""
 
 from collections.abc import AsyncIterator, Mapping
 

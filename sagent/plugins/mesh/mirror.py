@@ -1,8 +1,9 @@
-"""A session's log on the bus: the stream has every entry, in order, and takes none from a writer that lost the session.
+"""A session's log on the bus: the stream has all entries in order, and accepts none from a writer that lost the
+session.
 
 All agents of a session share one subject, so that one expected sequence fences all of them. A message is a group of
-lines, each with its agent in front: `root/review<TAB>{"id":...}`. What was appended while a group was in flight leaves
-in the next one, so that a burst costs one acknowledgement.
+lines, each prefixed by its agent: `root/review<TAB>{"id":...}`. Entries appended while a group is in flight form the
+next one, so that a burst costs one acknowledgement.
 """
 
 import asyncio
@@ -24,8 +25,8 @@ T = TypeVar("T")
 
 TAKEN, FILES, BLOBS, HOLDER = "Sagent-Taken", "Sagent-Files", "Sagent-Blobs", "Sagent-Holder"
 BEGUN, MARKS = "Sagent-Begun", "Sagent-Marks"
-"""Headers: which messages of the session's inbox are among the entries, the name of the files as they are then, blobs
-that are new, who holds the session from here on, calls that are about to run, and that this holder says so of each."""
+"""Headers: inbox messages among the entries, the name of the files at that time, new blobs, the session's holder from
+here on, calls about to run, and that this holder reports each of these."""
 MAX_MESSAGE_BYTES = 1 << 20  # of lines in a message; a longer line goes to the object store
 _RETRY_DELAY_SECONDS, _MAX_RETRY_DELAY_SECONDS = 0.1, 1.0  # seconds between two tries to reach the bus
 
@@ -41,18 +42,18 @@ class LogMessage:
 
 
 class LogStream(Protocol):
-    """The log of one session on the bus, and the blobs that it names. Each method raises Unavailable if the bus does
-    not answer: then what was asked may have been done."""
+    """The log of one session on the bus, and its blobs. Each method raises Unavailable if the bus does not answer: the
+    operation may have been carried out."""
 
     async def append(self, body: bytes, headers: Mapping[str, str], *, name: str, after: int) -> int:
-        """Add a message after the one with a sequence number, 0 for the first; its own. The same `name` again, within
-        two minutes, is the same message. Raises Fenced where another is the last one."""
+        """Add a message after the one with a sequence number, 0 for the first; return its own. The same `name` within
+        two minutes is the same message. Raises Fenced if another is the last one."""
         ...
 
     async def last(self) -> LogMessage | None: ...
 
     def read(self, after: int = 0) -> AsyncIterator[LogMessage]:
-        """Yield all pieces that are there now after a message, in order, as some replica has them."""
+        """Yield all pieces after a message in order, as some replica has them."""
         ...
 
     async def put_blob(self, sha256: str, data: bytes) -> None: ...
@@ -76,11 +77,11 @@ class _Line:
 
 
 class Mirror:
-    """Passes on what is appended to a session's logs. What is appended while `taking` is set is that message of the
-    inbox; `files` is said of what is appended from then on.
+    """Passes on entries appended to a session's logs. Entries appended while `taking` is set stand for that inbox
+    message; `files` applies to later entries.
 
-    Once another writer is met nothing is passed on any more, `fenced` is set, and who waits waits for ever: what waits
-    must not happen, and whoever looks after the session cancels it.
+    Once another writer is met, nothing more is passed on, `fenced` is set, and waiters wait for ever, because their
+    effects must not happen; the session's worker cancels them.
     """
 
     def __init__(self, stream: LogStream, after: int, files: str = "") -> None:
@@ -95,7 +96,7 @@ class Mirror:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def follow(self, session: Session) -> None:
-        """Pass on what is appended from now on, in whatever thread."""
+        """Pass on entries from now on, in the appending thread."""
         session.follow(self.hear, self._blobs.append)
 
     def hear(self, agent: str, entry: Entry) -> None:
@@ -112,7 +113,7 @@ class Mirror:
         self._loop.call_soon_threadsafe(self._wake.set)
 
     async def settled(self) -> None:
-        """Wait until the bus has acknowledged whatever was appended so far."""
+        """Wait until the bus has acknowledged all entries so far."""
         if self._acknowledged >= self._heard and not self.fenced.is_set():
             return
         future = self._loop.create_future()
@@ -120,7 +121,7 @@ class Mirror:
         await future
 
     def fence(self) -> None:
-        """Pass nothing on from here on."""
+        """Pass nothing more on."""
         self.fenced.set()
         self._wake.set()
 
@@ -139,7 +140,7 @@ class Mirror:
         return group
 
     async def _publish(self, group: list[_Line]) -> None:
-        """Blobs first, so that no entry in the stream names one that is not there."""
+        """Publish blobs first, so that no entry in the stream names a missing one."""
         names: list[str] = []
         while self._blobs:
             path = self._blobs.popleft()
@@ -150,7 +151,7 @@ class Mirror:
         begun = ",".join(line.begun for line in group if line.begun)
         said = {TAKEN: ",".join(taken), FILES: last.files, BLOBS: ",".join(names), BEGUN: begun}
         headers = {name: text for name, text in said.items() if text}
-        # servers use the ids of calls again, so a mark alone is no name: this message would be taken for an earlier one
+        # servers reuse call ids, so a mark alone would make this look like an earlier message
         name = f"{last.begun} after {self._after}" if last.entry is None else last.entry.id
         if (sequence := await self._append(b"".join(parts), headers, name)) is None:
             self.fence()
@@ -174,7 +175,7 @@ class Mirror:
         await self._persist(lambda: self._stream.put_blob(name, data))
 
     async def _append(self, body: bytes, headers: Mapping[str, str], name: str) -> int | None:
-        """Add a message; None where somebody else has written."""
+        """Add a message; return None if another writer has written."""
 
         async def append() -> int | None:
             try:
@@ -186,7 +187,7 @@ class Mirror:
         return await self._persist(append)
 
     async def _persist(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Return the result of a call, repeated until it reaches the bus; None once others have the session."""
+        """Repeat a call until it reaches the bus, and return its result; None once others have the session."""
         wait = _RETRY_DELAY_SECONDS
         while not self.fenced.is_set():
             with suppress(Unavailable):
@@ -199,8 +200,8 @@ class Mirror:
 
 
 async def take_over(stream: LogStream, holder: str) -> int:
-    """Have nobody else write to a session's log: whoever did expects another last message from here on. `holder` is a
-    name that is used once. The sequence number after which to write. Raises Unavailable."""
+    """Exclude other writers from a session's log, because their expected last message no longer matches. `holder` is a
+    unique name. Return the sequence number to write after. Raises Unavailable."""
     while True:
         last = await stream.last()
         with suppress(Fenced):
@@ -210,5 +211,5 @@ async def take_over(stream: LogStream, holder: str) -> int:
 
 
 def mark_of(agent: str, call: str) -> str:
-    """Return a header value that stands for a call: ids come from servers, and may be any text."""
+    """Return a header value for a call, because its id comes from a server and may be any text."""
     return sha256(f"{agent} {call}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

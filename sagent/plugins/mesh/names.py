@@ -1,38 +1,38 @@
-"""The names of things on the bus: streams, buckets and subjects, for the code and for the permissions made of them.
+"""Names of streams, buckets and subjects on the bus, for code and permissions.
 
-Everything of one tenant is in one account of the server, so names need no tenant.
+One tenant is one account of the server, so names need no tenant.
 """
 
 import re
 
 VERSION = 1
-"""Of messages, cards and records. What carries another is refused with a sentence, never guessed at."""
+"""Version of messages, cards and records. Other versions are rejected with a message, never guessed."""
 
 LOG, INBOX, WORK, REPLIES = "SAGENT_LOG", "SAGENT_INBOX", "SAGENT_WORK", "SAGENT_REPLIES"
 LEASES, CARDS, SESSIONS, FATES = "sagent-leases", "sagent-cards", "sagent-sessions", "sagent-fates"
 BLOBS, PARCELS = "sagent-blobs", "sagent-parcels"
-"""Blobs of sessions are kept; parcels are bodies of messages that were too large for one, for a week at most."""
+"""Blobs of sessions are kept; parcels, the bodies too large for a message, for a week at most."""
 
 ANYBODY = "_"
-"""The user in subjects where there is no public key."""
+"""The user in subjects if there is no public key."""
 
 SYNCED = "sagent-synced"
-"""With what the name of a server begins that syncs what it acknowledges."""
+"""Prefix of names of servers that sync what they acknowledge."""
 
 CLUSTER, REPLICAS = "sagent-r3", 3
-"""What our servers call their cluster, and how many of them then have a copy of each stream."""
+"""Name of our servers' cluster, and the number of copies of each stream there."""
 
 LEASE_TTL, CARD_TTL = 4.0, 15.0
-"""Seconds after which a lease, or a card, is gone that nobody has renewed."""
+"""Seconds after which a lease or card expires unless renewed."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-"""What a node, a label and a session may be called."""
+"""Valid names of nodes, labels and sessions."""
 
 _ODD = re.compile(rb"[^A-Za-z0-9_-]")
 
 
 def token(text: str) -> str:
-    """Any text as one token of a subject, or a part of a key: what is not a letter, a digit, _ or - becomes =XX."""
+    """Encode any text as one token of a subject or key: other characters than letters, digits, _ and - become =XX."""
     return _ODD.sub(lambda odd: b"=%02X" % ord(odd[0]), text.encode("utf-8", "surrogatepass")).decode() or "="
 
 
@@ -67,19 +67,19 @@ def asking_subject(session: str) -> str:
 
 
 def inquiry_subject(session: str) -> str:
-    """Return the subject for those who answer what agents want to know: another subject, so that whoever only
-    approves calls is not waited for."""
+    """Return the subject for those who answer agents' questions: a separate one, so that nobody waits for a client that
+    only approves calls."""
     return f"{asking_subject(session)}.inquiry"
 
 
 def cancel_subject(name: str) -> str:
-    """Return the subject on which a receiver at an address learns that an answer is not wanted any more."""
+    """Return the subject on which a receiver at an address learns that an answer is no longer wanted."""
     return f"sagent.cancel.{'.'.join(map(token, name.split('.')))}"
 
 
 def reply_subject(client: str, name: str = "*", request: str = "*") -> str:
     """Return the subject of an address's answers to one request of a bus client, or to all. A client is "USER.ID". The
-    answering address is in it so that an agent can be held to answering in its own name."""
+    answering address is included so that permissions can restrict agents to their own."""
     user, _, own = client.partition(".")
     of = (text if text == "*" else token(text) for text in (name, request))
     return f"sagent.replies.{token(user)}.{token(own)}.{'.'.join(of)}"
@@ -91,7 +91,7 @@ def private_inbox(user: str) -> str:
 
 
 def stream_of(subject: str) -> str:
-    """Return the stream in which what is published on a subject is kept."""
+    """Return the stream that stores a subject's messages."""
     if subject.startswith("$KV."):
         return f"KV_{subject.split('.')[1]}"
     return {"log": LOG, "inbox": INBOX, "work": WORK, "replies": REPLIES}[subject.split(".")[1]]

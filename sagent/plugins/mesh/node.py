@@ -1,4 +1,4 @@
-"""A node: one process with room for some sessions. It takes work from a queue, and holds what it takes by a lease."""
+"""A node: one process with room for some sessions. It takes work from a queue, and holds each session by a lease."""
 
 import asyncio
 import os
@@ -17,18 +17,18 @@ from sagent.plugins.mesh.lease import Lease
 from sagent.plugins.mesh.streams import LeasedMessage
 from sagent.plugins.mesh.tasks import end, keep_running
 
-ACK_TIMEOUT_SECONDS = 4.0  # after which the work of a node that is gone is another's
-_ROUND = 3.0  # seconds of one request for work; less than ACK_TIMEOUT_SECONDS: a stopped process gets none
-_SHORT = 0.3  # seconds of one where other labels wait for the same slot
+ACK_TIMEOUT_SECONDS = 4.0  # after which the work of a vanished node goes to another
+_ROUND = 3.0  # seconds of one request for work; below ACK_TIMEOUT_SECONDS, so that a stopped process gets none
+_SHORT = 0.3  # seconds of one if other labels wait for the same slot
 _SIGN = 1.0  # seconds between two signs of life
-_GONE = 3.0  # seconds without an answer of the bus, after which a node that is drained ends all the same
-_LATER = 2.0  # seconds until work is looked at again that somebody else is at
+_GONE = 3.0  # seconds without the bus, after which a drained node ends anyway
+_LATER = 2.0  # seconds until work that another node holds is checked again
 _MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
 
 
 class Node:
-    """Works until it is drained or cancelled. `open_agent` opens the agent of a session; `warn` is told what goes wrong
-    here, which is nobody else's affair."""
+    """Works until it is drained or cancelled. `open_agent` opens the agent of a session; `warn` receives local
+    problems."""
 
     def __init__(
         self, bus: JetStream, options: NodeOptions, open_agent: OpenAgent, warn: Callable[[str], None]
@@ -36,14 +36,14 @@ class Node:
         self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
         self._slots = asyncio.Semaphore(options.slots)
         self._holds: dict[str, SessionWorker] = {}
-        self._stopped = set[str]()  # sessions that stand still while the bus has no room
+        self._stopped = set[str]()  # sessions paused while the bus has no room
         self._draining = asyncio.Event()
         self._changed = asyncio.Event()  # its card is another
         self._cards, self._key = bus.bucket(names.CARDS), f"node.{names.token(options.name)}"
 
     async def run(self, begun: Callable[[], None] = lambda: None) -> None:
-        """Take work, and return when the node is drained: what it held is then with others. `begun` is called once it
-        has its name. Raises Refused, also where another node has the name, Unavailable."""
+        """Take work, and return when the node is drained and others have its sessions. `begun` is called once it has
+        its name. Raises Refused, also if another node has the name, Unavailable."""
         self._lease = await self._named()
         begun()
         naming = asyncio.create_task(self._keep_name())
@@ -65,7 +65,7 @@ class Node:
             await self._lease.release()
 
     async def _named(self) -> Lease:
-        """Return the node's name, for itself alone. Raises Refused where another node has it."""
+        """Return the node's unique name. Raises Refused if another node has it."""
         name = self.options.name
         found = await Lease.claim(self._bus, self._key, f"process {os.getpid()} on {os.uname().nodename}")
         if isinstance(found, str):
@@ -73,7 +73,7 @@ class Node:
         return found
 
     async def _keep_name(self) -> None:
-        """Renew it until another node has the name, as after this one was cut off: then this one leaves."""
+        """Renew the name until another node has it, for example after an outage of this one; then this one leaves."""
         while True:
             await self._lease.keep()
             try:
@@ -90,7 +90,7 @@ class Node:
                 group.create_task(self._take(label, group))
 
     async def _cut_off(self) -> None:
-        """Return when the node is to leave, and no bus is there to give anything back to."""
+        """Return when the node has to leave without a bus to return its work to."""
         await self._draining.wait()
         with suppress(MeshError, TimeoutError):
             while True:
@@ -122,12 +122,12 @@ class Node:
                     group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())
 
     async def _work(self, taken: LeasedMessage) -> None:
-        """See to one session, unless somebody does."""
+        """Work on one session, unless another node does."""
         session = taken.message.data.decode("utf-8", "replace")
         if self._draining.is_set():
             await taken.again()
             return
-        if not names.NAME.fullmatch(session):  # nothing that is asked for names a place on this machine
+        if not names.NAME.fullmatch(session):  # external names must not become paths
             await taken.ack()
             return
         signs = asyncio.create_task(_give_signs(taken))
@@ -143,7 +143,7 @@ class Node:
             self._warn(f"session {session} is left to other nodes: {error}")
         except OSError as error:
             self._warn(f"session {session} cannot be saved here: {error.strerror or error} ({error.filename or ''})")
-        except Exception as error:  # a defect that one session meets is not the end of the others
+        except Exception as error:  # an error in one session must not end the others
             self._warn(f"session {session}: {type(error).__name__}: {error}")
             done = True
         else:
@@ -153,7 +153,7 @@ class Node:
         await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _LATER))
 
     async def _say_full(self, session: str, error: NoRoom) -> None:
-        """Say why a session stands still, once, to whoever follows it and here: nobody else can store that."""
+        """Report once, here and to clients, why a session is paused: nobody can store that."""
         if session not in self._stopped:
             self._stopped.add(session)
             text = f"session {session} is stopped. {error}"

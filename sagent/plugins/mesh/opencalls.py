@@ -1,4 +1,4 @@
-"""Calls that were open when the node that made them stopped."""
+"""Calls that were open when their node stopped."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ UNKNOWN = (
     "or not at all. Look before you repeat it."
 )
 _SAFE = ("WebSearch", "NodeAgent", "AskUser", "ExitPlan")
-"""A search touches nothing; an agent elsewhere is there, and is not begun twice; a person is asked again."""
+"""Searches have no effect; a remote agent exists and is not begun twice; a person is asked again."""
 
 
 def is_unfinished(agent: Agent) -> bool:
@@ -26,8 +26,8 @@ def is_unfinished(agent: Agent) -> bool:
 
 
 async def answer_open_calls(agent: Agent, node: str, may_have_run: Callable[[str, str], bool]) -> None:
-    """Give every call of the last reply a result: those that only read, and those that had not begun, as while a person
-    was asked, are made again; of others it is said that their outcome is not known. `node` is where they ran."""
+    """Give every call of the last reply a result: calls that only read or had not begun, for instance during an
+    approval, are repeated; for others the result says that the outcome is unknown. `node` is where they ran."""
     state, history = agent.state, agent.state.context.history
     known = {part.call_id: part for part in history[-1].parts if isinstance(part, ToolResult)} if history else {}
     reply = history[-2] if known and len(history) > 1 else history[-1] if history else Message("user", ())
@@ -46,7 +46,7 @@ async def answer_open_calls(agent: Agent, node: str, may_have_run: Callable[[str
 
 
 def _taken(state: AgentState, message: Message) -> dict[str, ToolResult]:
-    """Return the results of a message that the history has at its end, and no longer: they are part of another one."""
+    """Remove the results of the history's last message and return them, because they become part of another message."""
     state.context.history.pop()
     return {part.call_id: part for part in message.parts if isinstance(part, ToolResult)}
 

@@ -1,4 +1,4 @@
-"""Bodies that are too large for a message: the bus keeps each under a name, for a week at most."""
+"""Bodies too large for a message: the bus keeps each under a name, for a week at most."""
 
 from contextlib import suppress
 
@@ -17,20 +17,20 @@ class Parcels:
         self._store = bus.store(names.PARCELS)
 
     async def put(self, body: bytes) -> str:
-        """Keep a body; its name, "" for one that fits into a message."""
+        """Store a body and return its name; "" for one that fits into a message."""
         if len(body) <= INLINE:
             return ""
         await self._store.put(name := new_id(), body)
         return name
 
     async def get(self, name: str) -> bytes:
-        """Return a body. Raises Failed where it is gone."""
+        """Return a body. Raises Failed if it is gone."""
         if (body := await self._store.get(name)) is None:
             raise Failed("The body of a message is gone: the bus keeps it for a week. Send it again.")
         return body
 
     async def drop(self, name: str) -> None:
-        """Forget a body that was read, if there is one of this name."""
+        """Delete a body that was read, if there is one."""
         if name:
             with suppress(MeshError):  # it goes by itself in a week
                 await self._store.delete(name)

@@ -1,4 +1,4 @@
-"""A session's directory, made from its log on the bus. Every line is verified; what is not right is refused."""
+"""Makes a session's directory from its log on the bus. Every line is verified; a wrong one is rejected."""
 
 import asyncio
 import time
@@ -15,14 +15,14 @@ from sagent.session.log import make_directory, read_contents
 from sagent.session.names import log_file
 from sagent.session.store import log_files
 
-_LAGGING = 0.1  # seconds until a replica is looked at again
+_LAGGING = 0.1  # seconds until a replica is read again
 _KEPT = 3  # directories of a session that were set aside
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """Facts of a log on the bus besides its entries: which messages of the inbox are in it, the session's files, and
-    the calls that have `begun`, which is known if each holder has `marked` them. `lines` is the number of entries."""
+    """Facts of a log on the bus besides its entries: its inbox messages, the session's files, and the calls that have
+    `begun`, which are known if each holder has `marked` them. `lines` is the number of entries."""
 
     lines: int = 0
     taken: set[int] = field(default_factory=set[int])
@@ -31,15 +31,14 @@ class Rebuilt:
     marked: bool = True
 
     def may_have_run(self, agent: str, call: str) -> bool:
-        """Return True if a call without a result may have been carried out, in part or whole, if it changes
-        something."""
+        """Return True if a call without a result may have been carried out, fully or in part, if it has effects."""
         return not self.marked or mark_of(agent, call) in self.begun
 
 
 async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt:
-    """Make a session's directory, empty where there is no entry; one that is there already is set aside, for nobody
-    knows what it lacks. `until` is the number of a message that is there: a replica that lags is read until it has got
-    that one. Raises SessionCorrupt, Unavailable and OSError."""
+    """Make a session's directory, empty if there is no entry; an existing one is moved aside, because it may be
+    incomplete. `until` is the number of an existing message: a lagging replica is read until it has it. Raises
+    SessionCorrupt, Unavailable and OSError."""
     await asyncio.to_thread(set_aside, directory)
     copy = LogCopy(stream, directory)
     try:
@@ -53,7 +52,7 @@ async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt
 
 
 class LogCopy:
-    """A new session directory that is given what a log on the bus has. `found` is what that says besides."""
+    """A new session directory that receives a log's entries from the bus. `found` has the other facts."""
 
     def __init__(self, stream: LogStream, directory: Path) -> None:
         make_directory(directory)
@@ -63,7 +62,7 @@ class LogCopy:
         self._logs: dict[str, IO[bytes]] = {}
 
     async def read(self) -> int:
-        """Take what is new; the number of the last message. Raises SessionCorrupt, Unavailable and OSError."""
+        """Read new entries; return the number of the last message. Raises SessionCorrupt, Unavailable and OSError."""
         async for piece in self._stream.read(self._last):
             for name in filter(None, piece.headers.get(BLOBS, "").split(",")):
                 if self.blobs.put(await self._stream.get_blob(name)).name != name:

@@ -31,8 +31,8 @@ PARCEL = "Sagent-Parcel"
 
 
 def remote_flags() -> Sequence[str]:
-    """Return the settings, of the core and of plugins, that whoever asks for a session may choose. All else is the
-    node's: its keys, its policy."""
+    """Return the settings, of the core and of plugins, that a requester of a session may choose. All others, such as
+    keys and policy, are the node's."""
     return [setting.name for setting in plugins_of(sys.argv[1:]).passed_on("remote")]
 
 
@@ -50,10 +50,10 @@ def check_label(label: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A session on the bus. `flags` are of remote_flags(). `files` says how files travel, `base` what they are before
-    the first turn (a name in the object store, or the directory that all nodes share) and `now` what they are after the
-    last one. `answered` are the numbers of the last messages that were read by the time of `result`, and `answers`
-    what those came to for which it is not `result`."""
+    """A session on the bus. `flags` are among remote_flags(). `files` is the transport of files, `base` their name
+    before the first turn (in the object store, or the shared directory) and `now` after the last one. `answered` are
+    the numbers of the last messages read before `result`, and `answers` the answers of those for which it is not
+    `result`."""
 
     id: str
     title: str = ""
@@ -67,13 +67,13 @@ class SessionRecord:
     answered: tuple[int, ...] = ()
     answers: Mapping[int, Result] = field(default_factory=dict[int, Result])
     result: Result | None = None
-    trace: Mapping[str, str] = field(default_factory=dict[str, str])  # the context that it was asked for in
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])  # trace context of the request
     version: int = names.VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class InboxMessage:
-    """A message for a session, as it lies in its inbox."""
+    """A message for a session, in its inbox."""
 
     message: Message
     moment: Moment = "next"
@@ -135,8 +135,8 @@ class Records:
         return decode(SessionRecord, found.value), found.revision
 
     async def find(self, name: str) -> SessionRecord:
-        """Return a session by its id, at once, or by the beginning of one, for which all are read. Raises
-        SessionNotFound and WrongVersion."""
+        """Return a session by its id directly, or by a prefix, which reads all. Raises SessionNotFound and
+        WrongVersion."""
         with suppress(SessionNotFound):
             return (await self.get(name))[0]
         found = [entry for entry in await self._bucket.entries() if entry.key.startswith(names.token(name))]
@@ -146,7 +146,7 @@ class Records:
         return decode(SessionRecord, found[0].value or b"")
 
     async def all(self, session: str = "") -> list[SessionRecord]:
-        """Return the records that can be read here, or the one with an id."""
+        """Return the readable records, or the one with an id."""
         found: list[SessionRecord] = []
         for entry in await self._bucket.entries(names.token(session) if session else ">"):
             with suppress(WrongVersion):
@@ -154,7 +154,7 @@ class Records:
         return found
 
     async def change(self, record: SessionRecord, revision: int, **changes: object) -> tuple[SessionRecord, int]:
-        """Change a record at this revision. Raises Fenced if somebody else has changed it."""
+        """Change a record at this revision. Raises Fenced if another writer has changed it."""
         changed = replace(record, **changes)
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
 
@@ -166,7 +166,7 @@ class Records:
         return EncodedMessage(b"" if parcel else data, parcel)
 
     async def unpack(self, data: bytes, headers: Mapping[str, str]) -> InboxMessage:
-        """Return a message as it was sent. Raises WrongVersion, and Failed where its body is gone."""
+        """Return a message as sent. Raises WrongVersion, and Failed if its body is gone."""
         parcel = headers.get(PARCEL)
         return decode(InboxMessage, await self._parcels.get(parcel) if parcel else data)
 
@@ -179,8 +179,8 @@ class Records:
         return await self.post(record, await self.pack(said), mark)
 
     async def post(self, record: SessionRecord, letter: EncodedMessage, mark: str = "") -> int:
-        """Put a message into a session's inbox, and have a node look at it; the message's number. With the same `mark`
-        it is the same message, for two minutes. Raises Full."""
+        """Put a message into a session's inbox, tell a node to check it, and return its number. The same `mark` within
+        two minutes is the same message. Raises Full."""
         subject, headers = names.inbox_subject(f"session.{record.id}"), {PARCEL: letter.parcel} if letter.parcel else {}
         number = await self._bus.append(subject, letter.data, id=mark or new_id(), headers=headers)
         await self._bus.append(names.work_subject(record.label), record.id.encode(), id=f"{record.id}:{number}")

@@ -1,4 +1,4 @@
-"""A session that runs on some node of a bus, as a Peer: its holder does not know where it is."""
+"""A session on some node of a bus, as a Peer: its holder does not know where it runs."""
 
 import asyncio
 import json
@@ -43,15 +43,15 @@ from sagent.session.names import new_session_id
 from sagent.tools.plan import PlanDecision
 from sagent.usage import Cost
 
-_AGAIN = 0.5  # seconds until somebody is asked again
-_REACHED = 4.0  # seconds in which the bus answers who wants to stop
-_NOBODY = 30.0  # seconds after which it is looked whether any node has a label
+_AGAIN = 0.5  # seconds until a request is repeated
+_REACHED = 4.0  # seconds for the bus to answer when stopping
+_NOBODY = 30.0  # seconds after which to check that some node has the label
 _UNBEGUN = "it was interrupted before a node had begun"
-_LAST_WORDS = 1.0  # seconds in which the last events of a run arrive, which are not kept
+_LAST_WORDS = 1.0  # seconds for the last events of a run, which are not stored
 
 
 class RemotePeer:
-    """A session on a bus, while the block of `attached` lasts. What cannot be sent is raised by `wait`."""
+    """A session on a bus, during the block of `attached`. `wait` raises the errors of failed sends."""
 
     def __init__(self, bus: JetStream, record: SessionRecord) -> None:
         self._bus, self._records = bus, Records(bus)
@@ -59,16 +59,16 @@ class RemotePeer:
         self._listeners: list[Callable[[Event], None]] = []
         self._changed, self._over = asyncio.Event(), asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
-        self._problem: MeshError | None = None  # for which it cannot be followed any more
+        self._problem: MeshError | None = None  # why it can no longer be followed
         self._last = 0  # the number of the last message that was sent
         self._known = False  # its record was on the bus
         self._model, self._turns = "", 0
-        self._lease = 0  # the latest of those who were heard
+        self._lease = 0  # the latest lease in events
         self.figures: Figures | None = None
-        """As the node has said them last; None where it was not asked."""
-        self.on_end: Callable[[], object] = lambda: None  # a run has ended, and everything of it was heard
-        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None  # of which agent a call waits for what
-        self._waiting: set[str] = set()  # agents of which that was said
+        """As last reported by the node; None before."""
+        self.on_end: Callable[[], object] = lambda: None  # called when a run has ended and all its events have arrived
+        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None  # agent, why its call waits
+        self._waiting: set[str] = set()  # agents with a reported wait
         self.on_record: Callable[[SessionRecord], object] = lambda before: None  # its record is another than before
         self._asked: dict[str, _PendingQuestion] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,7 +78,7 @@ class RemotePeer:
     async def attached(
         cls, bus: JetStream, record: SessionRecord, reply: Reply | None = None, answer: Answer | None = None
     ) -> AsyncGenerator[Self]:
-        """Follow a session. With `reply` calls are put to a person here, with `answer` what its agents want to know;
+        """Follow a session. With `reply` a person here is asked about calls, with `answer` about its agents' questions;
         the first answer from anywhere counts."""
         peer = cls(bus, record)
         async with (
@@ -94,7 +94,7 @@ class RemotePeer:
                         if entry is not None and entry.value is not None:
                             before, peer.record = peer.record, decode(SessionRecord, entry.value)
                             peer._known = True
-                            if peer.record.node != before.node:  # what a node asked that is gone nobody waits for
+                            if peer.record.node != before.node:  # nobody waits for the questions of a vanished node
                                 peer._forget_asked()
                             peer.on_record(before)
                             peer._changed.set()
@@ -128,7 +128,7 @@ class RemotePeer:
         return self.record.id
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Pass every event to a function from now on; call what is returned to end it."""
+        """Pass every event to a function from now on; call the returned function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -143,8 +143,8 @@ class RemotePeer:
         self._sending = asyncio.create_task(deliver())
 
     async def begin(self, letter: EncodedMessage) -> None:
-        """Have nodes know of a new session and its first message. Raises MeshError. Where this is cancelled, no node is
-        to begin it: whoever asked has not even seen its id."""
+        """Tell nodes about a new session and its first message. Raises MeshError. If this is cancelled, no node may
+        begin it, because the requester has not even seen its id."""
 
         async def post() -> int:
             await self._records.create(self.record)
@@ -161,16 +161,16 @@ class RemotePeer:
             raise
 
     def expect(self, number: int) -> None:
-        """Have `wait` wait for the answer to a message that was sent elsewhere; 0: until it rests."""
+        """Make `wait` wait for the answer to a message that was sent elsewhere; 0: until the session rests."""
         self._last = number
 
     def follow_on(self) -> None:
-        """Have `wait` wait for the answer to the last message, or, where that is there, until the session rests."""
+        """Make `wait` wait for the answer to the last message, or if that exists, until the session rests."""
         if (self._sending is None or self._sending.done()) and self._rests:
             self._last = 0
 
     async def look(self) -> Figures:
-        """Ask how things stand, and have the node go on saying it. Raises NobodyThere, Failed, Unavailable."""
+        """Ask for the figures, and subscribe to changes. Raises NobodyThere, Failed, Unavailable."""
         answer = await self.ask(op="status")
         try:
             self.figures = read_figures(json_thaw(answer.get("figures")))
@@ -201,8 +201,8 @@ class RemotePeer:
         return result
 
     async def end(self) -> Cost | None:
-        """End the session once it rests, and return its cost by its log, None if the log does not tell. From then on it
-        may spend no more, whoever writes to it. Raises SessionNotFound and MeshError."""
+        """End the session once it rests, and return its cost by its log, None if that is unknown. From then on nobody
+        can make it spend more. Raises SessionNotFound and MeshError."""
         while True:
             record, revision = await self._records.get(self.path)
             if record.state != "idle":
@@ -210,7 +210,7 @@ class RemotePeer:
                 continue
             if (cost := await cost_of(SessionStream(self._bus, record.id))) is None:
                 return None
-            with suppress(Fenced):  # somebody has had it go on meanwhile
+            with suppress(Fenced):  # it has been continued meanwhile
                 flags = {**record.flags, "max_budget_usd": f"{counted_usd(cost):f}"}
                 await self._records.change(record, revision, flags=flags)
                 return cost
@@ -223,8 +223,8 @@ class RemotePeer:
         return self._last in self.record.answered if self._last else self.record.state == "idle"
 
     async def _stop(self, scope: Scope) -> None:
-        """Ask for a stop until a node hears it: a session may be on its way between nodes. If the bus is away, `wait`
-        raises that."""
+        """Request a stop until a node receives it, because a session may be moving between nodes. If the bus is away,
+        `wait` raises that."""
         while not self._rests or (self._sending is not None and not self._sending.done()):
             try:
                 async with asyncio.timeout(_REACHED):
@@ -244,7 +244,7 @@ class RemotePeer:
             await asyncio.sleep(_AGAIN)
 
     async def withdraw(self, why: Failure) -> bool:
-        """Take back what no node has begun, and whether it could be. Raises Unavailable."""
+        """Withdraw a session that no node has begun; return True if possible. Raises Unavailable."""
         try:
             record, revision = await self._records.get(self.path)
             if record.state != "queued" or record.node or not self._last:
@@ -256,7 +256,7 @@ class RemotePeer:
         return True
 
     def check(self, action: Action) -> None:
-        """Raise UsageError for what is not possible over a bus. Whether it can be done the other side says."""
+        """Raise UsageError for an action that is impossible over a bus. The other side checks the rest."""
         if not isinstance(action, Inject) and type(action).__name__ not in ACTIONS:
             raise UsageError(f"{type(action).__name__} is not possible over a bus.")
 
@@ -268,7 +268,8 @@ class RemotePeer:
         self.start(self._change(action))
 
     async def change(self, action: Action) -> None:
-        """`apply`, and whether it could be done. Raises NobodyThere where no node works on it, Failed, Unavailable."""
+        """Apply an action, and return True if it succeeded. Raises NobodyThere if no node works on it, Failed,
+        Unavailable."""
         await self.ask(op="apply", action=type(action).__name__, of=asdict(action))
 
     def status(self) -> Status:
@@ -277,7 +278,7 @@ class RemotePeer:
         return Status(self.path, state, self._model, self._turns, 0)
 
     async def ask(self, **request: object) -> JsonObject:
-        """Ask the node that works on it. Raises NobodyThere where none does, Failed, Unavailable."""
+        """Ask the node that works on it. Raises NobodyThere if none does, Failed, Unavailable."""
         data = json.dumps(request, default=str).encode()
         said = await self._bus.request(names.control_subject(self.path), data)
         try:
@@ -289,11 +290,11 @@ class RemotePeer:
         return answer
 
     async def _change(self, action: Action) -> None:
-        with suppress(NobodyThere):  # it is not at work: there is nothing to stop or change
+        with suppress(NobodyThere):  # it is not running: nothing to stop or change
             await self.change(action)
 
     def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
-        """Have something done until it ends, or the block of `attached` does."""
+        """Start a task that ends by itself or with the block of `attached`."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -301,7 +302,7 @@ class RemotePeer:
 
     def _hear(self, message: BusMessage) -> None:
         lease = lease_of(message.headers)
-        if lease is not None and lease < self._lease:  # a node that was stopped, and woke when another had the session
+        if lease is not None and lease < self._lease:  # a stopped node that woke after another got the session
             return
         self._lease = lease or self._lease
         for event in read_lines(message.data):
@@ -330,7 +331,7 @@ class RemotePeer:
         self._waiting.clear()
 
     async def _look_again(self) -> None:
-        """Have `wait` say so where a bus that was away comes back without the session."""
+        """Make `wait` raise an error if the bus returns without the session."""
         try:
             await self._records.get(self.path)
         except SessionNotFound:
@@ -356,7 +357,7 @@ class RemotePeer:
                 asked.task.cancel()
         elif (asked := self._asked.get(question.id)) is not None:
             asked.request = request
-            self.start(asked.respond())  # where there is an answer already, which was not heard
+            self.start(asked.respond())  # an existing answer may not have arrived
         elif question.inquiry is not None and answer is not None:
             self._begin(_PendingQuestion(request, question), partial(answer, question.inquiry))
         elif question.inquiry is None and reply is not None:
@@ -368,8 +369,7 @@ class RemotePeer:
 
 
 class _PendingQuestion:
-    """A question that a person is asked here, and the last request by which it was put: an answer to an earlier one is
-    waited for no more."""
+    """A question that a person is asked here, and its latest request: nobody waits for the answer to an earlier one."""
 
     task: asyncio.Task[None]
 
@@ -414,19 +414,18 @@ class Mesh:
         answer: Answer | None = None,
     ) -> AsyncGenerator[RemotePeer]:
         """Yield a new session at work on a prompt, on a node with this label, or on any; `wait()` gives its answer.
-        `flags` are of `records.remote_flags()`, such as model and max_budget_usd; what the node allows is its own
-        affair. The session goes on when the block ends. `reply` judges its calls, `answer` its agents' questions and
-        plans."""
+        `flags` are of `records.remote_flags()`, such as model and max_budget_usd; the node decides what it allows. The
+        session continues when the block ends. `reply` judges its calls, `answer` its agents' questions and plans."""
         record, said = new_record(prompt, label, files, base, flags)
         records = Records(self.bus)
-        letter = await records.pack(said)  # first: what is too large leaves no record
+        letter = await records.pack(said)  # first, so that a too large message leaves no record
         async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
             await peer.begin(letter)
             yield peer
 
     @asynccontextmanager
     async def child(self, session: str, prompt: str, label: str, usd: Decimal | None) -> AsyncGenerator[RemotePeer]:
-        """Yield a session with this id, begun where it is not there; `usd` is its budget."""
+        """Yield a session with this id, begun if missing; `usd` is its budget."""
         records = Records(self.bus)
         record, said = new_record(prompt, label, "none", "", {"max_budget_usd": usd}, session)
         letter = await records.pack(said)
@@ -441,7 +440,7 @@ class Mesh:
             yield peer
 
     async def _give_up(self, peer: RemotePeer) -> None:
-        """Take a session back that no node has begun, where none has its label."""
+        """Withdraw a session that no node has begun, if none has its label."""
         while peer.record.state == "queued" and not peer.record.node and (label := peer.record.label):
             await asyncio.sleep(_NOBODY)
             with suppress(Unavailable):
@@ -490,8 +489,8 @@ class Mesh:
     async def agent(
         self, address: str, reply: Reply | None = None, answer: Answer | None = None
     ) -> AsyncGenerator[RemotePeer]:
-        """Yield a session on the bus, by its id or the beginning of one; `reply` and `answer` are those of `spawn`.
-        Raises SessionNotFound."""
+        """Yield a session on the bus, by its id or a prefix; `reply` and `answer` as in `spawn`. Raises
+        SessionNotFound."""
         record = await Records(self.bus).find(address)
         async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
             yield peer

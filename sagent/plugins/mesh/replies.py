@@ -1,4 +1,4 @@
-"""The match of answers to messages of a session: a turn may read several, and answer some before others."""
+"""Matches answers to messages of a session: a turn may read several, and answer some before others."""
 
 from dataclasses import replace
 
@@ -7,19 +7,19 @@ from sagent.messages import Message, Text
 from sagent.plugins.mesh.records import SessionRecord, encode
 
 _ROOT = "root"
-_KEPT = 50  # messages whose answers a record has
-_MAX_KEPT_BYTES = 64 << 10  # of an answer that is kept after the next one
+_KEPT = 50  # messages whose answers a record keeps
+_MAX_KEPT_BYTES = 64 << 10  # of an answer kept after the next one
 _TOO_LARGE = "Its answer is in the session's log, and too large to be kept for longer: sagent attach SESSION."
 
 
 class Replies:
-    """Hears what the root says. A message is answered by the last words before the next one is read, or by what the
-    run came to that has read it; what a reader still waits for when it is lost is answered by the next result."""
+    """Observes the root's replies. A message's answer is the last reply before the next message is read, or the result
+    of the run that read it; a lost reader's messages are answered by the next result."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Message, int]] = []
         self._read: list[int] = []
-        self._said: Message | None = None  # the last words, where a turn could have ended with them
+        self._said: Message | None = None  # last reply with which a turn could have ended
         self._found: dict[int, Result] = {}
 
     def expect(self, message: Message, number: int) -> None:
@@ -56,13 +56,13 @@ class Replies:
         self._read = []
 
     def restate(self, result: Result, now: Result) -> Result:
-        """Return a result in place of another one, which says less."""
+        """Return a result in place of another one with less information."""
         self._found = {number: now if found is result else found for number, found in self._found.items()}
         return now
 
     def changes(self, before: SessionRecord, taken: set[int], result: Result) -> dict[str, object]:
-        """Return the new members of a record: `result` is the last one, and that of all messages for which there is
-        no other. A limited number is remembered."""
+        """Return the new members of a record: `result` is the last one, for all messages without another. A limited
+        number is kept."""
         answered = tuple(sorted(taken))[-_KEPT:]
         earlier = {} if before.result is None else dict.fromkeys(before.answered, before.result)
         others = {number: found for number, found in self._found.items() if found is not result}

@@ -1,4 +1,4 @@
-"""Requests to a session at work: what those who are attached ask of the node that works on it."""
+"""Requests of attached clients to the node that works on a session."""
 
 import asyncio
 import json
@@ -20,21 +20,21 @@ ACTIONS = {kind.__name__: kind for kind in (Background, Cancel, Compact, Consult
 
 
 class Requests:
-    """Answers requests for a session: {"op": "status" | "interrupt" | ..., ...}. `judgement` is its policy, where that
-    is known. Once somebody has asked how it stands, `watched` says that somebody wants to go on knowing."""
+    """Answers requests for a session: {"op": "status" | "interrupt" | ..., ...}. `judgement` is its policy, if known.
+    `watched` becomes True with the first request for figures: updates are wanted from then on."""
 
     def __init__(self, agent: Agent, node: str, judgement: Judgement | None) -> None:
         self._agent, self._node, self._judgement = agent, node, judgement
         self.watched = False
-        self.on_watched: Callable[[], None] = lambda: None  # somebody has come
+        self.on_watched: Callable[[], None] = lambda: None  # called when a client joins
         self.chosen: dict[str, str] = {}
-        """The flags that would open the agent as somebody has switched it."""
+        """The flags that would open the agent with its present switches."""
 
     def figures(self) -> Figures:
         return Figures.of(self._agent, self._node, self._judgement)
 
     async def answer(self, data: bytes) -> dict[str, object]:
-        """Carry out a request. What is wrong with it is the answer."""
+        """Carry out a request. An error becomes the answer."""
         try:
             return {"node": self._node, **await self._answer(as_object(json.loads(data)))}
         except (SagentError, ValueError, KeyError, RecursionError) as error:
@@ -81,7 +81,7 @@ class Requests:
         return self._judgement
 
     def _choose(self, mode: str) -> None:
-        """Go on in a mode that is no freer than the node's own."""
+        """Switch to a mode that is no freer than the node's own."""
         judged = self._judged()
         for known in judged.modes:
             if known == mode:
@@ -90,6 +90,6 @@ class Requests:
         raise UsageError(f"Node {self._node} allows the modes {', '.join(judged.modes)}, not {mode!r}.")
 
     def _allow(self, rules: tuple[Rule, ...]) -> None:
-        """Allow more while this node has the session. The node's own denials stay in force."""
+        """Allow more while this node has the session. The node's own denials remain."""
         policy = self._judged().policy
         policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *rules))

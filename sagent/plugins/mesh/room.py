@@ -1,4 +1,4 @@
-"""Room on the disk where a bus keeps its store, and how much of it the bus may take."""
+"""Space on the disk of a bus's store, and the part that the bus may use."""
 
 import os
 import shutil
@@ -36,8 +36,8 @@ class Room:
 
     @property
     def limit(self) -> int:
-        """Bytes that the store may have at most. Half of the reserve is beyond it: a server that meets a full disk in
-        the middle of a write answers no more for that stream, until it is started again."""
+        """Maximum bytes of the store. Half of the reserve is beyond it, because a server that meets a full disk during
+        a write stops answering for that stream until its restart."""
         return max(1, self.used + self.free - self.reserve // 2)
 
     @property
@@ -46,5 +46,6 @@ class Room:
 
     @property
     def is_enough(self) -> bool:
-        """True if a bus that stood still goes on: at more than where it stops, or it would start and stop for ever."""
+        """True if a stopped bus may continue: the threshold is above the one to stop at, or it would start and stop for
+        ever."""
         return self.free >= self.reserve * 5 // 4

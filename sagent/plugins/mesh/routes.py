@@ -1,4 +1,4 @@
-"""The bus behind /v1/bus of `sagent serve`: of a server elsewhere, or of one in this process for each user."""
+"""The bus behind /v1/bus of `sagent serve`: a remote server's, or one per user in this process."""
 
 import os
 from collections import defaultdict

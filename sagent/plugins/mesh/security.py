@@ -1,8 +1,8 @@
-"""Keys and permissions: who may do what on the bus.
+"""Keys and permissions on the bus.
 
-One tenant is one account of the server, whose subjects and streams no other account sees. Within it a user has a role,
-and may publish and listen to what that role needs and nothing else. Nobody may delete or empty a stream, or change a
-log once it is written; the server's answers go to subjects that only their user may listen to.
+One tenant is one account of the server, and no other account sees its subjects and streams. Within it a user has a
+role, and may publish to and listen to the subjects of that role only. Nobody may delete or empty a stream, or change a
+stored log; the server's answers go to subjects that only their user may listen to.
 """
 
 import json
@@ -38,7 +38,7 @@ _LIST, _CONFIGURATION = "users.json", "users.conf"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may connect: by the public key, as a role of a tenant. `addresses` are where an agent receives."""
+    """A user who may connect: by public key, with a role of a tenant. An agent receives at `addresses`."""
 
     tenant: str
     name: str
@@ -122,8 +122,7 @@ def _reads(*streams: str) -> list[str]:
 
 
 def _receiving(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the subjects that an agent publishes to, and listens to, to receive at its addresses: at no others, and
-    in their order."""
+    """Return the subjects that an agent publishes and listens to in order to receive at its own addresses only."""
     publish, subscribe = list[str](), list[str]()
     for address in addresses:
         own, subject = names.token(address), names.inbox_subject(address)
@@ -132,7 +131,7 @@ def _receiving(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
             f"$JS.API.CONSUMER.MSG.NEXT.{names.INBOX}.{own}",
             f"$JS.ACK.{names.INBOX}.{own}.>",
             f"$KV.{names.CARDS}.{address}",
-            (answers := f"sagent.replies.*.*.{own}.*"),  # what it has answered itself it may read again
+            (answers := f"sagent.replies.*.*.{own}.*"),  # it may read its own answers again
             f"$JS.API.DIRECT.GET.{names.REPLIES}.{answers}",
         ]
         subscribe.append(names.cancel_subject(address))
@@ -156,8 +155,8 @@ def configuration(users: Sequence[User]) -> str:
 
 
 class Users:
-    """The users of a bus, in a directory: their public keys and roles in a list, the configuration made of it, and the
-    secret key of each in a file of its own, to be taken to where it is used and removed here."""
+    """The users of a bus, in a directory: a list of public keys and roles, the configuration made from it, and each
+    secret key in its own file, to be moved to its user and removed here."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

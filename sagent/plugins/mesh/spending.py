@@ -1,4 +1,4 @@
-"""The cost of a session on a bus, from its log there: no claim is trusted where money is returned."""
+"""The cost of a session on a bus, from its log there: no claim is trusted when money is returned."""
 
 import asyncio
 from decimal import Decimal

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js.client import JetStreamContext
 
-_ROUND = 5.0  # seconds of one request for messages; it is repeated
-_BATCH = 8  # messages of one request: each may have 8 MB
+_ROUND = 5.0  # seconds of one request for messages, which is repeated
+_BATCH = 8  # messages in one request: each may have 8 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LeasedMessage:
     _of: "Msg"
 
     async def ack(self) -> bool:
-        """Acknowledge the message. False if the bus did not confirm that: it will be delivered again."""
+        """Acknowledge the message. Return False if the bus did not confirm that: it will be delivered again."""
         return await self._confirmed(lambda: self._of.ack_sync(CALL_TIMEOUT_SECONDS / 2))
 
     async def working(self) -> None:
@@ -34,7 +34,7 @@ class LeasedMessage:
         await self._confirmed(self._of.in_progress)
 
     async def again(self, delay: float = 0.0) -> None:
-        """Have it delivered again, after a delay in seconds."""
+        """Deliver it again after a delay in seconds."""
         await self._confirmed(lambda: self._of.nak(delay))
 
     async def _confirmed(self, call: Callable[[], Awaitable[object]]) -> bool:
@@ -83,14 +83,14 @@ class Reader(_Consumer):
                 yield _stored(message)
 
     async def until_end(self) -> AsyncGenerator[tuple[Message, int]]:
-        """Yield each message, and how many follow it by now. Ends where there is none."""
+        """Yield each message, with the number of those after it. Ends after the last."""
         left = await self._left()
         while left:
             found = await self._next()
             for message in found:
                 left = message.metadata.num_pending
                 yield _stored(message), left
-            if not found:  # those that were left may have expired
+            if not found:  # the remaining ones may have expired
                 left = await self._left()
 
     async def _left(self) -> int:
@@ -99,7 +99,7 @@ class Reader(_Consumer):
         return (await self._bus.call(self._pull.consumer_info, CALL_TIMEOUT_SECONDS)).num_pending or 0
 
     async def _next(self) -> "list[Msg]":
-        """Return the next messages; replace the consumer if it, or one of its messages, is missing."""
+        """Return the next messages; replace the consumer if it or one of its messages is missing."""
         from nats.errors import Error
 
         await self._opened()
@@ -147,7 +147,7 @@ class Intake(_Consumer):
         self._ack_wait, self._limit, self._idle = ack_wait, limit, max(idle, ack_wait, 2 * _ROUND)
 
     async def next(self, timeout: float = _ROUND) -> LeasedMessage | None:
-        """Return the next message; None where none has come in time, or the bus was away. Raises Refused."""
+        """Return the next message; None if none arrived in time, or the bus was away. Raises Refused."""
         from nats.errors import Error
         from nats.js.api import ConsumerConfig
 
@@ -170,7 +170,7 @@ class Intake(_Consumer):
 
 
 class Streams(Connection):
-    """A connection by which streams are read."""
+    """A connection for reading streams."""
 
     async def read(self, stream: str, subject: str, after: int = 0) -> AsyncGenerator[Message]:
         """Yield the messages on a subject (wildcards allowed) after a sequence, in order, up to the present end."""
@@ -183,9 +183,9 @@ class Streams(Connection):
     def following(
         self, stream: str, *subjects: str, after: int = 0, latest: bool = False, idle: float = 6 * _ROUND
     ) -> AbstractAsyncContextManager[Reader]:
-        """Follow the messages on subjects after a sequence, in order. No two subjects may overlap. With `latest`
-        only the last of each subject at first, and after a lost connection the last of each once more. The bus
-        forgets a reader that has asked for nothing for `idle` seconds."""
+        """Follow the messages on subjects after a sequence, in order. No two subjects may overlap. `latest` starts with
+        only the last message of each subject, and repeats these after a lost connection. The bus forgets a reader
+        without requests for `idle` seconds."""
         return aclosing(Reader(self, stream, subjects, after, latest=latest, idle=idle))
 
     def taking(

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from sagent.plugins.mesh.errors import MeshError
 
-_AGAIN = 1.0  # seconds until a task is cancelled once more, or begun again
+_AGAIN = 1.0  # seconds until a task is cancelled or restarted again
 
 
 async def end(*tasks: "asyncio.Task[object]") -> None:
     """Cancel tasks, and return when they have ended. A cancellation can be lost (bugs.python.org/issue37658), so it is
-    said again."""
+    repeated."""
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
@@ -19,7 +19,7 @@ async def end(*tasks: "asyncio.Task[object]") -> None:
 
 
 async def keep_running(work: Callable[[], Awaitable[None]]) -> None:
-    """Do what listens or announces until it is cancelled: again where the bus was away too long."""
+    """Run a listening or announcing task until cancelled; restart it after long outages of the bus."""
     while True:
         try:
             return await work()

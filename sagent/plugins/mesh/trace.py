@@ -1,4 +1,4 @@
-"""The trace that a session on the bus belongs to: W3C trace context, from whoever asks for it to the node at work."""
+"""The W3C trace context of a session on the bus, from its requester to the working node."""
 
 import os
 import sys
@@ -10,8 +10,7 @@ _HEADERS = ("traceparent", "tracestate")
 
 
 def current_context() -> Mapping[str, str]:
-    """Return the context of what is being done: OpenTelemetry's current span, where it is in use here, else
-    TRACEPARENT."""
+    """Return the current trace context: OpenTelemetry's current span, if it is in use, else TRACEPARENT."""
     found: dict[str, str] = {}
     if "opentelemetry.context" in sys.modules:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -1,8 +1,7 @@
-"""A session's files between machines: by git, in a directory that all nodes share, or none at all.
+"""A session's files between machines: by git, in a directory shared by all nodes, or not at all.
 
-By git, what travels is the repository's history, and after each call that changed something a commit of all files that
-git does not ignore, as a bundle of what the earlier ones lack (git-bundle(1)). The index, stashes and other branches
-stay behind.
+With git, the repository's history travels, and after each call with changes a commit of all files that git does not
+ignore, as a bundle relative to the earlier ones (git-bundle(1)). The index, stashes and other branches stay behind.
 """
 
 import asyncio
@@ -21,18 +20,18 @@ from sagent.plugins.mesh.records import FilesKind
 from sagent.sandbox.scratch import temporary
 from sagent.session.log import make_directory
 
-_LINKS = 20  # bundles that one may build on; then one is made that needs the first alone
+_LINKS = 20  # bundles in a chain; the next one builds on the first alone
 _LOOKED_AT = 50  # commits of a history that are looked for on the bus
 _WHO = {
     **{f"GIT_{role}_NAME": "sagent" for role in ("AUTHOR", "COMMITTER")},
     **{f"GIT_{role}_EMAIL": "sagent@localhost" for role in ("AUTHOR", "COMMITTER")},
     **{f"GIT_{role}_DATE": "2000-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")},
 }
-"""The same files after the same commit are the same commit, whoever says so and when."""
+"""Fixed author and date, so that the same files after the same commit always give the same commit."""
 
 
 class Snapshot(NamedTuple):
-    """Files as a commit: it is the one that is checked out (`head`), or follows it."""
+    """Files as a commit: either the checked-out one (`head`), or one after it."""
 
     commit: str
     head: str
@@ -42,17 +41,16 @@ class Snapshot(NamedTuple):
 
 
 class Files:
-    """The files of one session on a node, in a directory of its own or, where they are shared, where they lie: in one
-    of those that the node shares."""
+    """The files of one session on a node: in its own directory, or in one that nodes share."""
 
     def __init__(self, store: Store, kind: FilesKind, directory: Path, shared: Sequence[Path] = ()) -> None:
         self._store, self._kind, self._directory, self._shared = store, kind, directory, shared
-        self._chain: list[tuple[str, str]] = []  # the names of what the files now build on, each with its commit
+        self._chain: list[tuple[str, str]] = []  # names of the bundles that the files build on, each with its commit
         self._lock = asyncio.Lock()
 
     async def restore(self, name: str) -> Path:
-        """Have the files as they were when they had this name, "" for none. The directory to work in. Raises UsageError
-        and Unavailable."""
+        """Restore the files of this name, "" for none. Return the directory to work in. Raises UsageError and
+        Unavailable."""
         if self._kind == "shared":
             wanted = Path(name).resolve()
             if not wanted.is_dir() or not any(wanted.is_relative_to(place.resolve()) for place in self._shared):
@@ -68,7 +66,7 @@ class Files:
         return self._directory
 
     async def keep(self) -> str:
-        """Put the files into the store as they are now; their name, "" where they do not travel. Raises Unavailable."""
+        """Store the files as they are now; return their name, "" if they do not travel. Raises Unavailable."""
         if self._kind != "git" or not self._chain:
             return ""
         async with self._lock:
@@ -82,8 +80,8 @@ class Files:
 
 
 async def offer(store: Store, directory: Path) -> str:
-    """Put a repository into the store: its history, if that is not there, and what no commit has. The name of its files
-    as they are now. Raises UsageError and Unavailable."""
+    """Store a repository: its history, if missing, and uncommitted files. Return the name of its present files. Raises
+    UsageError and Unavailable."""
     known = await asyncio.to_thread(_history, directory)
     head, chain = known[0], list[tuple[str, str]]()
     for commit in known:
@@ -102,8 +100,8 @@ async def offer(store: Store, directory: Path) -> str:
 
 
 async def fetch_changes(store: Store, name: str, directory: Path, session: str) -> str:
-    """Have a session's files as a reference in the repository that they are of; the reference, "" where that is
-    another. Raises UsageError, Unavailable."""
+    """Fetch a session's files as a reference in their repository; return it, "" if this is another repository. Raises
+    UsageError, Unavailable."""
     bundles = await _fetch(store, name)
     reference = f"refs/sagent/{session}"
 
@@ -125,7 +123,7 @@ async def _put(store: Store, directory: Path, name: str, made: Snapshot, chain: 
 
 
 async def _fetch(store: Store, name: str) -> list[Snapshot]:
-    """Return the bundles that a state of the files is made of, the first one first."""
+    """Return the bundles that a state of the files consists of, in order."""
     found: list[Snapshot] = []
     while name:
         if len(found) > _LINKS + _LOOKED_AT or (data := await store.get(name)) is None:
@@ -164,15 +162,15 @@ def _same_tree(directory: Path, one: str, other: str) -> bool:
 
 
 def _snapshot(directory: Path) -> Snapshot | None:
-    """Return a commit of all files that are not ignored, after what is checked out, and the branch; None where there is
-    no repository any more."""
+    """Return a commit of all files that are not ignored, on top of the checked-out one, and the branch; None if the
+    repository is gone."""
     if not (directory / ".git").exists():
         return None
     with temporary() as aside:
         index = aside / "index"
         own = Path(_git(directory, "rev-parse", "--absolute-git-dir")) / "index"
         if own.exists():
-            shutil.copy2(own, index)  # so that only what has changed is read; by its time git knows what may have
+            shutil.copy2(own, index)  # so that git rereads only changed files, by the index's time
         listed = _git(directory, "ls-files", "--stage", "-z").split("\0")
         links = (line.partition("\t")[2] for line in listed if line.startswith("160000 "))
         # Git would look into submodules, by another git.
@@ -188,7 +186,7 @@ def _snapshot(directory: Path) -> Snapshot | None:
 def _bundle(directory: Path, commit: str, known: list[str]) -> bytes:
     with temporary() as aside:
         file = aside / "bundle"
-        name = f"refs/sagent/{aside.parent.name}"  # git bundles references alone; others may do the same at the moment
+        name = f"refs/sagent/{aside.parent.name}"  # git bundles need a reference; others may be made at the same time
         _git(directory, "update-ref", name, commit)
         try:
             _git(directory, "bundle", "create", "-q", str(file), name, *(f"^{each}" for each in known))

@@ -1,4 +1,4 @@
-"""The state that a server keeps for clients of a bus over HTTP, so that lost connections can be resumed."""
+"""The state that a server keeps for HTTP clients of a bus, so that they can resume lost connections."""
 
 import asyncio
 import secrets
@@ -12,16 +12,16 @@ from sagent.plugins.mesh.bus import Bus, Delivery, Envelope, Frame, Sent, encode
 from sagent.plugins.mesh.errors import Full, MeshError, NobodyThere
 from sagent.plugins.mesh.tasks import end
 
-RETURN_TIMEOUT_SECONDS = 15.0  # in which a client whose connection was lost may come back
-KEPT = 1_000  # events that are kept for a client that comes back, once they were sent
-KEPT_BYTES = 64 << 20  # of these, but for the last one
+RETURN_TIMEOUT_SECONDS = 15.0  # for a client to come back after a lost connection
+KEPT = 1_000  # sent events kept for a client that comes back
+KEPT_BYTES = 64 << 20  # of these, except the last one
 REMEMBERED = 10_000  # messages and deliveries
 MAX_PENDING = 1_000  # requests, and receivers, at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event for a client, as JSON; `id`, which is in it too, names it when the client comes back."""
+    """An event for a client, as JSON; its `id`, also in the JSON, names it when the client comes back."""
 
     id: str
     name: str
@@ -29,17 +29,17 @@ class Event:
 
 
 class Feed:
-    """Events for one client, which follows them from one connection at a time and may come back for the rest.
+    """Events for one client, which follows them over one connection at a time and may come back for the rest.
 
-    What fills it waits where nobody follows it and there is much unsent.
+    Adding waits if nobody follows and much is unsent.
     """
 
     def __init__(self) -> None:
         self.ended = False
-        self._own = secrets.token_hex(4)  # the ids of another feed, before this one, are none of this one's
+        self._own = secrets.token_hex(4)  # distinguishes our ids from those of an earlier feed
         self._events: deque[Event] = deque()
         self._size = 0  # of them, in bytes
-        self._first, self._sent = 1, 1  # numbers of the first that is kept, and of the next that was never sent
+        self._first, self._sent = 1, 1  # number of the first kept event, and of the next unsent one
         self._changed = asyncio.Event()
         self._followers = 0
 
@@ -56,8 +56,8 @@ class Feed:
         self._wake()
 
     async def follow(self, after: str) -> AsyncGenerator[Event]:
-        """Yield the events after one of its own, or all. Raises UsageError for one that is not kept any more. Ends
-        where another connection follows."""
+        """Yield the events after one of its own, or all. Raises UsageError for an event that is no longer kept. Ends if
+        another connection follows."""
         own, _, number = after.partition(".")
         place = int(number) + 1 if own == self._own and number.isdecimal() and len(number) < 16 else 1
         if place < self._first:
@@ -90,7 +90,7 @@ class Feed:
 
 
 class Gate:
-    """The requests, receivers and messages of the HTTP clients of one bus."""
+    """The requests, receivers and messages of a bus's HTTP clients."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -105,7 +105,7 @@ class Gate:
             self._sent.popitem(last=False)
 
     async def taken(self, message: str, seconds: float) -> bool:
-        """Return True if a message that was sent here was taken by now, or within some seconds. Raises NobodyThere."""
+        """Return True if a message sent here is taken within some seconds. Raises NobodyThere."""
         if (sent := self._sent.get(message)) is None:
             raise UsageError(f"This server has not sent a message {message} recently.")
         task = asyncio.ensure_future(sent.taken())
@@ -118,7 +118,7 @@ class Gate:
             await end(task)
 
     def ask(self, envelope: Envelope, timeout: float, *, again: bool) -> "ClientTask":
-        """Return a request and its answer; one whose id is known is gone on with, or else begun anew, `again`."""
+        """Return a request and its answer; a known id is resumed, or begun anew with `again`."""
         if (kept := self._asks.get(envelope.id)) is None:
             kept = ClientTask(self._asks, envelope.id, lambda feed: self._ask(feed, envelope, timeout, again=again))
         return kept
@@ -131,12 +131,12 @@ class Gate:
                 await feed.put(frame.kind, _frame(frame))
 
     async def cancel(self, request: str) -> None:
-        """Cancel a request whose answer is not wanted any more."""
+        """Cancel a request whose answer is no longer wanted."""
         if (kept := self._asks.get(request)) is not None:
             await kept.aclose()
 
     async def receive(self, name: str, *, again: bool) -> "ClientTask":
-        """Return the messages to an address; `again` for a client that comes back to its connection."""
+        """Return the messages to an address; `again` if the client resumes its connection."""
         while (kept := self._inboxes.get(name)) is not None:
             if again:
                 return kept
@@ -161,10 +161,10 @@ class Gate:
                         group.create_task(_cancelled(feed, delivery, token))
         finally:
             for token in [token for token, handled in self._deliveries.items() if handled.feed is feed]:
-                del self._deliveries[token]  # they are delivered again to whoever receives then
+                del self._deliveries[token]  # they are delivered again to the next receiver
 
     def delivery(self, token: str) -> "_TrackedDelivery":
-        """Return a delivery. Raises NobodyThere if it is no longer this connection's."""
+        """Return a delivery. Raises NobodyThere if it no longer belongs to this connection."""
         if (found := self._deliveries.get(token)) is None:
             raise NobodyThere(
                 "This delivery is over: it was answered, or its receiver has left and it went to another."
@@ -205,7 +205,7 @@ class ClientTask:
         self._leave()
 
     async def follow(self, after: str) -> AsyncGenerator[Event]:
-        """Yield the events, while a client is there."""
+        """Yield the events while a client follows."""
         self._followers += 1
         self._leaving.cancel()
         try:
@@ -224,13 +224,13 @@ class ClientTask:
         self._leaving = asyncio.create_task(leave())
 
     async def aclose(self) -> None:
-        if self._others.get(self._name) is self:  # another may be there by now
+        if self._others.get(self._name) is self:  # it may have been replaced
             del self._others[self._name]
         await end(*(task for task in (self._work, self._leaving) if task is not asyncio.current_task()))
 
 
 class _TrackedDelivery:
-    """A delivery, and how many of its frames have come: one that is sent again is not passed on again."""
+    """A delivery, and the number of its frames so far: repeated frames are not passed on again."""
 
     def __init__(self, delivery: Delivery, feed: Feed) -> None:
         self.delivery, self.feed, self._frames = delivery, feed, 0

@@ -54,7 +54,7 @@ async def http_bus(url: str, token: str) -> AsyncGenerator["HttpBus"]:
 
 
 class HttpBus:
-    """A bus over HTTP. Made by `http_bus`. Connections that are lost are taken up where they were."""
+    """A bus over HTTP. Made by `http_bus`. Lost connections are resumed."""
 
     def __init__(self, client: "httpx2.AsyncClient") -> None:
         self._client = client
@@ -133,7 +133,7 @@ class HttpBus:
     async def call(
         self, method: str, path: str, body: object = None, *, seconds: float = RECONNECT_TIMEOUT_SECONDS
     ) -> object:
-        """Return the answer to a request, which is sent again where the connection was lost: it may be."""
+        """Return the answer to a request, which is repeated if the connection was lost, as the routes allow."""
         import httpx2
 
         data, until = None if body is None else wire_bytes(body), time.monotonic() + seconds
@@ -167,7 +167,7 @@ def _parameters(query: Query) -> str:
 
 
 class _Events:
-    """A stream of events over as many connections as it takes. Iterating raises what the server has refused."""
+    """A stream of events over any number of connections. Iterating raises the server's errors."""
 
     def __init__(
         self, client: "httpx2.AsyncClient", method: str, path: str, body: bytes | None, last: tuple[str, ...]
@@ -210,7 +210,7 @@ class _Events:
         await self._queue.put(error)
 
     async def _follow(self) -> bool:
-        """Follow the stream over one connection. Return True if the stream has ended."""
+        """Follow the stream over one connection. Return True if it has ended."""
         headers = {"last-event-id": self._last} if self._last else {}
         reader = EventReader()
         async with self._client.stream(self._method, self._path, content=self._body, headers=headers) as answer:
@@ -251,7 +251,7 @@ def _error_of(data: Mapping[str, object]) -> SagentError:
 
 
 def check(status: int, data: bytes) -> None:
-    """Raise the error that an answer stands for."""
+    """Raise the error in an answer."""
     if status < 400:
         return
     try:
@@ -265,7 +265,7 @@ def check(status: int, data: bytes) -> None:
 
 
 def _read(data: str | bytes) -> object:
-    """Parse the server's answer. Raises Unavailable for anything but JSON, as from a proxy between us."""
+    """Parse the server's answer. Raises Unavailable for anything but JSON, such as a proxy's page."""
     try:
         return json_load(data)
     except ValueError as error:

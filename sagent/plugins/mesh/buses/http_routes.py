@@ -1,8 +1,8 @@
-"""A bus over HTTP, for agents where no broker is and in any language: routes for Starlette. Needs sagent[serve].
+"""A bus over HTTP, for agents without a broker and in any language: routes for Starlette. Needs sagent[serve].
 
-Streams are server-sent events whose data are JSON; a client that comes back names the last one it has had in
-`Last-Event-ID`, within `gate.RETURN_TIMEOUT_SECONDS`. Requests may be repeated: messages and requests carry their
-id, frames their number.
+Streams are server-sent events with JSON data; a client that comes back names the last event it received in
+`Last-Event-ID`, within `gate.RETURN_TIMEOUT_SECONDS`. Requests may be repeated: messages and requests carry their id,
+frames their number.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -23,7 +23,7 @@ from sagent.plugins.mesh.errors import DeadlineExceeded, Full, MeshError, Nobody
 
 Handler = Callable[[Gate, Request], Awaitable[Response]]
 
-BEAT = 10.0  # seconds of silence after which a stream says that it is there
+BEAT = 10.0  # seconds of silence after which a stream sends a sign of life
 _STATUS: Mapping[type[SagentError], int] = {
     NobodyThere: 404, DeadlineExceeded: 504, TooLarge: 413, Full: 503, Unavailable: 503, Refused: 403,
 }  # fmt: skip
@@ -31,7 +31,7 @@ _MAX_BODY_BYTES = MAX_BODY + (1 << 16)
 
 
 class Gates:
-    """The gates of several buses: each is made when it is first asked for."""
+    """The gates of several buses, each made on first use."""
 
     def __init__(self, bus_of: Callable[[Request], Bus]) -> None:
         self._bus_of = bus_of
@@ -47,7 +47,7 @@ class Gates:
 
 
 def bus_routes(gates: Gates) -> list[Route]:
-    """Return the routes, each for the bus of its request. Who may come in is decided before."""
+    """Return the routes, each for the bus of its request. Access is checked before."""
 
     def route(path: str, method: str, handler: Handler) -> Route:
         async def handle(request: Request) -> Response:
@@ -86,7 +86,7 @@ async def _body(request: Request) -> Mapping[str, object]:
         size += len(piece)
         if size <= _MAX_BODY_BYTES:
             data += piece
-    if size > _MAX_BODY_BYTES:  # who sends all of it before they read would not get an answer that came sooner
+    if size > _MAX_BODY_BYTES:  # a client that sends all before it reads would miss an earlier answer
         raise TooLarge(f"The request is larger than {_MAX_BODY_BYTES:,} bytes.")
     try:
         return as_object(json_load(bytes(data) or b"{}"))
@@ -207,7 +207,7 @@ def _json(value: object, status: int = 200) -> Response:
 
 
 def _stream(events: AsyncGenerator[Event]) -> Response:
-    """Server-sent events; a comment now and then shows both sides that the other is there."""
+    """Stream server-sent events, with a comment now and then so that both sides see that the other is there."""
 
     async def stream() -> AsyncIterator[bytes]:
         yield b": here\n\n"

@@ -15,9 +15,9 @@ from sagent.plugins.mesh.cards import Card, Change, Query, meant
 from sagent.plugins.mesh.errors import Full
 
 INBOX_LIMIT = 1_000
-REMEMBERED = 10_000  # messages whose ids are known
+REMEMBERED = 10_000  # message ids to remember
 MAX_WAITING_BYTES = 256 << 20  # of all messages that wait
-MAX_ADDRESSES = 10_000  # at which messages wait
+MAX_ADDRESSES = 10_000  # with waiting messages
 
 
 class LocalBus:
@@ -140,7 +140,7 @@ class LocalBus:
 
 
 class _Signal:
-    """Wakes those who wait for something, to look whether it is so."""
+    """Wakes those who wait for a condition, to check it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -183,7 +183,7 @@ class _Sent:
 
 
 class _Inbox:
-    """The messages that wait for one address; `now` is the one that its receiver works on."""
+    """The messages waiting at one address; its receiver works on `now`."""
 
     def __init__(self) -> None:
         self.waiting: deque[_Sent] = deque()
@@ -195,7 +195,7 @@ class _Inbox:
 
     @property
     def is_used(self) -> bool:
-        """True if something waits there, or somebody receives."""
+        """True if messages wait there, or somebody receives."""
         return bool(self.waiting or self._now or self.receivers)
 
     def put(self, sent: _Sent) -> None:
@@ -206,7 +206,7 @@ class _Inbox:
         self.signal.set()
 
     async def take(self) -> _Sent:
-        """Return the next message, once the one before is done with; what nobody took in time is dropped."""
+        """Return the next message, once the one before is done; messages not taken in time are dropped."""
         while True:
             await self.signal.wait(lambda: bool(self.waiting) and self._now is None)
             sent = self.waiting.popleft()
@@ -243,7 +243,7 @@ class _Inbox:
 
 
 class _LocalAnswer:
-    """The answer to one message, on its way; whoever answers waits where the reader does not keep up."""
+    """The answer to one message in transit; the sender waits for a slow reader."""
 
     def __init__(self) -> None:
         self.cancelled, self.signal, self._answer = asyncio.Event(), _Signal(), Answer()

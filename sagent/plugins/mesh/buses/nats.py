@@ -1,4 +1,4 @@
-"""A bus over NATS JetStream: messages and answers are kept by the server until they are done with."""
+"""A bus over NATS JetStream: the server keeps messages and answers until they are done."""
 
 import asyncio
 import time
@@ -34,10 +34,10 @@ from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.parcels import Parcels
 from sagent.plugins.mesh.streams import Intake, LeasedMessage
 
-ACK_TIMEOUT_SECONDS = 5.0  # without a sign of its receiver after which a message is delivered again
-REMEMBERED = 10_000  # ids of messages that were done with, by one receiver
-_CANCELLING = 3.0  # seconds in which the bus is to hear that an answer is not wanted any more
-_MARGIN = 60.0  # seconds that the server keeps a message beyond its time: that is decided by its sender
+ACK_TIMEOUT_SECONDS = 5.0  # without a sign of the receiver, after which a message is delivered again
+REMEMBERED = 10_000  # ids of finished messages that a receiver remembers
+_CANCELLING = 3.0  # seconds for the bus to learn that an answer is no longer wanted
+_MARGIN = 60.0  # seconds that the server keeps a message beyond its time, because its sender decides on that
 _TAKEN, _GIVEN_UP = b"taken", b"given up"
 
 
@@ -52,7 +52,7 @@ async def nats_bus(url: str) -> AsyncGenerator["NatsBus"]:
 
 @asynccontextmanager
 async def serving_answers(jetstream: JetStream) -> AsyncGenerator["NatsBus"]:
-    """Yield a bus over a connection that there is, whose streams exist."""
+    """Yield a bus over an open connection with existing streams."""
     bus = NatsBus(jetstream, await _measure_clock(jetstream))
     async with jetstream.listening(names.reply_subject(bus.client)) as replies:
         task = asyncio.create_task(bus.take_replies(replies))
@@ -65,8 +65,8 @@ async def serving_answers(jetstream: JetStream) -> AsyncGenerator["NatsBus"]:
 
 
 class NatsBus:
-    """A bus over JetStream. Made by `nats_bus`. The times of what is sent are its server's, whose clock is `ahead` of
-    this machine's by so many seconds: no two machines need to agree."""
+    """A bus over JetStream. Made by `nats_bus`. Times in messages are its server's, whose clock is `ahead` of this
+    machine's by that many seconds, so machines need not agree."""
 
     def __init__(self, jetstream: JetStream, ahead: float) -> None:
         self.jetstream, self.client, self._ahead = jetstream, f"{jetstream.user}.{new_id()}", ahead
@@ -131,12 +131,12 @@ class NatsBus:
 
     async def _read_again(self, asked: "_PendingAnswer") -> None:
         asked.answer.is_incomplete = False
-        with suppress(Unavailable):  # it is read again after the next reconnect
+        with suppress(Unavailable):  # read again after the next reconnect
             async for message in self.jetstream.read(names.REPLIES, asked.subject):
                 asked.put(message.data)
 
     async def _opened(self, frame: Frame, parcel: str) -> Frame:
-        """Return the frame with the body that was too large for it."""
+        """Return the frame with its body, if that was sent separately."""
         try:
             return replace(frame, body=json_load(await self.parcels.get(parcel))) if parcel else frame
         except (ValueError, Failed) as error:
@@ -149,7 +149,7 @@ class NatsBus:
             await self.jetstream.publish(names.cancel_subject(sent.envelope.to.name), sent.id.encode(), timeout=1.0)
 
     async def take_replies(self, replies: AsyncIterator[Request]) -> None:
-        """Pass frames on to those who have asked."""
+        """Pass frames to their requesters."""
         async for reply in replies:
             subject = reply.message.subject
             asked = self._asked.get(subject.rpartition(".")[2])
@@ -157,7 +157,7 @@ class NatsBus:
                 asked.put(reply.message.data)
 
     def doubt(self) -> None:
-        """Have every answer read again: frames may have been lost with the connection."""
+        """Read every answer again, because frames may have been lost with the connection."""
         for asked in self._asked.values():
             asked.answer.is_incomplete = True
             asked.news.set()
@@ -215,7 +215,7 @@ class NatsBus:
             subject = names.reply_subject(envelope.answers_to, name, envelope.id)
             last = await self.jetstream.last(names.REPLIES, subject, direct=True)
             if last is not None and decode_frame(last.data)[0].is_last:
-                return False  # whoever has answered was stopped before it could acknowledge
+                return False  # it was answered by a process that stopped before its acknowledgement
         if envelope.kept_until is None:
             fate = await self.fates.get(names.token(envelope.id)) if envelope.answers_to else None
             return fate is None or fate.value != _GIVEN_UP
@@ -223,7 +223,7 @@ class NatsBus:
         return await self.decide(envelope, fate) == _TAKEN
 
     async def decide(self, envelope: Envelope, fate: bytes) -> bytes:
-        """Decide the fate of a message that is kept for a time, once for all: the first writer decides."""
+        """Decide finally what happens to a message kept for a limited time: the first writer wins."""
         key = names.token(envelope.id)
         try:
             await self.fates.create(key, fate)
@@ -233,7 +233,7 @@ class NatsBus:
         return fate
 
     async def _refuse(self, name: str, taken: LeasedMessage, error: Exception) -> None:
-        """Answer a message that cannot be read, where it says to whom."""
+        """Reject an unreadable message, if it says where answers go."""
         with suppress(ValueError):
             members = as_object(json_load(taken.message.data))
             client, own = as_str(members.get("answers_to")), as_str(members.get("id"))
@@ -244,7 +244,7 @@ class NatsBus:
         await taken.ack()
 
     async def answer(self, subject: str, request: str, frame: Frame, *, until: float | None = None) -> None:
-        """Send a frame to whoever has asked, and waits `until` then (UTC, seconds); returns when the bus has it."""
+        """Send a frame to the requester, who waits `until` then (UTC, seconds); return when the bus has it."""
         seconds = max(CALL_TIMEOUT_SECONDS, until - time.time()) if until is not None else CALL_TIMEOUT_SECONDS
         parcel = await self.parcels.put(wire_bytes(frame.body))
         mark = f"{request}.{frame.attempt}.{frame.number}"
@@ -280,13 +280,13 @@ async def _measure_clock(jetstream: JetStream) -> float:
 
 
 def _shifted(envelope: Envelope, seconds: float) -> Envelope:
-    """Return a message whose times are by another clock."""
+    """Return a message with its times converted between clocks."""
     deadline, until = (when and when + seconds for when in (envelope.deadline, envelope.kept_until))
     return replace(envelope, deadline=deadline, kept_until=until)
 
 
 def _change(entry: Entry) -> Change:
-    """Return a card of a version that is not known, or that is none, is not shown."""
+    """Return the change that a card's message means. An invalid card, or one of an unknown version, is not shown."""
     try:
         return Change(entry.key, None if entry.value is None else decode_card(json_load(entry.value)))
     except (ValueError, WrongVersion):
@@ -334,7 +334,7 @@ class _Sent:
 
 
 class _Working:
-    """The messages of one receiver: the one at work, and those whose answers are not sent yet."""
+    """The messages of one receiver: the current one, and those with unsent answers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -372,7 +372,7 @@ class _Working:
                 await delivery.taken.working()
 
     async def give_back(self) -> None:
-        """Have the message that was not acknowledged delivered again at once."""
+        """Redeliver the unacknowledged message at once."""
         if self._now is not None:
             await self._now.taken.again()
 
@@ -388,7 +388,7 @@ class _Delivery(AnsweredDelivery):
             return
         self._is_acknowledged = True
         self._working.acknowledged(self)
-        await self.taken.ack()  # where that is lost it comes again, and is known to be done
+        await self.taken.ack()  # if lost, the message comes again and is recognized as done
         await self._bus.parcels.drop(self._parcel)
 
     async def put(self, frame: Frame) -> None:

@@ -1,1 +1,1 @@
-"""Subcommands about a bus, and runs on one."""
+"""Subcommands for buses, and for runs on one."""

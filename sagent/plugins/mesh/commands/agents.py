@@ -67,13 +67,13 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
 
 
 async def _sessions(bus: "NatsBus", query: "Query") -> "list[Card]":
-    """Return the sessions of the bus that a query means, as the agents they are."""
+    """Return the bus's sessions that a query selects, as agents."""
     from sagent.lib.json import JsonObject
     from sagent.plugins.mesh.cards import Card, matches
     from sagent.plugins.mesh.records import Records
 
     first, _, session = query.namespace.partition(".")
-    if first not in ("", "session"):  # none is read: there may be very many
+    if first not in ("", "session"):  # read none: there may be very many
         return []
     found = [
         Card(

@@ -63,7 +63,7 @@ async def _attach(url: str, session: str, *, watch: bool) -> int:
             await lines.talk(peer)
             return 0
         result = await peer.wait()
-        if not peer.status().turns:  # else it has been said as it came
+        if not peer.status().turns:  # otherwise it was printed as it streamed
             write(out, [result.content])
         if result.error is not None:
             report(result.error.message)
@@ -79,13 +79,13 @@ class Lines:
         self._take: Callable[[str], None] | None = None  # a line that answers the question
 
     async def approve(self, question: "Question") -> str | None:
-        """Put a call, and wait for y or n; words after the n are the reason."""
+        """Show a call, and wait for y or n; words after the n are the reason."""
         head = f"{question.agent} wants to call {question.tool}:"
         lines = filter(None, (head, question.what, wants_text(question.wants), question.reason))
         return await self._put("\n".join(lines), "y, or n and why: ", _read_verdict)
 
     async def answer(self, inquiry: "Inquiry") -> "str | PlanDecision | None":
-        """Put what an agent wants to know, and wait for an answer; an empty line leaves it unanswered."""
+        """Show an agent's question, and wait for an answer; an empty line leaves it unanswered."""
         if inquiry.plan:
             how = "y to carry it out and approve each change, e to let it edit freely, or n and why: "
             return await self._put(f"{inquiry.text}\n\n{inquiry.plan}\n", how, _settle)
@@ -95,8 +95,7 @@ class Lines:
         return await self._put(text, choose if inquiry.options else "your answer: ", inquiry.read)
 
     async def _put(self, text: str, prompt: str, read: Callable[[str], T]) -> T:
-        """Show a question, after those that came before it, and wait for an answer. `read` raises ValueError for a line
-        that is none."""
+        """Show a question after earlier ones, and wait for an answer. `read` raises ValueError for an invalid line."""
         async with self._asking:
             said: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -106,7 +105,7 @@ class Lines:
                 except ValueError:
                     _show(f"  {prompt}")
                 else:
-                    self._take = None  # the next line, which may be there already, is a message
+                    self._take = None  # the next line, perhaps already read, is a message
 
             _show(f"\n? {text}\n  {prompt}")
             self._take = take
@@ -119,7 +118,7 @@ class Lines:
                 self._take = None
 
     async def talk(self, peer: "RemotePeer") -> None:
-        """Send what is typed until the end of input."""
+        """Send typed lines until the end of input."""
         from sagent.lib.input import lines_of
 
         async for data in lines_of(sys.stdin.fileno()):

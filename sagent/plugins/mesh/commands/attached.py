@@ -33,14 +33,14 @@ async def run_attached(url: str, session: str, *, watch: bool) -> int:
         record = await Records(mesh.bus).find(session)
         again = f"sagent attach {record.id} --bus {shlex.quote(url)}"
         code = await run_repl(_load, _opening(mesh, record.id, again, watch=watch))
-        if mesh.bus.is_up:  # else nobody is kept waiting: that it is away was said
+        if mesh.bus.is_up:  # otherwise do not wait: the outage was reported
             with suppress(MeshError):
                 await bring_files(mesh.bus, await Records(mesh.bus).find(record.id), Path.cwd())
         return code
 
 
 def _load() -> "Settings":
-    """Load the settings of the person's terminal. Those that concern a session are its node's."""
+    """Load the settings of the person's terminal. Those of the session come from its node."""
     from sagent.cli.settings import load_settings
 
     settings = load_settings({})
@@ -76,8 +76,8 @@ def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening
 
 
 class _Texts:
-    """Puts calls to the person, and has the files that they would change, as they are where the session works. Before
-    the session has `begun` on their screen, a call would be shown as one of this machine, with its files and rules."""
+    """Asks the person about calls, with the files that they would change as they are on the session's machine. Before
+    the session's screen has `begun`, a call would be shown with the files and rules of this machine."""
 
     def __init__(self, ask: "Asker") -> None:
         self.begun = asyncio.Event()

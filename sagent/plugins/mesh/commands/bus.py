@@ -1,4 +1,4 @@
-"""`sagent bus`: a bus for agents on several machines, on this one."""
+"""`sagent bus`: runs a bus for agents on several machines, on this one."""
 
 import asyncio
 import os
@@ -135,7 +135,7 @@ def _show(server: "Server", options: "ServerOptions", *, as_json: bool) -> None:
     shown = {"url": server.url, "port": server.port, "pid": os.getpid(), "directory": str(options.directory)}
     try:
         show(shown, [server.url], as_json=as_json)
-    except OSError as error:  # a bus goes on without one who reads that
+    except OSError as error:  # the bus runs on without a reader of that
         from sagent.cli.main import output_failed
 
         output_failed(error)

@@ -1,4 +1,4 @@
-"""Sessions that a bus keeps, for the commands that read sessions; and which bus that is."""
+"""Sessions on a bus, for commands that read sessions; and the choice of that bus."""
 
 import os
 from collections.abc import Sequence

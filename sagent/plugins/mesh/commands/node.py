@@ -50,7 +50,7 @@ def run_node(argv: Sequence[str]) -> int:
     add_agent_flags(parser)
     flags = vars(parser.parse_args(argv))
     own = {name: flags.pop(name, None) for name in ("bus", "name", "slots", "label", "dir", "shared")}
-    settings = load_settings(flags)  # what is wrong with them is said at once, and not to the first client
+    settings = load_settings(flags)  # reports their errors now, not to the first client
     return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags)))
 
 
@@ -66,7 +66,7 @@ def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
     texts = [str(label) for label in as_array(own["label"])]
     for text in (name, *texts):
         check_label(text)
-    # outside of the state directory, which is private: agents are to work in what lies there
+    # outside the private state directory, because agents work there
     place = path_of(str(own["dir"])).absolute() if own["dir"] else settings.state_dir.with_name("sagent-nodes") / name
     shared = tuple(path_of(str(each)).absolute() for each in as_array(own["shared"]))
     return NodeOptions(name, slots, tuple(texts), place, shared)
@@ -86,8 +86,7 @@ async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> in
 
 
 def opener(flags: Mapping[str, object]) -> "OpenAgent":
-    """Return a function that opens agents as the flags say, within what a session may choose: never above the budget
-    of the flags."""
+    """Return a function that opens agents by the flags and a session's own choices, never above the flags' budget."""
 
     def opened(
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
@@ -109,7 +108,7 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
 
 
 def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
-    """Return a function by which the people attached answer; a plan that they accept ends plan mode."""
+    """Return a function that asks the attached people; an accepted plan ends plan mode."""
     from sagent.tools.plan import PlanDecision
 
     async def answered(question: "Question") -> str | None:
@@ -123,7 +122,7 @@ def _answerer(answer: "Answer", policy: "PermissionPolicy") -> "Answerer":
 
 
 def settings_of(flags: Mapping[str, object], opening: "Opening") -> "Settings":
-    """Return the settings of a session on a node: what whoever asked for it may choose, above the flags of the node."""
+    """Return the settings of a session on a node: the requester's permitted choices, over the node's flags."""
     given = {**flags, **opening.flags, "cwd": str(opening.cwd), "session": str(opening.session)}
     chosen = session_settings(load_settings(given))
     own = load_settings(flags).max_budget_usd

@@ -79,7 +79,7 @@ async def _nodes(bus: "JetStream") -> list[dict[str, object]]:
 
 
 async def _drain(bus: "JetStream", name: str) -> int:
-    """Ask a node to drain, and return when it is gone."""
+    """Drain a node, and return when it is gone."""
     from sagent.plugins.mesh import names
     from sagent.plugins.mesh.errors import NobodyThere
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _ALONE = ("continue", "session", "fork", "ephemeral", "output_schema", "input_format", "trace", "telemetry", "plan")
 """Flags of a session that is here."""
-_CLAIM_TIMEOUT_SECONDS = 5.0  # until it is said that no node has taken a session
+_CLAIM_TIMEOUT_SECONDS = 5.0  # until a report that no node has taken the session
 _HERE = ("output_format", "log_level", "cwd", "config", "trust_project", "resume")
 """Flags that are for this side alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRequest:
-    """A request to work elsewhere: the bus's URL, the prompt, the flags for the node, how files travel."""
+    """A request to work elsewhere: the bus's URL, the prompt, the flags for the node, and the transport of files."""
 
     url: str
     prompt: Prompt
@@ -38,7 +38,7 @@ class RemoteRequest:
     label: str
     files: str | None
     detach: bool
-    session: str  # to go on with; "" for a new one
+    session: str  # session to continue; "" for a new one
 
 
 def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: list[str] | None) -> int:
@@ -91,7 +91,7 @@ async def _ask(asked: RemoteRequest, settings: "Settings", renderer: Renderer, i
 
 
 async def _result(peer: "RemotePeer", settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
-    """Show what the session does and comes to; the exit code."""
+    """Show the session's work and result; return the exit code."""
     from sagent.plugins.mesh.errors import MeshError
 
     interrupter.on_stop = peer.interrupt
@@ -110,7 +110,7 @@ async def _result(peer: "RemotePeer", settings: "Settings", renderer: Renderer, 
 
 
 async def _say_if_alone(peer: "RemotePeer", settings: "Settings") -> None:
-    """Say so where no node takes the session for a while: it waits for one."""
+    """Report that the session waits for a node, if none takes it for a while."""
     await asyncio.sleep(_CLAIM_TIMEOUT_SECONDS)
     if peer.record.state == "queued" and settings.log_level != "error":
         label = f" with the label {peer.record.label}" if peer.record.label else ""

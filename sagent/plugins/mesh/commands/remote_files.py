@@ -1,4 +1,4 @@
-"""The files of a session on a bus: how they go there, and come back."""
+"""Transport of a session's files to a bus and back."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ async def offer_files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple
 
 
 async def bring_files(bus: "JetStream", record: "SessionRecord", cwd: Path, *, quiet: bool = False) -> None:
-    """Have what a session made of the files of this repository in it, and say where: nothing here is changed by that.
-    Raises Unavailable."""
+    """Fetch a session's changes to files of this repository as a reference, and print its name; no file here is
+    changed. Raises Unavailable."""
     from sagent.plugins.mesh import names
     from sagent.plugins.mesh.workspace import fetch_changes
 
@@ -33,7 +33,7 @@ async def bring_files(bus: "JetStream", record: "SessionRecord", cwd: Path, *, q
         return
     try:
         reference = await fetch_changes(bus.store(names.BLOBS), record.now, cwd, record.id)
-    except UsageError as error:  # the result stays what it is
+    except UsageError as error:  # the result itself is unaffected
         report(f"its files could not be fetched: {error}")
         return
     if quiet:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Send a message to an agent, or to a session (session.ID), and print its answer. An answer that is text,
 or that has a field `text`, is printed as text; any other as JSON."""
-_PROBE_DELAY_SECONDS = 1.0  # without an answer, before asking whether anybody is there
+_PROBE_DELAY_SECONDS = 1.0  # without an answer, before checking whether anybody is there
 
 
 def run_send(argv: Sequence[str]) -> int:
-    """Send it; 1 where the agent could not do it. Raises UsageError and MeshError."""
+    """Send a message; return 1 if the agent failed. Raises UsageError and MeshError."""
     parser = Parser("send", DESCRIPTION)
     parser.add_argument("address", metavar="ADDRESS", help="an address, as listed by `sagent agents`")
     parser.add_argument("text", nargs="?", metavar="TEXT", help="the message (default: standard input)")
@@ -59,7 +59,7 @@ def _body(given: Mapping[str, object]) -> "Json":
         return str(given["text"])
     from sagent.cli.headless import read_text
 
-    stdin: TextIO | None = sys.stdin  # which is None where it was closed
+    stdin: TextIO | None = sys.stdin  # None if it was closed
     piped = "" if stdin is None or stdin.isatty() else read_text(stdin, sys.stderr).strip()
     if not piped:
         raise UsageError("There is no message: give TEXT, --data or standard input.")
@@ -112,13 +112,13 @@ async def _ask(bus: "Bus", envelope: "Envelope", given: Mapping[str, object]) ->
 
 
 async def _name_the_present(bus: "Bus", to: "Address", seconds: float) -> None:
-    """Report that nobody shows this address, where there is no answer yet: whoever has mistyped it need not wait."""
+    """Report that nobody shows this address if there is no answer yet, so that a misspelt one is noticed."""
     from sagent.plugins.mesh.errors import MeshError
 
     await asyncio.sleep(_PROBE_DELAY_SECONDS)
     try:
         known = [card.address for card in await bus.cards()]
-    except MeshError:  # what is asked meets it, too
+    except MeshError:  # the request itself will raise it, too
         return
     if to.name not in known:
         there = nearest(to.name, known) or f". There are: {', '.join(known) or 'none'}."
@@ -126,7 +126,7 @@ async def _name_the_present(bus: "Bus", to: "Address", seconds: float) -> None:
 
 
 async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mapping[str, object]) -> int:
-    """Return a message to a session; its result, as that of any prompt."""
+    """Return a message to a session; its result is handled like that of any prompt."""
     from sagent.cli.headless import exit_code
     from sagent.messages import user
     from sagent.plugins.mesh.records import InboxMessage, Records
