@@ -341,8 +341,8 @@ class PathBase(NamedTuple):
 
     def path(self, text: str) -> Path:
         """Return an absolute path, symlinks left alone."""
-        if not text or "\0" in text:
-            raise RefusedError("give a path")
+        if not text or "\0" in text or text.endswith("\n"):
+            raise RefusedError("give a path" + ", without a line break at its end" * text.endswith("\n"))
         if text == "~" or text.startswith("~/"):
             return self.home / text[2:]
         return self.directory / text

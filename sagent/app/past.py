@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from sagent.config import Settings
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import failure
 from sagent.messages import Message
 from sagent.model import Model
 from sagent.session.contents import Content, Environment, PromptEntry, SwitchedEntry
@@ -16,7 +17,7 @@ from sagent.session.entries import kind_of
 from sagent.session.folds import history, last_model
 from sagent.session.log import FileLog, Log, MemoryLog
 from sagent.session.names import agent_of, is_session_id
-from sagent.session.store import Session, copy, find, is_damaged, is_session, latest, log_files
+from sagent.session.store import Session, copy, find, is_damaged, is_session, latest, log_files, unusable
 from sagent.session.view import LogView
 from sagent.tool import Tool
 from sagent.usage import Charge
@@ -65,16 +66,12 @@ def open_log(
         try:
             return _open_file_log(settings, stack, notices, keeper)
         except OSError as error:
-            where = error.filename or settings.state_dir
+            told = failure(unusable(error, settings.session or settings.state_dir))
             named = settings.session is not None and _is_named(settings, settings.session)
             if settings.continue_session or settings.fork is not None or named or keeper is not None:
-                raise UsageError(
-                    f"The session cannot be opened for writing: {error.strerror or error} ({where}). Free some "
-                    "space or fix the directory, then try again; or start without --continue, --session and --fork."
-                ) from error
-            notices.append(
-                f"The session cannot be saved: {error.strerror or error} ({where}). This run is not recorded."
-            )
+                start = "Or start without --continue, --session and --fork."
+                raise UsageError(f"The session cannot be opened for writing: {told} {start}") from error
+            notices.append(f"The session cannot be saved: {told} This run is not recorded.")
     log = MemoryLog()
     stack.callback(log.close)
     return log, Past()

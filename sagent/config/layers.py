@@ -162,7 +162,10 @@ def _environment(environ: Mapping[str, str], every: Sequence[Setting]) -> list[G
 
 
 def _meaningless(environ: Mapping[str, str], every: Sequence[Setting], plugins: Installed) -> Iterator[str]:
-    """Yield warnings of `SAGENT_...` variables that mean nothing."""
+    """Yield warnings of variables that mean nothing."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        if (value := environ.get(name)) and (not value.startswith("/") or value.endswith("\n")):
+            yield f"{name} is {value!r}, which is no absolute path, so it is not used"
     if not _has_some(environ):
         return
     others = plugins.variables

@@ -69,7 +69,7 @@ def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) ->
     now = [*places.stamps()]
     if now != [*stamps] and found == [*sources(places)]:
         stamps = now  # a folder that Python wrote beside an imported module is no news
-    if place.parent.is_dir():
+    if os.path.isdir(place.parent):  # noqa: PTH112 -- False for a name that is too long
         _write(place, index, stamps)
     else:
         atexit.register(_write, place, index, stamps)  # there may be a state directory then

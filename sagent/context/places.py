@@ -33,7 +33,7 @@ class Place:
 def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
     """Return sagent's directory for "config" or "state", by platformdirs; XDG variables apply on every system."""
     base = environ.get(f"XDG_{kind.upper()}_HOME", "")
-    if base.startswith("/"):
+    if base.startswith("/") and not base.endswith("\n"):
         return Path(base) / "sagent"
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "sagent"
@@ -43,7 +43,10 @@ def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
 def home_of(environ: Mapping[str, str]) -> Path:
     """Return the person's home directory. Raises ConfigError for an account without one, as in some containers."""
     try:
-        return Path(environ.get("HOME") or Path("~").expanduser())
+        home = Path(environ.get("HOME") or Path("~").expanduser())
+        if home.is_absolute() and not home.name.endswith("\n"):
+            return home
+        raise ConfigError(f"HOME is {environ.get('HOME')!r}, which is no absolute path: set it to your home directory.")
     except RuntimeError:
         raise ConfigError(
             "This user has no home directory: set HOME to a directory for settings and sessions."

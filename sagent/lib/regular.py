@@ -186,7 +186,7 @@ def _check(found: os.stat_result, path: str | bytes | os.PathLike[str], place: i
 
 
 def special_kind(mode: int) -> str:
-    """Return in words the kind of a file that is not a regular one."""
-    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
-    kinds |= {stat.S_IFLNK: "a symbolic link"} | dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
+    """Return in words the kind of a file."""
+    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFREG: "a file"}
+    kinds |= {stat.S_IFLNK: "a symbolic link", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
     return kinds.get(stat.S_IFMT(mode), "something special")

@@ -325,8 +325,11 @@ def _note_last(path: Path) -> None:
 
 def sessions(state: Path, cwd: Path | None = None) -> Iterator[Path]:
     """Return all sessions, damaged ones too, or those of a working directory, unordered. Raises OSError."""
-    homes = filter(Path.is_dir, _entries(state / "sessions")) if cwd is None else (sessions_of(state, cwd),)
-    found = chain.from_iterable(map(_entries, homes))
+    try:
+        homes = filter(Path.is_dir, _entries(state / "sessions")) if cwd is None else (sessions_of(state, cwd),)
+        found = [*chain.from_iterable(map(_entries, homes))]
+    except OSError as error:
+        raise unusable(error, state) from error
     return (each for each in found if not each.name.startswith(".") and (is_session(each) or is_damaged(each)))
 
 
@@ -338,6 +341,17 @@ def _entries(directory: Path) -> list[Path]:
         if _dangling_link(directory):
             raise
     return []
+
+
+def unusable(error: OSError, place: Path) -> OSError:
+    """Return an error that says why sessions cannot be kept at a place, and what to do."""
+    at = next(each for each in (place, *place.parents) if os.path.lexists(each) or not each.name)
+    why, where = error.strerror or str(error), error.filename or place
+    if not at.is_dir():
+        link = f"a link to {at.readlink()}, which is no directory" if at.is_symlink() else ""
+        why, where = f"it is {link or special_kind(at.stat().st_mode)}", at
+    text = f"{why}. Free some space or fix the directory, or name another with SAGENT_STATE_DIR or --session"
+    return OSError(error.errno, text, os.fspath(where))
 
 
 def _dangling_link(path: Path) -> Path | None:

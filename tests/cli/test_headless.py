@@ -456,13 +456,48 @@ def test_ephemeral_leaves_nothing(shell: Shell) -> None:
     assert not list(Path(shell.environment["HOME"]).rglob("*"))
 
 
-def test_unwritable_state_directory_is_said(shell: Shell, tmp_path: Path) -> None:
+STATES: dict[str, Callable[[Path], object]] = {
+    "file": Path.touch,
+    "FIFO": os.mkfifo,
+    "link": lambda path: path.symlink_to("gone"),
+    "circle": lambda path: path.symlink_to(path.name),
+    "n" * 300: lambda path: None,
+}
+
+
+@pytest.mark.parametrize("variable", ["SAGENT_STATE_DIR", "XDG_STATE_HOME"])
+@pytest.mark.parametrize("name", STATES)
+def test_unusable_state_directory_is_said(name: str, variable: str, shell: Shell, tmp_path: Path) -> None:
     shell.serve([Turn(text="ok")])
-    (tmp_path / "file").write_text("")
-    shell.environment["SAGENT_STATE_DIR"] = str(tmp_path / "file" / "state")
+    STATES[name](tmp_path / name)
+    shell.environment[variable] = str(tmp_path / name)
+    done, listed, asked = shell.run("hi"), shell.run("sessions", "list", model=""), shell.run("--continue", "hi")
+    assert (done.code, done.out, listed.code, asked.code) == (0, "ok\n", 2, 2)
+    for each in (done, listed, asked):
+        assert "SAGENT_STATE_DIR" in each.err
+        assert str(tmp_path / name) in each.err
+        assert each.err.count("\n") == 1
+    assert not list(Path(shell.environment["HOME"]).rglob("sessions"))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "code"),
+    [
+        ("XDG_STATE_HOME", "relative/state", 0),
+        ("XDG_CONFIG_HOME", "~/config", 0),
+        ("XDG_STATE_HOME", "/tmp/state\n", 0),
+        ("SAGENT_STATE_DIR", "/tmp/state\n", 2),
+        ("HOME", "~/home", 2),
+        ("HOME", "home", 2),
+    ],
+)
+def test_variable_that_is_no_path_is_named(variable: str, value: str, code: int, shell: Shell) -> None:
+    shell.serve([Turn(text="ok")])
+    shell.environment[variable] = value
     done = shell.run("hi")
-    assert (done.code, done.out) == (0, "ok\n")
-    assert "cannot be saved" in done.err
+    assert done.code == code
+    assert done.err.startswith(f"sagent: {variable}")
+    assert not list(shell.cwd.iterdir())
 
 
 def test_corrupt_log_is_refused(shell: Shell) -> None:

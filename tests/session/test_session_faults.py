@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -173,7 +172,7 @@ def test_unrecordable_run_goes_on(place: Place, how: str) -> None:
     why = "No space left on device" if how == "full" else "Read-only file system"
     assert (done.returncode, done.stdout) == (0, "done\n")
     (warning,) = warnings(done)
-    assert re.fullmatch(rf"sagent: The session cannot be saved: {why} \(.*\)\. This run is not recorded\.", warning)
+    assert all(part in warning for part in ("cannot be saved", why, "SAGENT_STATE_DIR", "not recorded"))
 
 
 @pytest.mark.needs("netns")

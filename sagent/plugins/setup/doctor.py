@@ -178,9 +178,16 @@ def check_terminal(_: "Settings", __: str) -> Iterator[Finding]:
 def check_places(settings: "Settings", _: str) -> Iterator[Finding]:
     """Yield whether directories can be written, and the space that is left."""
     for what, path in (("state directory", settings.state_dir), ("settings", settings.config_dir)):
-        there = _existing(path)
-        good = os.access(there, os.W_OK)
-        yield Finding("good" if good else "bad", what, str(path) if good else f"{there} is not writable")
+        there, why = _existing(path), ""
+        try:
+            if not (there / "").is_dir():
+                why = f"{there} is not a directory"
+            elif not os.access(there, os.W_OK):
+                why = f"{there} is not writable"
+            path.lstat()
+        except OSError as error:
+            why = why or ("" if isinstance(error, FileNotFoundError) else f"{path}: {error.strerror}")
+        yield Finding("bad" if why else "good", what, why or str(path))
     try:
         free = shutil.disk_usage(_existing(settings.state_dir)).free
     except OSError as error:
@@ -190,4 +197,5 @@ def check_places(settings: "Settings", _: str) -> Iterator[Finding]:
 
 
 def _existing(path: Path) -> Path:
-    return next((place for place in (path, *path.parents) if os.path.exists(place)), Path("/"))  # noqa: PTH110 -- False where nobody may look
+    """Return what there is of a path: itself, or a directory above it, which may be a link that leads nowhere."""
+    return next((place for place in (path, *path.parents) if os.path.lexists(place)), Path("/"))
