@@ -35,7 +35,7 @@ from sagent.model import full_name
 from sagent.plugin import CallForm, Moment, Table, ToolEntry, resolve
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
-from sagent.providers.wire.exchange import Told, ignore_wait
+from sagent.providers.wire.exchange import OnWaiting, ignore_wait
 from sagent.sandbox import Sandbox
 from sagent.session.log import Log
 from sagent.surface import Surface
@@ -61,16 +61,16 @@ async def open_agent(
     adapt: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple,
     keeper: SessionMirror | None = None,
     batches: "Collecting | None" = None,
-    told: Told = ignore_wait,
+    on_waiting: OnWaiting = ignore_wait,
     surface: Surface | None = None,
 ) -> AsyncGenerator[Agent]:
     """Yield an agent as the settings describe it, with its session open and its events passed to `listener`.
 
     Questions of its policy (by default the one in the settings) go to `ask`, if given. `more` are additional tools;
     `sandbox` is a shared one; `answer` lets a person decide on plans and answer servers' questions; `adapt` wraps the
-    offered tools; `keeper` mirrors the session; requests go out through `batches`; `told` receives why calls to local
-    servers wait ("" when they no longer do); `surface` is the person's, to which parts add. Everything is closed at the
-    end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
+    offered tools; `keeper` mirrors the session; requests go out through `batches`; `on_waiting` receives why calls to
+    local servers wait ("" when they no longer do); `surface` is the person's, to which parts add. Everything is closed
+    at the end. Raises UsageError, and SessionBusy or SessionCorrupt for the session.
     """
     async with AsyncExitStack() as stack:
         sandbox = sandbox or Sandbox(settings.sandbox, cache=settings.state_dir)
@@ -80,7 +80,7 @@ async def open_agent(
         stack.push_async_callback(sandbox.aclose)
         sandbox.warn = builder.warn
         builder.tools = [*make_tools(choose_tools(settings), builder), *more]
-        await _open_session(builder, keeper, batches, told)
+        await _open_session(builder, keeper, batches, on_waiting)
         background.add(builder)
         await _add_parts(builder, "offer")
         await _add_parts(builder, "offered")
@@ -98,13 +98,13 @@ async def open_agent(
 
 
 async def _open_session(
-    builder: AgentBuilder, keeper: SessionMirror | None, batches: "Collecting | None", told: Told
+    builder: AgentBuilder, keeper: SessionMirror | None, batches: "Collecting | None", on_waiting: OnWaiting
 ) -> None:
     """Open the session's log, its model and its budget. Raises UsageError."""
     settings, stack, notices = builder.settings, builder.stack, builder.notices
     earlier = settings.continue_session or settings.session is not None or settings.fork is not None
     log, past = await _in_thread(lambda: open_log(settings, stack, notices, keeper), long=earlier)
-    choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None, batches, told)
+    choice = await choose_model(settings, past.model, keeper.model if keeper is not None else None, batches, on_waiting)
     stack.push_async_callback(choice.aclose)
     choice.check_address(past.address)
     ledger = await _in_thread(lambda: _open_ledger(settings, choice, past, notices), long=past.resumed)

@@ -24,7 +24,7 @@ from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import Listings
 from sagent.providers.registry import has_key, infer, nearest_rows, provider_named, row_called, row_named
 from sagent.providers.rows import Row, built_in, built_in_row, lacking, listed_by, named_by_paths
-from sagent.providers.wire.exchange import ReportsWaiting, Timeouts, Told, ignore_wait
+from sagent.providers.wire.exchange import OnWaiting, ReportsWaiting, Timeouts, ignore_wait
 
 if TYPE_CHECKING:
     from sagent.providers.wire.collecting import Collecting
@@ -70,7 +70,7 @@ class Choice:
     settings: Settings
     wrap: Callable[[Model], Model] | None = None  # wraps each model
     batches: "Collecting | None" = None  # sends requests to models with a batch API
-    told: Told = ignore_wait  # receives why calls to the person's own servers wait
+    on_waiting: OnWaiting = ignore_wait  # receives why calls to the person's own servers wait
     model: Model = field(init=False)
     rows: Mapping[str, Row] = field(init=False)  # the person's own providers
     opened: dict[tuple[str, str], Provider] = field(default_factory=dict[tuple[str, str], Provider])
@@ -170,7 +170,7 @@ class Choice:
             source=source,
         )
         if isinstance(provider, ReportsWaiting):
-            provider.told = self.told
+            provider.on_waiting = self.on_waiting
         return provider
 
     def fallbacks(self) -> tuple[Model, ...]:
@@ -306,11 +306,11 @@ async def choose_model(
     earlier: str = "",
     wrap: Callable[[Model], Model] | None = None,
     batches: "Collecting | None" = None,
-    told: Told = ignore_wait,
+    on_waiting: OnWaiting = ignore_wait,
 ) -> Choice:
     """Return the initial model. `earlier` is the one a resumed session used last; `wrap` wraps each model; requests go
-    out through `batches`; `told` receives why calls wait. Raises UsageError."""
-    choice = Choice(settings, wrap, batches, told)
+    out through `batches`; `on_waiting` receives why calls wait. Raises UsageError."""
+    choice = Choice(settings, wrap, batches, on_waiting)
     try:
         choice.allowed()  # raises for unknown names
         choice.model = await _begin(choice, earlier)
@@ -348,7 +348,7 @@ async def _ask_server(choice: Choice, model: Model) -> Model:
 
         choice.asked.add(place)
         with suppress(ModelError):
-            choice.keep(name, await when_loaded(lambda: listing_of(choice, name), choice.told))
+            choice.keep(name, await when_loaded(lambda: listing_of(choice, name), choice.on_waiting))
     server = choice.listings.server(place)
     if not server or name == server or choice.settings.provider or row_called(server, choice.rows) is None:
         return model
@@ -416,9 +416,9 @@ async def _default_of(choice: Choice) -> Model:
 
     is_child = isinstance(provider, Loading) and not settings.base_url
     ask = provider.models if is_child else partial(listing_of, choice, name, None, LISTING_SECONDS)
-    choice.told("", f"Asking {choice.place(name)} which models it has…")
+    choice.on_waiting("", f"Asking {choice.place(name)} which models it has…")
     try:
-        listed = await when_loaded(ask, choice.told)
+        listed = await when_loaded(ask, choice.on_waiting)
     except ModelError as error:
         cause = str(error).rstrip(".")
         if error.kind == "invalid_request" and is_child:
@@ -439,7 +439,7 @@ async def _local(choice: Choice) -> Model:
         found = answer
         if found is None and not any(asked):  # no other server answers: wait for the one that is loading
             with suppress(ModelError):
-                found = await when_loaded(partial(listing_of, choice, name, url), choice.told)
+                found = await when_loaded(partial(listing_of, choice, name, url), choice.on_waiting)
         if found:
             choice.home = (name, url)
             return choice.provider(name, base_url=url).model(found[0].id)

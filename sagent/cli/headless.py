@@ -166,7 +166,7 @@ async def _answer_all(
     from sagent.surface import Surface
 
     worst, over = EXIT_DONE, False
-    told = renderer.on_waiting if isinstance(renderer, TextRenderer) else ignore_wait
+    on_waiting = renderer.on_waiting if isinstance(renderer, TextRenderer) else ignore_wait
 
     def emit(event: Event) -> None:
         if not over:  # what ends when the session is closed is no news after the result
@@ -177,7 +177,7 @@ async def _answer_all(
     asyncio.get_running_loop().set_exception_handler(_telling(emit))
     try:
         surface = Surface()
-        async with open_agent(settings, emit, told=told, surface=surface) as agent:
+        async with open_agent(settings, emit, on_waiting=on_waiting, surface=surface) as agent:
             interrupter.agent = agent
             async for said in prompts:
                 text = await carry_out(said.text, settings, agent, surface)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
-    from sagent.providers.wire.exchange import Told
+    from sagent.providers.wire.exchange import OnWaiting
     from sagent.repl.opening import Asker, Listener, OpenedHere
     from sagent.surface import Surface
     from sagent.tool import Tool
@@ -37,12 +37,12 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 
 
 def open_in_terminal(
-    settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", told: "Told"
+    settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", on_waiting: "OnWaiting"
 ) -> "AbstractAsyncContextManager[OpenedHere]":
     """Open a session with the person at this terminal."""
     from sagent.surface import Surface
 
-    return open_session(settings, listener, ask, answer, told=told, surface=Surface("terminal"))
+    return open_session(settings, listener, ask, answer, on_waiting=on_waiting, surface=Surface("terminal"))
 
 
 @asynccontextmanager
@@ -53,11 +53,11 @@ async def open_session(
     answer: "Answerer",
     adapt: "Callable[[Sequence[Tool]], Sequence[Tool]]" = tuple,
     private: "Sequence[Path]" = (),
-    told: "Told | None" = None,
+    on_waiting: "OnWaiting | None" = None,
     surface: "Surface | None" = None,
 ) -> "AsyncGenerator[OpenedHere]":
-    """Open a session with a person; `private` as `policy_of` has it, `told` and `surface` as `open_agent`, which says
-    what is raised."""
+    """Open a session with a person; `private` as `policy_of` has it, `on_waiting` and `surface` as `open_agent`, which
+    says what is raised."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent
     from sagent.providers.wire.exchange import ignore_wait
@@ -69,8 +69,10 @@ async def open_session(
 
     more = (AskUser(answer), TodoWrite()) if settings.tools is None else ()
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
-    surface, told = surface or Surface(), told or ignore_wait
-    opening = open_agent(settings, listener, ask, policy, more, sandbox, answer, adapt, told=told, surface=surface)
+    surface, on_waiting = surface or Surface(), on_waiting or ignore_wait
+    opening = open_agent(
+        settings, listener, ask, policy, more, sandbox, answer, adapt, on_waiting=on_waiting, surface=surface
+    )
     async with opening as agent:
         yield OpenedHere(agent, policy, sandbox, surface)
 

@@ -273,7 +273,7 @@ class Ledger:
         likely: int = 0,
         count: Callable[[], Awaitable[int | None]] | None = None,
         options: Mapping[str, object] = EMPTY,
-        told: Callable[[str], None] = lambda _: None,
+        on_waiting: Callable[[str], None] = lambda _: None,
     ) -> Reservation:
         """Reserve the worst case of a call with at most `input_bound` tokens of input (an int is a bound by bytes), or
         raise BudgetExceeded.
@@ -283,7 +283,7 @@ class Ledger:
         budget no price is looked up. `options` are the request's options, which limit its server tools; `extra_usd`
         bounds the cost of models that the provider runs inside the call. `count` returns a closer bound of the input.
         It is called if `input_bound` would refuse the call, or allow a shorter answer than an input of `likely` tokens
-        would, but not for a model that was once billed for more than it had counted. While the call waits, `told`
+        would, but not for a model that was once billed for more than it had counted. While the call waits, `on_waiting`
         receives a sentence that says why.
         """
         budget, wanted = self._budget(agent), UNSTATED_OUTPUT if max_output is None else max_output
@@ -308,7 +308,7 @@ class Ledger:
             raise error
         if not budget.queue and (granted := self._grant(ask, budget)):
             return granted
-        return await self._wait(ask, budget, told)
+        return await self._wait(ask, budget, on_waiting)
 
     def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record the charges of a reservation; see Reservation.settle."""
@@ -477,7 +477,7 @@ class Ledger:
         """Return the calls in flight that hold money of a budget."""
         return [each for each in self._calls if each.held and each.budget.living() is budget]
 
-    async def _wait(self, ask: Ask, budget: _Budget, told: Callable[[str], None]) -> Reservation:
+    async def _wait(self, ask: Ask, budget: _Budget, on_waiting: Callable[[str], None]) -> Reservation:
         from sagent.cost.waiting import NOTICE_SECONDS, REPEAT_SECONDS
 
         future: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
@@ -487,7 +487,7 @@ class Ledger:
             while not (await asyncio.wait([future], timeout=pause))[0]:
                 ahead = next((each for _, each in budget.living().queue if not each.done()), future)
                 if (ahead is future or not is_told) and (words := self.waits(ask.agent)):
-                    told(words)  # only the first in the queue repeats it: the others wait for the same calls
+                    on_waiting(words)  # only the first in the queue repeats it: the others wait for the same calls
                     is_told = True
                 pause = min(REPEAT_SECONDS, self._end_silent(budget.living()))
             return future.result()

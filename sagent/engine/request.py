@@ -124,7 +124,7 @@ async def sending(
         likely=outgoing.likely,
         options=request.options,
         count=partial(model.count_tokens, request) if isinstance(model, Counting) else None,
-        told=partial(state.journal.notify, "warning"),
+        on_waiting=partial(state.journal.notify, "warning"),
     )
     with reservation:
         if reservation.held:

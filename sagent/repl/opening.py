@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sagent.policy import Ask
     from sagent.policy.permissions import Mode, PermissionPolicy
     from sagent.policy.rules import Rules
-    from sagent.providers.wire.exchange import Told
+    from sagent.providers.wire.exchange import OnWaiting
     from sagent.repl.root import Permissions, RootAgent
     from sagent.sandbox import Sandbox, SandboxMode
     from sagent.tools.ask import Answerer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Listener: TypeAlias = "Callable[[Event], None]"
 Asker: TypeAlias = "Callable[[ToolCall, Ask], Awaitable[str | None]]"
 """Puts a question to the person: None is yes, a text the reason for no."""
-Opening: TypeAlias = "Callable[[Settings, Listener, Asker, Answerer, Told], AbstractAsyncContextManager[Opened]]"
+Opening: TypeAlias = "Callable[[Settings, Listener, Asker, Answerer, OnWaiting], AbstractAsyncContextManager[Opened]]"
 """Opens the session that settings describe, and closes it at the end. The listener receives its events, the asker
 answers its policy's questions, the answerer those of its agents, and the last receives why calls to local servers wait.
 Raises SagentError."""

@@ -102,10 +102,10 @@ class Session:
         """Return an agent's log, opened and verified once; created if missing."""
         return self._logs.get(agent) or FileLog(self.path, agent, blobs=self._blobs, family=self._logs)
 
-    def follow(self, heard: Callable[[str, Entry], None], kept: Callable[[Path], None]) -> None:
-        """Start passing each appended entry of any log to `heard`, with its agent, and new blobs to `kept` before
+    def follow(self, on_entry: Callable[[str, Entry], None], on_blob: Callable[[Path], None]) -> None:
+        """Start passing each appended entry of any log to `on_entry`, with its agent, and new blobs to `on_blob` before
         entries that name them: at once, in the appending thread."""
-        self._logs.follow, self._blobs.follow = heard, kept
+        self._logs.follow, self._blobs.follow = on_entry, on_blob
 
     def begin(self, cwd: Path, **more: object) -> str:
         """Write the first entry: the directory, the versions, and `more`. Returns its id. Raises OSError; then the

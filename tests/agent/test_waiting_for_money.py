@@ -46,7 +46,9 @@ async def told(lines: list[str]) -> str:
 async def test_wait_names_need_room_and_holders() -> None:
     ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
     first, second = await held(ledger, "root/a", 600), await held(ledger, "root/b", 300)
-    waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
+    waiting = asyncio.create_task(
+        ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, on_waiting=lines.append)
+    )
     words = await told(lines)
     found = re.search(
         r"^waiting for money .* needs (\S+), and (\S+) of (\S+) is free\. In flight: (.*)\. Interr", words
@@ -67,7 +69,9 @@ async def test_waiting_room_is_less_than_needed() -> None:
     """A call that begins beside others waits for room for a roomy answer, and not only for its least."""
     ledger, lines = Ledger(MICRO * 10_000, BOOK), list[str]()
     first = await held(ledger, "root/a", 7_000)
-    waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 9_000, 16, told=lines.append))
+    waiting = asyncio.create_task(
+        ledger.reserve("root/c", "executor", "mine", "flat", 0, 9_000, 16, on_waiting=lines.append)
+    )
     found = re.search(r"needs \$(\S+), and \$(\S+) of", await told(lines))
     assert found is not None and Decimal(found[1]) > Decimal(found[2]) > MICRO * 16
     first.release()
@@ -79,7 +83,7 @@ async def test_later_waiters_say_so_once() -> None:
     call = await held(ledger, "root/a", 9_000)
     tasks = [
         asyncio.create_task(
-            ledger.reserve(f"root/{name}", "executor", "mine", "flat", 0, 5_000, 5_000, told=lines.append)
+            ledger.reserve(f"root/{name}", "executor", "mine", "flat", 0, 5_000, 5_000, on_waiting=lines.append)
         )
         for name, lines in (("b", first), ("c", behind))
     ]
@@ -96,7 +100,7 @@ async def test_largest_calls_in_flight_are_named() -> None:
     ledger, lines = Ledger(MICRO * 10_000, BOOK), list[str]()
     calls = [await held(ledger, f"root/{name}", 2_000 - at) for at, name in enumerate("abcd")]
     waiting = asyncio.create_task(
-        ledger.reserve("root/e", "executor", "mine", "flat", 0, 5_000, 5_000, told=lines.append)
+        ledger.reserve("root/e", "executor", "mine", "flat", 0, 5_000, 5_000, on_waiting=lines.append)
     )
     words = await told(lines)
     assert re.findall(r"(root/\w) holds", words) == ["root/a", "root/b"] and "2 more hold $0.003995" in words
@@ -109,7 +113,9 @@ async def test_pinged_call_has_a_deadline() -> None:
     ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
     first = await held(ledger, "root/a", 900)
     first.own_limit = 0.0
-    waiting = asyncio.create_task(ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
+    waiting = asyncio.create_task(
+        ledger.reserve("root/c", "executor", "mine", "flat", 0, 500, 500, on_waiting=lines.append)
+    )
     words = await told(lines)
     assert re.search(r"kept alive by its provider, given up after (599|600) s more", words)
     first.release()
@@ -120,7 +126,7 @@ async def test_wait_of_a_branch_is_its_own() -> None:
     ledger = Ledger(MICRO * 1_000, BOOK)
     one, two = ledger.branch("root"), ledger.branch("root")
     first, lines = await held(one, "root", 900), list[str]()
-    waiting = asyncio.create_task(two.reserve("root", "executor", "mine", "flat", 0, 500, 500, told=lines.append))
+    waiting = asyncio.create_task(two.reserve("root", "executor", "mine", "flat", 0, 500, 500, on_waiting=lines.append))
     assert "root holds $0.0009" in await told(lines)
     assert one.waits("root") == ""
     assert two.waits("root") != ""
@@ -138,7 +144,7 @@ async def test_least_above_share_granted_at_once() -> None:
 
 async def test_quick_grant_tells_nothing() -> None:
     ledger, lines = Ledger(MICRO * 1_000, BOOK), list[str]()
-    (await ledger.reserve("root", "executor", "mine", "flat", 0, 500, 500, told=lines.append)).release()
+    (await ledger.reserve("root", "executor", "mine", "flat", 0, 500, 500, on_waiting=lines.append)).release()
     assert lines == []
 
 

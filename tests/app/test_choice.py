@@ -353,7 +353,9 @@ async def test_unlisting_server_is_given_up(
     flags = {"base_url": f"http://{address}", **({"provider": provider} if provider else {})}
     async with server:
         with pytest.raises(UsageError, match=r"could not be listed.*--model"):
-            await choose_model(load(flags, {"HOME": str(tmp_path)}, tmp_path), told=lambda _, line: told.append(line))
+            await choose_model(
+                load(flags, {"HOME": str(tmp_path)}, tmp_path), on_waiting=lambda _, line: told.append(line)
+            )
         for writer in writers:
             writer.close()
             await writer.wait_closed()

@@ -190,7 +190,7 @@ class LlamaCpp(ChatProvider):
         finally:
             server.waiting -= 1
             if not server.waiting:
-                self.told("", "")
+                self.on_waiting("", "")
             if not server.healthy and not server.waiting:
                 server.strike()
                 self._forget(server)
@@ -214,7 +214,7 @@ class LlamaCpp(ChatProvider):
         while not server.healthy:
             waited = time.monotonic() - server.since
             if waited >= 1:
-                self.told("", loading_line(launch.name, waited))
+                self.on_waiting("", loading_line(launch.name, waited))
             if not server.alive:
                 raise await self._died(server, origin)
             if waited > launch.timeout:
@@ -250,7 +250,7 @@ class LlamaCpp(ChatProvider):
         pictures. Not every one says."""
         url, headers, origin = f"{self.url.removesuffix('/v1')}/props", self.headers(), self.origin("")
         try:
-            found = await when_loaded(lambda: fetch(self.transport, url, headers, origin, _PATIENT), self.told)
+            found = await when_loaded(lambda: fetch(self.transport, url, headers, origin, _PATIENT), self.on_waiting)
         except ModelError as error:
             self._met = error.kind not in RETRYABLE
             return
@@ -330,7 +330,7 @@ class LlamaCppModel(ChatModel):
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call; the time that a model needs to load, and that calls before this one take, is no silence."""
-        wait = CallWait(self._llama.told, request.conversation)
+        wait = CallWait(self._llama.on_waiting, request.conversation)
         loading = LoadingWait(wait.tell, self.id)
         try:
             while True:

@@ -23,7 +23,7 @@ from sagent.providers.access import first_set
 from sagent.providers.families.media import error_text, in_words
 from sagent.providers.handover import ModelTurn, Rules, Turn, UserTurn
 from sagent.providers.wire.encoding import Dialect, EncodingCache, Piece, body_start, sendable
-from sagent.providers.wire.exchange import Told, ignore_wait
+from sagent.providers.wire.exchange import OnWaiting, ignore_wait
 from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge
 
@@ -190,7 +190,9 @@ class SelfHostedModel:
             as_object(request.options.get("chat_template_kwargs")),
         )
         runner = self._provider.runner(self.id, self._weights)
-        wait = CallWait(self._provider.told, request.conversation, lambda seconds: runner.waiting_line(job, seconds))
+        wait = CallWait(
+            self._provider.on_waiting, request.conversation, lambda seconds: runner.waiting_line(job, seconds)
+        )
         runner.submit(job)
         try:
             async with wait:
@@ -247,7 +249,7 @@ class SelfHosted:
         self._token = token
         self._folder = folder or hub_cache(os.environ)
         self._runners: dict[Weights, Runner] = {}
-        self.told: Told = ignore_wait  # what a call waits for
+        self.on_waiting: OnWaiting = ignore_wait  # what a call waits for
 
     @classmethod
     def from_env(cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None) -> Self:

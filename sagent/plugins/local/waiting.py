@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from sagent.lib.json import as_int
-from sagent.providers.wire.exchange import Told
+from sagent.providers.wire.exchange import OnWaiting
 
 _SILENCE_SECONDS = 1.0  # after which a server that says nothing is shown to be waited for
 
@@ -32,8 +32,8 @@ class CallWait:
     """Tells what a call of an agent waits for. Within the block that is at first the server itself, which says nothing
     while it answers another call, or what `line` says of so many seconds."""
 
-    def __init__(self, told: Told, conversation: str, line: Callable[[float], str] = server_line) -> None:
-        self._told, self._agent, self._line = told, f"{conversation}::".split(":")[1], line
+    def __init__(self, on_waiting: OnWaiting, conversation: str, line: Callable[[float], str] = server_line) -> None:
+        self._on_waiting, self._agent, self._line = on_waiting, f"{conversation}::".split(":")[1], line
         self._ticking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -46,7 +46,7 @@ class CallWait:
     def tell(self, line: str) -> None:
         """Tell it from now on, "" for nothing."""
         self._end()
-        self._told(self._agent, line)
+        self._on_waiting(self._agent, line)
 
     def _end(self) -> None:
         if self._ticking is not None:
@@ -57,4 +57,4 @@ class CallWait:
         began = time.monotonic()
         while True:
             await asyncio.sleep(_SILENCE_SECONDS)
-            self._told(self._agent, self._line(time.monotonic() - began))
+            self._on_waiting(self._agent, self._line(time.monotonic() - began))

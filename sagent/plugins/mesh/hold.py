@@ -74,12 +74,12 @@ class NodeOptions:
 @dataclass(frozen=True, slots=True)
 class Opening:
     """An agent to open: its session's directory and its working directory; `flags` are among records.remote_flags(),
-    and `told` receives an agent and why its call waits."""
+    and `on_waiting` receives an agent and why its call waits."""
 
     session: Path
     cwd: Path
     flags: Mapping[str, str]
-    told: Callable[[str, str], None] = lambda agent, line: None
+    on_waiting: Callable[[str, str], None] = lambda agent, line: None
 
 
 OpenAgent: TypeAlias = Callable[

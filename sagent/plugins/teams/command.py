@@ -177,7 +177,7 @@ async def _work(
     """Run the team and return its result; after an interruption, as far as it came."""
     from sagent.plugins.teams.opening import open_team
 
-    async with open_team(settings, file, output.on_event, told=output.on_waiting) as team:
+    async with open_team(settings, file, output.on_event, on_waiting=output.on_waiting) as team:
         output.check(team)
         team.watch(output.on_role)
         task = task or team.unfinished or ""

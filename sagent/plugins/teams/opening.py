@@ -15,7 +15,7 @@ from sagent.lib.money import in_words
 from sagent.plugins.teams.files import TeamFile
 from sagent.plugins.teams.rounds import HandOff, last_round
 from sagent.plugins.teams.team import Team, TeamResult
-from sagent.providers.wire.exchange import Told, ignore_wait
+from sagent.providers.wire.exchange import OnWaiting, ignore_wait
 from sagent.session.log import read_log
 from sagent.session.store import find, latest
 
@@ -30,13 +30,14 @@ async def open_team(
     listener: Callable[[Event], None],
     *,
     batches: "Collecting | None" = None,
-    told: Told = ignore_wait,
+    on_waiting: OnWaiting = ignore_wait,
 ) -> AsyncGenerator[Team]:
     """Yield a team with its session open and the events of all its agents passed to `listener`; everything is closed at
-    the end. Requests are sent by `batches`; `told` is as for `open_agent`. The budget is the file's unless the person's
-    is smaller or comes from the command line. Raises UsageError, and SessionBusy or SessionCorrupt for the session."""
+    the end. Requests are sent by `batches`; `on_waiting` is as for `open_agent`. The budget is the file's unless the
+    person's is smaller or comes from the command line. Raises UsageError, and SessionBusy or SessionCorrupt for the
+    session."""
     settings, file = settle_team(settings, file)
-    async with open_agent(settings, listener, batches=batches, told=told) as lead:
+    async with open_agent(settings, listener, batches=batches, on_waiting=on_waiting) as lead:
         yield make_team(lead, file)
 
 

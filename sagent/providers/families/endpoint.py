@@ -11,7 +11,7 @@ from sagent.providers.access import NO_KEY, Access, access_from_key, check_text,
 from sagent.providers.keys import Keys
 from sagent.providers.rows import MAKERS, Row, is_own_address, maker_abilities, row_of, transport_by_sdk
 from sagent.providers.wire.encoding import Dialect, EncodingCache
-from sagent.providers.wire.exchange import Timeouts, Told, fetch, ignore_wait
+from sagent.providers.wire.exchange import OnWaiting, Timeouts, fetch, ignore_wait
 from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
@@ -53,7 +53,7 @@ class Endpoint:
         self.keys = Keys((access.key, *access.others), access.variable)
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
-        self.told: Told = ignore_wait  # what a call waits for, where the server says
+        self.on_waiting: OnWaiting = ignore_wait  # what a call waits for, where the server says
         self._encodings: dict[Dialect, EncodingCache] = {}
         self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
         self.searches = row.abilities != maker_abilities(row.name) or is_own_address(row.name, access.base_url)

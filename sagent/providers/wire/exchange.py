@@ -31,7 +31,7 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
 
 T = TypeVar("T")
-Told: TypeAlias = Callable[[str, str], None]
+OnWaiting: TypeAlias = Callable[[str, str], None]
 """Is told what a call waits for, again whenever that changes, and "" when it waits no longer: the path of its agent,
 "" where all of them wait, and a line."""
 
@@ -44,7 +44,7 @@ def ignore_wait(_agent: str, _line: str) -> None:
 class ReportsWaiting(Protocol):
     """A provider that tells what its calls wait for."""
 
-    told: Told
+    on_waiting: OnWaiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from sagent.errors import ModelError
 from sagent.model import ModelInfo
-from sagent.providers.wire.exchange import Told
+from sagent.providers.wire.exchange import OnWaiting
 
 MAX_LOADING_SECONDS = 900.0  # that loading a model may take
 _PAUSE_SECONDS = 0.25
@@ -38,8 +38,8 @@ def loading_line(model: str, seconds: float) -> str:
 class LoadingWait:
     """Waits for a server that is loading its model, up to MAX_LOADING_SECONDS."""
 
-    def __init__(self, told: Callable[[str], None], model: str) -> None:
-        self._told, self._model = told, model
+    def __init__(self, on_waiting: Callable[[str], None], model: str) -> None:
+        self._on_waiting, self._model = on_waiting, model
         self._began = time.monotonic()
 
     async def pause(self, error: ModelError) -> None:
@@ -47,13 +47,13 @@ class LoadingWait:
         waited = time.monotonic() - self._began
         if not is_loading(error) or waited > MAX_LOADING_SECONDS:
             raise error
-        self._told(loading_line(self._model, waited))
+        self._on_waiting(loading_line(self._model, waited))
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def when_loaded(ask: Callable[[], Awaitable[T]], told: Told, model: str = "") -> T:
+async def when_loaded(ask: Callable[[], Awaitable[T]], on_waiting: OnWaiting, model: str = "") -> T:
     """Return what a server answers, once it has loaded its model. Raises ModelError."""
-    wait = LoadingWait(partial(told, ""), model)
+    wait = LoadingWait(partial(on_waiting, ""), model)
     try:
         while True:
             try:
@@ -61,4 +61,4 @@ async def when_loaded(ask: Callable[[], Awaitable[T]], told: Told, model: str = 
             except ModelError as error:
                 await wait.pause(error)
     finally:
-        told("", "")
+        on_waiting("", "")

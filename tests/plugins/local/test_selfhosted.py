@@ -1047,7 +1047,7 @@ async def test_loading_reported_while_waiting(monkeypatch: pytest.MonkeyPatch, t
         told.append((agent, line))
         loading.set()
 
-    provider.told = tell
+    provider.on_waiting = tell
     with pytest.raises(ModelError, match="no memory"):
         async for _ in SelfHostedModel(provider, "some/model").stream(Request("s:root/child:1", (user("hi"),))):
             pass

@@ -41,7 +41,7 @@ async def test_loading_server_awaited_any_time() -> None:
     async with served(loading=0.6) as (door, url):
         told: list[str] = []
         provider = LlamaCpp.from_key("k", base_url=url)
-        provider.told = lambda _, line: told.append(line)
+        provider.on_waiting = lambda _, line: told.append(line)
         for _ in range(2):
             told.clear()
             _, reply = await collect(provider.model("tiny"), ask())
@@ -60,7 +60,7 @@ async def test_reading_server_not_silent() -> None:
     async with served(reading=READING) as (_, url):
         told: list[str] = []
         provider = LlamaCpp.from_key("k", base_url=url, timeouts=Timeouts(stall=0.6, reasoning_stall=0.6))
-        provider.told = lambda _, line: told.append(line)
+        provider.on_waiting = lambda _, line: told.append(line)
         _, reply = await collect(provider.model("tiny"), ask())
         await provider.aclose()
         assert reply.message.content == "Hello."
@@ -74,7 +74,7 @@ async def test_silent_server_shown_as_wait() -> None:
     async with served(queue=2.2) as (_, url):
         told: list[tuple[str, str]] = []
         provider = LlamaCpp.from_key("k", base_url=url)
-        provider.told = lambda agent, line: told.append((agent, line))
+        provider.on_waiting = lambda agent, line: told.append((agent, line))
         _, reply = await collect(provider.model("tiny"), ask(conversation="session:root/worker"))
         await provider.aclose()
         assert reply.message.content == "Hello."
@@ -86,7 +86,7 @@ async def test_queued_call_is_not_silence() -> None:
     async with served(slots=1, reading={"steps": 4, "seconds": 0.2}) as (door, url):
         provider = LlamaCpp.from_key("k", base_url=url, timeouts=Timeouts(stall=1, reasoning_stall=1))
         told: dict[str, list[str]] = {}
-        provider.told = lambda agent, line: told.setdefault(agent, []).append(line)
+        provider.on_waiting = lambda agent, line: told.setdefault(agent, []).append(line)
         await collect(provider.model("tiny"), ask())  # it has said how many slots it has
         model, names = provider.model("tiny"), [f"root/{number}" for number in range(4)]
         answers = await asyncio.gather(*(collect(model, ask(conversation=f"session:{name}")) for name in names))
@@ -120,7 +120,7 @@ async def test_loading_server_at_address_found(tmp_path: Path, model: str | None
         told: list[str] = []
         given = {"base_url": url, "state_dir": str(tmp_path / "state"), "model": model}
         choice = await choose_model(
-            load(given, {"HOME": str(tmp_path)}, tmp_path), told=lambda _, line: told.append(line)
+            load(given, {"HOME": str(tmp_path)}, tmp_path), on_waiting=lambda _, line: told.append(line)
         )
         assert full_name(choice.model) == "llamacpp/tiny"
         assert any(line.startswith("Loading the model…") for line in told)

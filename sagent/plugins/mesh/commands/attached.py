@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.plugins.mesh.control import Question
     from sagent.plugins.mesh.remote import Mesh
-    from sagent.providers.wire.exchange import Told
+    from sagent.providers.wire.exchange import OnWaiting
     from sagent.repl.opening import Asker, Listener, Opening
     from sagent.tools.ask import Answerer
 
@@ -51,7 +51,7 @@ def _load() -> "Settings":
 def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening":
     @asynccontextmanager
     async def opening(
-        settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", told: "Told"
+        settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", on_waiting: "OnWaiting"
     ) -> "AsyncGenerator[Opened]":
         del settings
         from sagent.plugins.mesh.attached import RemoteAgent, RemotePolicy
@@ -66,7 +66,7 @@ def _opening(mesh: "Mesh", session: str, again: str, *, watch: bool) -> "Opening
 
             def begin(changed: "Callable[[], None]") -> None:
                 agent.begin(changed)
-                peer.on_waiting = told
+                peer.on_waiting = on_waiting
                 texts.begun.set()
 
             elsewhere = RemoteSession(lambda: agent.where, "the bus", begin, again, texts.read, lambda: policy.modes)

@@ -101,8 +101,10 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         answerer = None if only_looks else _answerer(answer, policy)
         freest = "edit" if settings.plan and policy.mode == "plan" else policy.mode
         barrier.judgement = Judgement(policy, freest)
-        surface, told = Surface("node"), opening.told
-        return open_agent(settings, listener, ask, policy, answer=answerer, keeper=barrier, told=told, surface=surface)
+        surface, on_waiting = Surface("node"), opening.on_waiting
+        return open_agent(
+            settings, listener, ask, policy, answer=answerer, keeper=barrier, on_waiting=on_waiting, surface=surface
+        )
 
     return opened
 
