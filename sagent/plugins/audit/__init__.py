@@ -1,4 +1,4 @@
-"""Sessions that are kept: their list, changes of them offline, the proof that one is as it was written, and repair."""
+"""Saved sessions: lists, offline changes, verification and repair."""
 
 from sagent.plugin import SESSIONS, Command, Extra, Plugin
 

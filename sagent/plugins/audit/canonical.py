@@ -1,4 +1,4 @@
-"""Check for canonical JSON: sorted keys, no spaces, UTF-8, everything written in one way."""
+"""Check for canonical JSON: sorted keys, no spaces, UTF-8, one way to write each value."""
 
 import json
 
@@ -8,10 +8,10 @@ from sagent.lib.json import canonical_bytes
 
 
 def parse(text: bytes) -> object:
-    """Return the value of canonical JSON. Raises ValueError for any other form.
+    """Parse canonical JSON. Raises ValueError for any other form.
 
-    pydantic's parser and writer take half the time of the standard library's. They agree with it on everything but how
-    some numbers are written, which is looked at; where they do not accept, the standard library has the last word.
+    pydantic's parser and writer take half the time of the standard library's. They only differ in how some numbers are
+    written, which is checked; if they reject a text, the standard library decides.
     """
     try:
         value: object = from_json(text, allow_inf_nan=False)
@@ -34,8 +34,8 @@ _DEEP = frozenset({dict, list, float})
 
 
 def _in_order(value: object) -> bool:
-    """Return whether all keys are sorted and all numbers written as Python writes them. Iterative, since every line of
-    a log is checked and recursion takes a fifth longer."""
+    """Return True if all keys are sorted and all numbers written as Python writes them. Iterative, because every line
+    of a log is checked and recursion takes a fifth longer."""
     waiting: list[object] = [value]
     for each in waiting:
         if type(each) is dict:

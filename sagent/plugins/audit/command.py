@@ -1,4 +1,4 @@
-"""`sagent verify`: whether a session, or a bundle of one, is what was written."""
+"""`sagent verify`: checks that a session, or a bundle of one, is unchanged."""
 
 import argparse
 import os
@@ -22,11 +22,11 @@ DESCRIPTION = """Check that a session has not been changed since it was written:
 every subagent's log, every blob, and every file in a bundle's manifest. Each part that was checked is listed."""
 EPILOG = """exit codes:
   0 unchanged   1 problems were found   2 usage"""
-LARGE = 16 << 20  # bytes from which several processes are worth their start
+LARGE = 16 << 20  # bytes that are worth starting several processes
 
 
 def run_verify(argv: Sequence[str]) -> int:
-    """Check it; 1 where something was found. Raises UsageError."""
+    """Verify; return 1 if there are findings. Raises UsageError."""
     given = _parser().parse_args(argv)
     with locating(lambda: _path(given.session, given.cwd), given.session, elsewhere(vars(given))) as (path, copied):
         if copied and given.sign:
@@ -38,7 +38,7 @@ def run_verify(argv: Sequence[str]) -> int:
 
 
 def _check(given: argparse.Namespace, path: Path, place: StoreAt | None) -> int:
-    """Check what is at a path, which may be a copy of what a place keeps."""
+    """Verify the session at a path, which may be a copy from another place."""
     where = None if place else path
     signers = path_of(given.signers) if given.check_signature else None
     with _sharing(path) as each:
@@ -79,7 +79,7 @@ def _parser() -> Parser:
 
 
 def _path(name: str | None, cwd: str | None) -> Path:
-    """Resolve a name to a path, a path before an id. The verifier reports what remains of a session there."""
+    """Resolve a name to a path, preferring paths to ids. The verifier reports the remains of a session there."""
     path = path_of(name or "")
     if name and (path.is_dir() or (path.is_file() and (path.name == "root.jsonl" or is_bundle(path)))):
         return path.absolute()
@@ -100,8 +100,8 @@ def _sharing(path: Path) -> Generator[Each]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    ignored = signal.SIGINT, signal.SIG_IGN  # Ctrl-C is for the process that waits
-    pool = ProcessPoolExecutor(count, get_context("fork"), signal.signal, ignored)  # nothing else runs here
+    ignored = signal.SIGINT, signal.SIG_IGN  # Ctrl-C is for the waiting parent process
+    pool = ProcessPoolExecutor(count, get_context("fork"), signal.signal, ignored)  # no other threads run here
     try:
         yield pool.map
     finally:
@@ -109,7 +109,7 @@ def _sharing(path: Path) -> Generator[Each]:
 
 
 def _show(path: Path | None, proof: Proof, signed: str, where: str) -> Iterator[str | Table]:
-    """Show what was found of the session at a path, or of one that is kept elsewhere."""
+    """Show the findings of the session at a path, or of one kept elsewhere."""
     yield f"session {proof.session}  {where}"
     yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in proof.parts))
     yield from (f"✗ {part.name}: {problem}" for part in proof.parts for problem in part.problems)
@@ -120,7 +120,7 @@ def _show(path: Path | None, proof: Proof, signed: str, where: str) -> Iterator[
     if proof.problems:
         yield f"NOT OK: {count(len(proof.problems), 'problem')}"
         logs = any(len(part.problems) > bool(part.torn) for part in proof.parts if part.name.startswith("log of "))
-        if logs and path and not (path.is_file() or unpacked(path)):  # what is damaged in a bundle is damaged
+        if logs and path and not (path.is_file() or unpacked(path)):  # a bundle cannot be repaired
             yield f"`sagent sessions repair {path}` keeps the intact part of a damaged log."
     else:
         but = [f"{proof.redacted} redacted"] if proof.redacted else []

@@ -1,4 +1,4 @@
-"""Sessions that commands read: those of this machine, and those that a plugin's store keeps elsewhere."""
+"""Sessions for commands that read them: local ones, and those in a plugin's store."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ class StoreAt(NamedTuple):
     plugin: str = ""
 
     def rows(self) -> Sequence[tuple[str, ...]]:
-        """Return what is listed of the sessions, the id of each first. Raises SagentError."""
+        """Return the rows of the listed sessions, each starting with its id. Raises SagentError."""
         with named_errors(f"The store {self.store.name}", self.plugin):
             listing = cast("Callable[[str], Coroutine[Any, Any, Sequence[tuple[str, ...]]]]", resolve(self.store.rows))
             return asyncio.run(listing(self.address))
@@ -46,7 +46,7 @@ def _stores() -> Sequence[tuple[str, Store]]:
 
 
 def add_stores(parser: "Parser", *, listing: bool = False) -> None:
-    """Add a flag for each place where sessions are kept that are not on this machine."""
+    """Add a flag for each remote place of sessions."""
     for _, store in _stores():
         text = store.listing if listing else store.help
         parser.add_argument(f"--{store.name}", metavar=store.metavar, help=text)
@@ -81,9 +81,9 @@ def reading(find: Callable[[], Path], name: str | None, place: StoreAt | None) -
 def locating(
     find: Callable[[], Path], name: str | None, place: StoreAt | None
 ) -> Generator[tuple[Path, StoreAt | None]]:
-    """Yield where a session is read: what `find` returns, or a copy of what a `place` keeps, or that
-    which a store's variable names for one that is not found here; and of which place it is a copy. Raises UsageError,
-    SessionNotFound, SessionCorrupt, and what the store raises."""
+    """Yield the directory of a session, and the remote place it is a copy of: the result of `find`, a copy from
+    `place`, or, for a session that is not found here, a copy from the store that a variable names. Raises UsageError,
+    SessionNotFound, SessionCorrupt, and the store's errors."""
     if place is None:
         try:
             found = find()

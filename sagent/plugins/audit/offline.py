@@ -1,4 +1,4 @@
-"""An earlier session opened to rewind it: no model is called, so neither a model nor a key is needed."""
+"""Opens an earlier session to rewind it: no model is called, so no model or key is needed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,8 +30,8 @@ class _NoModel:
 
 @asynccontextmanager
 async def open_offline(settings: Settings, listener: Callable[[Event], None]) -> AsyncGenerator[Agent]:
-    """Yield the root's agent of the session that is named, without tools; what went on in it when it was left stays as
-    it is. Raises SessionBusy, SessionCorrupt, SessionNotFound and OSError."""
+    """Yield the root's agent of the named session, without tools; work that was interrupted stays as it is. Raises
+    SessionBusy, SessionCorrupt, SessionNotFound and OSError."""
     with Session.open(settings.session or Path()) as session:
         log = session.log()
         agent = Agent(_NoModel(), resources=Resources(log=log, workspace=Workspace(settings.cwd)))

@@ -1,4 +1,4 @@
-"""Deletion of old sessions: which go, and why the others stay."""
+"""Deletion of old sessions, with the reasons to keep others."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ class Pruned:
 
 
 def prune(found: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry: bool = False) -> Iterator[Pruned]:
-    """Let go of the sessions, last used first, that were last used before `cutoff` (seconds since the epoch) and are
-    not among the first `keep`. One that is in use, or does not lie in the state directory, is kept, and reported.
+    """Delete sessions last used before `cutoff` (seconds since the epoch), except the `keep` newest. Sessions in use or
+    outside the state directory are kept and reported.
 
     With `dry`, nothing is deleted.
     """
@@ -48,7 +48,7 @@ def age(text: str) -> timedelta:
 
 
 def _removed(session: Glance, cutoff: float) -> str:
-    """Delete one; why it stays, "" if it is gone."""
+    """Delete one session; return why that failed, or ""."""
     try:
         if max(file.stat().st_mtime for file in log_files(session.path)) >= cutoff:
             return "it was used just now"

@@ -1,4 +1,4 @@
-"""Lines and tables without secrets, and the report of what was taken out."""
+"""Lines and tables without secrets, and a report of the removed ones."""
 
 from dataclasses import replace
 
@@ -15,6 +15,6 @@ def without_secrets(block: str | Table, redaction: Redaction) -> str | Table:
 
 
 def report_secrets(redaction: Redaction) -> None:
-    """Say on standard error which kinds were taken out, if any."""
+    """Report on standard error the kinds of removed secrets, if any."""
     if redaction.count:
         report(f"secrets taken out, recognized by their form: {redaction.kinds}; read the rest before you share it")

@@ -1,8 +1,8 @@
 """Repair of a damaged session: every intact entry is kept, with a mark where others are lost.
 
-A line in which a single bit was flipped is put back as it was written: its id proves it. Where that cannot be, what is
-left goes on after a `repaired` entry, so that what follows is chained anew and has other ids. Entries that name such
-an entry name it by its new id, those in the logs of other agents included.
+A line with a single flipped bit is restored exactly: its id proves it. Otherwise the remaining entries follow a
+`repaired` entry, so they are chained anew and get other ids. Entries that refer to them, also in other agents' logs,
+are updated.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ from sagent.session.statement import STATEMENT
 from sagent.session.store import REPAIRED, is_session, log_files, repaired
 from sagent.session.view import ID, first_id, session_of
 
-EFFORT = 8 << 30  # bytes that are hashed, at most, to find which bits were flipped: a line of up to 46 kB
-BURST = 64  # damaged lines one after the other: in so many more than one bit was flipped
+EFFORT = 8 << 30  # most bytes to hash when searching flipped bits: enough for a line of 46 kB
+BURST = 64  # consecutive damaged lines; beyond that more than one bit was flipped
 MAX_LINE_BYTES = 32 << 20  # of a line that is looked at at all: zeros can be in the place of a million of them
-MAX_NAMED_KINDS = 100  # kinds of lost lines that one mark names
-MAX_FILLED = 10_000  # lost messages in whose place something is put, so that those after them keep their numbers
+MAX_NAMED_KINDS = 100  # kinds of lost lines listed in one mark
+MAX_FILLED = 10_000  # lost messages replaced by fillers, so that later ones keep their numbers
 
-_DRAFT = "draft"  # after the beginning of the directory's name: the logs are still being written there
+_DRAFT = "draft"  # suffix of the directory's name while logs are being written there
 _LOST = "[From sagent: the log was damaged here and repaired; what was said at this point is lost.]"
 _LOST_SUMMARY = "[From sagent: the log was damaged and repaired; a summary of what was said before this is lost.]"
 _REFERENCES: Mapping[str, tuple[str, ...]] = {
@@ -54,14 +54,14 @@ _REFERENCES: Mapping[str, tuple[str, ...]] = {
     "returned": ("entry",),
     "forked": ("left",),
 }
-"""Where the entries of a kind name another one."""
+"""Members that refer to other entries, by kind."""
 _Fillers: TypeAlias = Mapping[int, Sequence[Content]]
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A log that was repaired: the entries that are `kept`, the lines among them that were `mended`, the `gaps` that
-    are left, the bytes that were `dropped`. `aside` is the file as it was."""
+    """A repaired log: `kept` entries, `mended` lines among them, remaining `gaps`, `dropped` bytes. `aside` is the
+    original file."""
 
     file: Path
     kept: int
@@ -72,10 +72,11 @@ class Repair:
 
 
 def repair(path: Path) -> tuple[Repair, ...]:
-    """Keep what is intact of every damaged log of a session, and the damaged files aside; say in the logs what is lost.
+    """Keep the intact entries of every damaged log of a session, move the damaged files aside, and record in the logs
+    what is lost.
 
-    `path` is the session or one of its files. Raises SessionBusy, SessionNotFound and OSError. Killed at any moment it
-    leaves the logs as they were, or a session that is not opened until the repair is done again.
+    `path` is the session or one of its files. Raises SessionBusy, SessionNotFound and OSError. If killed, it leaves the
+    logs unchanged, or a session that cannot be opened until the repair is repeated.
     """
     session = path if path.is_dir() else session_of(path)
     if not is_session(session):
@@ -92,7 +93,7 @@ def repair(path: Path) -> tuple[Repair, ...]:
 
 
 def _install(session: Path, ready: Path) -> Iterator[Repair]:
-    """Put every log that was written anew in the place of the damaged one, which stays next to it."""
+    """Put every rewritten log in the place of the damaged one, which stays beside it."""
     mark = f".damaged-{ready.name.removeprefix(REPAIRED)}"
     for fresh in sorted(ready.rglob("*.jsonl")):
         file = session / fresh.relative_to(ready)
@@ -101,7 +102,7 @@ def _install(session: Path, ready: Path) -> Iterator[Repair]:
         found = [entry.content for entry in read_log(fresh) if entry.kind == "repaired"]
         repairs = [each for each in found if isinstance(each, Repaired) and each.aside == aside.name]
         if any(each.is_gap for each in repairs):
-            for name in (STATEMENT, SIGNATURE):  # what was signed is not there any more
+            for name in (STATEMENT, SIGNATURE):  # the signed data no longer exist
                 with suppress(FileNotFoundError):
                     (session / name).rename(session / f"{name}{mark}")
         fresh.replace(file)
@@ -114,7 +115,7 @@ def _install(session: Path, ready: Path) -> Iterator[Repair]:
 
 
 def _rewrite(session: Path, mark: str) -> bool:
-    """Write anew the logs that are damaged, and those that name entries of them; whether there are any."""
+    """Rewrite the damaged logs and those that refer to their entries; return True if there are any."""
     draft = session / f"{REPAIRED}{_DRAFT}"
     files = {agent_of(session, file): file for file in log_files(session)}
     anew: dict[str, _Copy] = {}
@@ -155,7 +156,7 @@ def _reason(copy: "_Copy", reader: "_Reader") -> str:
 
 
 def _head(file: Path, agent: str) -> str:
-    """Return the last entry of a child's log; "" where the child did nothing, or it is no child's."""
+    """Return the last entry of a child's log; "" if the child did nothing, or it is no child's."""
     first = last = None
     for last in read_log(file):
         first = first or last
@@ -182,13 +183,13 @@ class _Gap(NamedTuple):
     size: int
 
 
-_INNER = re.compile(rb'(?<=.)\{"id":"[0-9a-f]{64}","at":"', re.DOTALL)  # in what an entry says each " has a \
+_INNER = re.compile(rb'(?<=.)\{"id":"[0-9a-f]{64}","at":"', re.DOTALL)  # within an entry's text each " has a \
 _SHAPE = re.compile(rb'\{"id":"([0-9a-f]{64})",.*,"kind":"(\w{1,40})","parent":"([0-9a-f]{64}|)"\}\n', re.DOTALL)
 
 
 class _Reader:
-    """Reads what is intact of a log. `mended` lines were put back; `junk` are bytes between entries that follow from
-    one another."""
+    """Reads the intact parts of a log. `mended` lines were restored; `junk` is the number of bytes between consecutive
+    entries."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._left = file, EFFORT
@@ -196,10 +197,10 @@ class _Reader:
         self.mended = self.junk = 0
 
     def read(self) -> Iterator[Entry | _Gap]:
-        """Yield each entry once, and where something is lost. A last line without its end is left out."""
+        """Yield each entry once, and marks of lost ones. An incomplete last line is left out."""
         self.mended = self.junk = 0
         previous, seen = "", set[str]()
-        damaged: list[bytes] = []  # the first of those that follow one another
+        damaged: list[bytes] = []  # the first of consecutive ones
         size = 0
         for item in self._items():
             if isinstance(item, bytes):
@@ -221,7 +222,7 @@ class _Reader:
             yield _Gap(_kinds(damaged, previous, None), size)
 
     def _items(self) -> Iterator[Entry | bytes]:
-        """Entries, and lines that are none."""
+        """Yield entries, and lines that are none."""
         damaged: list[bytes] = []
         burst = False
         with self._file.open("rb") as stream:
@@ -248,7 +249,7 @@ class _Reader:
             yield item if found is None else found
 
     def _restore(self, line: bytes) -> Entry | None:
-        """Return the entry of a line of which one bit was flipped, as its id proves."""
+        """Return the entry of a line with one flipped bit, proved by its id."""
         if len(line) > MAX_LINE_BYTES:
             return None
         if line in self._tried:
@@ -279,8 +280,7 @@ class _Reader:
 
 
 def _split(line: bytes) -> Iterator[Entry | bytes]:
-    """Yield the entry of a line, whatever it ends with, or of one that holds several, for the end of a line is lost;
-    what is none as it is."""
+    """Yield the entry of a line, whatever its end, or several if line ends are lost; anything else unchanged."""
     if (whole := _entry(line) or _entry(line.removesuffix(b"\r\n") + b"\n")) is not None:
         yield whole
         return
@@ -310,7 +310,7 @@ def _before(entry: Entry) -> str:
 
 
 def _kinds(damaged: Sequence[bytes], previous: str, following: Entry | None) -> tuple[str, ...]:
-    """Return the kinds of lost lines, as far as they can be read and nothing is missing between them."""
+    """Return the kinds of lost lines, if they are readable and nothing is missing between them."""
     kinds: list[str] = []
     for line in damaged[:MAX_NAMED_KINDS]:
         shape = _SHAPE.fullmatch(line)
@@ -328,8 +328,8 @@ def _kinds(damaged: Sequence[bytes], previous: str, following: Entry | None) -> 
 
 
 class _Count(NamedTuple):
-    """Message count after a gap: the gap's number from 0, the id of its mark, and the messages to assume in it if
-    nothing is known."""
+    """Message count after a gap: the gap's number from 0, the id of its mark, and the messages to assume in it by
+    default."""
 
     gap: int
     mark: str
@@ -338,17 +338,16 @@ class _Count(NamedTuple):
 
 
 class _Copy:
-    """A log while it is written anew. `fillers` say what stands after its gaps, by their numbers from 0, so that later
-    entries, which count the messages before them, still mean the same ones.
-    `counting` has what the first entry after gaps says of how many messages there were, by its id.
-    """
+    """A log being rewritten. `fillers` are the messages inserted at its gaps, by gap number from 0, so that later
+    entries, which count messages, keep their meaning. `counting` has the message counts of the first entries after
+    gaps, by id."""
 
     def __init__(self, out: BinaryIO, aside: str, others: "Mapping[str, _Copy]", fillers: _Fillers) -> None:
         self.out, self._aside, self._others, self._fillers = out, aside, others, fillers
         self._ids: dict[str, str] = {}
         self._gap = self._first = self.head = ""
         self.entries = self.gaps = 0
-        self.renamed = self.may_have_named = False  # entries that follow gaps; children, in what is lost
+        self.renamed = self.may_have_named = False  # for entries after gaps; for children in lost lines
         self._open: _Count | None = None
         self.counting: dict[str, _Count] = {}
 
@@ -370,11 +369,11 @@ class _Copy:
         self._put(fresh)
 
     def has(self, names: set[str]) -> bool:
-        """Return whether there were entries with these ids."""
+        """Return True if there were entries with these ids."""
         return names <= self._ids.keys()
 
     def add(self, content: Content) -> None:
-        """Append an entry that was not there."""
+        """Append a new entry."""
         self._put(seal(self.head, content))
 
     def _leave(self, gap: _Gap) -> None:
@@ -384,7 +383,7 @@ class _Copy:
         self._open = _Count(self.gaps, self.head, usual)
         for filler in self._fillers.get(self.gaps, (_said_lost(),) * usual):
             self.add(filler)
-        self._gap = self.head  # what goes on from a lost entry goes on from here
+        self._gap = self.head  # entries after a lost one continue from here
         self.gaps += 1
         self.may_have_named |= bool({"?", "spawned", "returned"} & set(gap.lost))
 
@@ -393,7 +392,7 @@ class _Copy:
         self._first, self.head = self._first or entry.id, entry.id
 
     def _said(self, entry: Entry) -> Mapping[str, object] | None:
-        """Return the body with new ids in place of those that changed; None if none did."""
+        """Return the body with new ids in place of changed ones; None if none changed."""
         names = _REFERENCES.get(entry.kind, ()) if self.renamed or self._gap or self._others else ()
         try:
             body = read_body(entry) if names else EMPTY
@@ -414,7 +413,7 @@ class _Copy:
         return {**body, **changed} if changed else None
 
     def _elsewhere(self, agent: str, name: str, kind: str) -> str:
-        """Return the id by now of an entry of another log; of one that is lost, that of what stands in its place."""
+        """Return the present id of an entry in another log; of a lost one, its replacement's."""
         other = self._others.get(agent)
         if other is None:
             return name
@@ -438,7 +437,7 @@ def _said_lost() -> Content:
 
 
 def _copy(file: Path, out: Path, mark: str, others: Mapping[str, _Copy], named: set[str]) -> tuple[_Copy, _Reader]:
-    """Write anew what is intact of a log, which had entries that others have `named`."""
+    """Rewrite the intact parts of a log, with the ids of entries that others have `named`."""
     reader, fillers = _Reader(file), dict[int, Sequence[Content]]()
     while True:
         with out.open("wb") as stream:
@@ -452,13 +451,12 @@ def _copy(file: Path, out: Path, mark: str, others: Mapping[str, _Copy], named: 
 
 
 def _fit(out: Path, copy: _Copy, fillers: dict[int, Sequence[Content]]) -> bool:
-    """Find what has to stand in a gap, so that entries after it mean the messages that they meant; True where that is
-    something else than what stands there."""
+    """Determine the fillers of gaps so that later entries refer to the same messages; return True if they changed."""
     for entry, (number, mark, usual, messages) in copy.counting.items():
         if number in fillers:
             continue
         lost = messages - _count_messages(out, entry) + usual
-        if lost > MAX_FILLED:  # of what follows them the summary stays, and not which messages stayed with it
+        if lost > MAX_FILLED:  # the summary after them is kept, but not which messages stayed
             fillers[number] = (_said_lost(),)
         elif lost >= 0:
             fillers[number] = (_said_lost(),) * lost

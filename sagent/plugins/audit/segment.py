@@ -1,7 +1,6 @@
-"""A segment of a log checked by itself: what it proves, and what only its neighbours can show.
+"""Verification of one segment of a log, with the facts that only its neighbours can check.
 
-Segments of one log may be checked in any order and in several processes; whoever puts them together looks at the
-seams.
+Segments of a log may be verified in any order and in several processes; the caller checks the seams.
 """
 
 import hashlib
@@ -29,24 +28,23 @@ from sagent.session.touches import Touched
 from sagent.session.view import ID
 
 SIZE = 4 << 20  # bytes of a segment, up to the end of a line
-MAX_PROBLEMS = 20  # that are reported of one segment
+MAX_PROBLEMS = 20  # reported per segment
 
 ASTRAY = "the entry does not follow from the one before: lines are missing or in disorder"
-UNKNOWN = "?"  # stands for the id of a damaged entry
+UNKNOWN = "?"  # in place of a damaged entry's id
 
-REST = ID.stop + len(b'",')  # where what its id is of begins in a line
+REST = ID.stop + len(b'",')  # start of the hashed part in a line
 _BEGINNING = re.compile(rb'\{"at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z","body":\{')
 
 
 @dataclass(slots=True)
 class LogSegment:
-    """Findings in one segment of a log. `problems` have the number of their line in it, from 1.
+    """Findings in one segment of a log. `problems` have their line number in the segment, from 1.
 
-    `begins` is its first entry's kind, `parent` what that follows, `left` the line before where it is a fork;
-    `forks` are the entries that were taken up again; `named` what is said of children: by which entry, its kind,
-    agent, entry; `blobs` the names of blobs and the entries that name them; `spilled` the session, the blob and the
-    entry of a text whose whole was put aside; `torn` the bytes of an unfinished line at its end; `repairs` what it says
-    of those, each with its line and its time.
+    `begins` is its first entry's kind, `parent` that entry's parent, `left` the previous line if it is a fork; `forks`
+    are the entries continued again; `named` are references to children: entry, kind, agent, child's entry; `blobs` are
+    names of blobs with the entries that name them; `spilled` are the session, blob and entry of long texts stored as
+    blobs; `torn` are the bytes of an incomplete last line; `repairs` are repair entries with line and time.
     """
 
     parent: str = ""
@@ -67,7 +65,7 @@ class LogSegment:
     problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def named_blobs(self, names: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Yield the blobs of a session, which has had these names, that entries name, and the entries."""
+        """Yield the blobs that entries of a session, which has had these names, refer to, and the entries."""
         yield from self.blobs
         yield from ((name, entry) for of, name, entry in self.spilled if of in names)
 
@@ -98,14 +96,14 @@ def split(place: Place, size: int = SIZE) -> Iterator[Place]:
 
 
 def check(place: Place, redacted: frozenset[str] = frozenset()) -> LogSegment:
-    """Check every byte of a segment: each line's id, its form, and that it follows the one before.
+    """Check every byte of a segment: each line's id, form, and parent.
 
-    The content of entries named in `redacted` need not match their ids. Raises OSError.
+    Entries named in `redacted` need not match their ids. Raises OSError.
     """
-    from sagent.plugins.audit.canonical import parse  # which is slow to load
+    from sagent.plugins.audit.canonical import parse  # slow to import
 
     found = LogSegment()
-    previous: str | None = None  # None where it is not known
+    previous: str | None = None  # None if unknown
     with place.path.open("rb", buffering=1 << 18) as file:
         file.seek(place.start)
         for line in lines_of(file, place.size):
@@ -141,7 +139,7 @@ _NOTED = frozenset({"opened", "spawned", "returned", "repaired"})
 
 
 def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object]) -> _Line:
-    """Return a line by its bytes. Raises ValueError for one that is not what a log has."""
+    """Parse a line's bytes. Raises ValueError for an invalid one."""
     rest = b"{" + line[REST:-1]
     name = hashlib.sha256(rest).hexdigest()
     own = line.startswith(b'{"id":"%b",' % name.encode())
@@ -192,7 +190,7 @@ def _note(found: LogSegment, line: _Line) -> None:
 
 
 def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
-    """Session and name of the blobs in which the model is pointed to what was too long."""
+    """Yield session and name of blobs that a text for the model points to because it was too long."""
     for said in _SPILLED.finditer(line):
         for session, name in _BLOB.findall(said[1]):
             yield session.decode("utf-8", "replace"), name.decode()

@@ -32,7 +32,7 @@ from sagent.session.summary import summarize
 from sagent.usage import Totals
 
 _OWN = ("list", "show", "search", "compact", "rewind", "prune", "delete")
-_LOOKED_AT = 4_000  # characters of a result's first line in which secrets are looked for, where fewer are shown
+_LOOKED_AT = 4_000  # characters of a result's first line to search for secrets if fewer are shown
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -177,7 +177,7 @@ def _price(settings: Settings) -> "Price":
 
 
 def _saved(path: Path, price: "Price") -> str:
-    """Describe what compactions have saved in a session, "" if there were none."""
+    """Describe the savings of a session's compactions, "" if there were none."""
     from sagent.session.savings import add_savings
 
     saving = add_savings(named_logs(path), price)
@@ -210,7 +210,7 @@ def _search(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _compact(settings: Settings, given: argparse.Namespace) -> int:
-    """1 where nothing could be made smaller."""
+    """Compact sessions; return 1 if nothing could be made smaller."""
     from sagent.app import open_agent
 
     command = " ".join(["/compact", *" ".join(given.hints).split()])
@@ -227,14 +227,14 @@ def _rewind(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _there(settings: Settings, given: argparse.Namespace) -> Settings:
-    """Return the settings for a session, where it took place."""
+    """Return the settings for a session in its own directory."""
     path = session_path(settings, given.session)
     cwd = given.cwd or glance(path).cwd
     return load_settings({"session": str(path), **({"cwd": cwd} if cwd and Path(cwd).is_dir() else {})})
 
 
 def _carry_out(settings: Settings, command: str, opening: "Opening") -> tuple[int, int]:
-    """Open a session and carry out a slash command in it: the tokens of its context before and after."""
+    """Open a session and run a slash command in it; return its context's tokens before and after."""
     import asyncio
 
     from sagent.cli.headless import carry_out
@@ -261,7 +261,7 @@ def _prune_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _prune(settings: Settings, given: argparse.Namespace) -> int:
-    """1 where one that was to go is still there."""
+    """Delete old sessions; return 1 if one could not be deleted."""
     if given.older_than is None and given.keep is None:
         raise UsageError("What to delete is not given: give --older-than 90d, --keep 50, or both.")
     if given.keep is not None and given.keep < 0:

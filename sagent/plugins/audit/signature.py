@@ -1,8 +1,8 @@
 """Signatures of records by SSH keys, made and checked by `ssh-keygen -Y` (OpenSSH 8.1 or later).
 
-What is signed is a file as it lies, in the namespace "sagent", so that anybody can check it without this package:
-`ssh-keygen -Y verify -n sagent -f ALLOWED_SIGNERS -I WHO -s FILE.sig < FILE`. The formats of signatures and of the file
-of allowed signers are those of ssh-keygen(1).
+The file itself is signed, in the namespace "sagent", so that anybody can check it without this package: `ssh-keygen -Y
+verify -n sagent -f ALLOWED_SIGNERS -I WHO -s FILE.sig < FILE`. The formats of signatures and of the file of allowed
+signers are those of ssh-keygen(1).
 """
 
 import os
@@ -20,10 +20,10 @@ _BEGIN, _END = b"-----BEGIN SSH SIGNATURE-----", b"-----END SSH SIGNATURE-----"
 
 
 def sign(data: bytes | Path, key: Path) -> bytes:
-    """Return a signature of bytes, or of a file, by an SSH key: a private key's file, or a public one's whose private
-    key an agent holds. ssh-keygen asks for a passphrase on the terminal.
+    """Sign bytes or a file with an SSH key: a private key's file, or a public one's if an agent holds the private key.
+    ssh-keygen asks for a passphrase on the terminal.
 
-    Raises UsageError for a key that cannot be used.
+    Raises UsageError for an unusable key.
     """
     done = _run(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], data)
     if done.returncode or not done.stdout.startswith(_BEGIN):
@@ -37,8 +37,7 @@ def sign(data: bytes | Path, key: Path) -> bytes:
 def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
     """Return the signer's name in the file of allowed signers, and the key.
 
-    Raises SagentError for a signature that is not by one of them or not of these bytes, and UsageError without
-    ssh-keygen.
+    Raises SagentError if the signature is by somebody else or for other bytes, and UsageError without ssh-keygen.
     """
     if not _is_as_written(signature.read_bytes()):
         raise SagentError(f"{signature}: not a signature made by ssh-keygen")
@@ -56,7 +55,7 @@ def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
 
 
 def _is_as_written(data: bytes) -> bool:
-    """Return whether a signature's file has no bytes to spare: ssh-keygen ignores what follows, and unused bits."""
+    """Return True if a signature's file has no extra bytes: ssh-keygen ignores trailing data and unused bits."""
     begin, *lines, end, rest = data.split(b"\n") if data.count(b"\n") > 2 else (b"", b"", b"", b"")
     try:
         content = b2a_base64(a2b_base64(b"".join(lines), strict_mode=True), newline=False)
@@ -81,7 +80,7 @@ def _run(arguments: list[str], data: bytes | Path) -> subprocess.CompletedProces
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the last line that it wrote about an error, or the one that says more."""
+    """Return its last line about an error, or a more informative one."""
     lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
     found = [*lines[-1:], *(line for line in lines if line.endswith("too open."))]
     return found[-1].strip().rstrip(".") if found else f"ssh-keygen exit {done.returncode}"

@@ -1,8 +1,8 @@
-"""Verification that a session is what was written.
+"""Verification that a session is unchanged.
 
-A hash chain shows damage and edits. Whoever may write the directory can also rewrite all of it with new hashes, or cut
-whole entries from the end of the root's log; against that, compare the head with one that was kept elsewhere (every
-result carries it), or check a signature.
+A hash chain shows damage and edits. But whoever can write the directory can also rewrite all of it with new hashes, or
+cut whole entries from the end of the root's log. Against that, compare the head with one kept elsewhere (every result
+has it), or check a signature.
 """
 
 import os
@@ -29,30 +29,30 @@ from sagent.session.place import Place, find_ids
 from sagent.session.statement import STATEMENT, Statement, read_statement, state
 from sagent.session.store import is_session
 
-_ASIDE = ".damaged-"  # in the name of a file that was put aside when the session was repaired
+_ASIDE = ".damaged-"  # in the name of a file moved aside by a repair
 
 Each: TypeAlias = Callable[[Callable[[Place], LogSegment], Iterable[Place]], Iterable[LogSegment]]
-"""Does one thing to each of many, here or in other processes: `map`, or the `map` of an executor. In order."""
+"""Applies a function to each of many items in order, here or in other processes: `map`, or an executor's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a record: what it is, what was checked of it, and what was found."""
+    """One part of a record: its name, the checks made, and the findings."""
 
     name: str
     checked: str
     problems: tuple[str, ...] = ()
-    torn: str = ""  # the one of them that is an unfinished line at the end of a log, which is no damage
+    torn: str = ""  # the one about an incomplete last line of a log, which is no damage
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
     """Result of a verification, part by part. Every file is either checked or among the problems, except the lock and
-    what `notes` name.
+    those in `notes`.
 
-    `heads` are the last ids by agent. Without problems every entry and every blob is as it was written, but for what is
-    `redacted`: entries and blobs that secrets were taken out of when they were exported. In `gaps`, damaged
-    entries were lost; whoever repaired the log then says that the others are as they were.
+    `heads` are the last ids by agent. Without problems every entry and blob is unchanged, except those in `redacted`,
+    from which secrets were removed on export. In `gaps`, damaged entries were lost; for the others, the repairer's word
+    counts.
     """
 
     session: str
@@ -72,17 +72,17 @@ class Proof:
 
     @property
     def torn(self) -> tuple[str, ...]:
-        """The problems that are no damage: what a killed writer had not finished, and nothing was told of."""
+        """The problems that are no damage: incomplete and unacknowledged writes of a killed process."""
         return tuple(part.torn for part in self.parts if part.torn)
 
 
 def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Each = map) -> Proof:
-    """Check every byte of a session, or of a bundle that was exported: ids, chains, blobs, what a parent's log says of
-    its children's, the manifest.
+    """Check every byte of a session or exported bundle: ids, chains, blobs, references from a parent's log to its
+    children's, the manifest.
 
-    With `head`, that this entry is in the root's log; with `signers`, a file of allowed signers, that one of them has
-    signed. Needs no lock; a session at work may show an unfinished last line. `each` is called with what can be done
-    in several processes. Raises SessionNotFound, UsageError and OSError.
+    With `head`, check that this entry is in the root's log; with `signers`, a file of allowed signers, that one of them
+    has signed. Needs no lock; a running session may show an incomplete last line. `each` is used for work that several
+    processes can share. Raises SessionNotFound, UsageError and OSError.
     """
     if signers is not None and not signers.is_file():
         raise UsageError(
@@ -102,10 +102,10 @@ def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Eac
 
 
 def sign_record(path: Path, proof: Proof, key: Path) -> Path:
-    """Sign what was verified with an SSH key; the signature's file. A session's lies in it, next to what is signed (the
-    heads of its logs, so that it may go on); a bundle's next to it.
+    """Sign a verified record with an SSH key; return the signature's file. A session's signature is inside it, beside
+    the signed heads of its logs, so that the session can continue; a bundle's is beside the bundle.
 
-    Raises UsageError for a key that cannot be used and for an unpacked bundle, SessionBusy, and OSError.
+    Raises UsageError for an unusable key and for an unpacked bundle, SessionBusy, and OSError.
     """
     if path.is_file() and path.name != "root.jsonl":
         signature = path.with_name(f"{path.name}.sig")
@@ -145,7 +145,7 @@ class _Log:
     torn: str = ""
     problems: list[str] = field(default_factory=list[str])
     segments: list[LogSegment] = field(default_factory=list[LogSegment])
-    marks: set[str] = field(default_factory=set[str])  # with which damaged files were put aside
+    marks: set[str] = field(default_factory=set[str])  # of the damaged files moved aside
 
     @property
     def named(self) -> Iterator[tuple[str, str, str, str]]:
@@ -154,7 +154,7 @@ class _Log:
 
     @property
     def is_opening(self) -> bool:
-        """True if the log only says whose it is."""
+        """True if the log only has its opening entry."""
         return not self.entries or (self.entries == 1 and self.segments[0].begins in ("opened", ""))
 
     def lacks(self, ids: Iterable[str]) -> set[str]:
@@ -164,7 +164,7 @@ class _Log:
 
 
 class _Record:
-    """The files of a session, by their names in it, while they are checked; `where` is put before their names."""
+    """The files of a session, by relative names, during the check; `where` prefixes the names in reports."""
 
     def __init__(
         self, name: str, where: str, files: Mapping[str, Place], asked: _Asked, strangers: Sequence[str] = ()
@@ -173,11 +173,11 @@ class _Record:
         self.manifest: Manifest | None = None
         self.parts: list[Part] = []
         self.notes: list[str] = []
-        self.strangers = strangers  # problems with files that are no part of a session
+        self.strangers = strangers  # problems with foreign files
         self.signer = ""
         self.gaps = 0
-        self.names: set[str] = set()  # the session's own, and those of the ones that it is a copy of
-        self.reached: set[str] = set()  # agents whose logs are the root's, or named by one that is reached
+        self.names: set[str] = set()  # the session's own ids, and those of sessions that it was copied from
+        self.reached: set[str] = set()  # agents whose logs are reachable from the root's
         self.logs: dict[str, _Log] = {}
         self.blobs = {name[6:]: place for name, place in files.items() if name.startswith("blobs/")}
 
@@ -263,7 +263,7 @@ class _Record:
         forks.extend(segment.forks)
 
     def _report_gap(self, where: str, at: str, repaired: Repaired) -> None:
-        """Report that entries are lost, which the chain no longer shows."""
+        """Report lost entries, which the chain no longer shows."""
         self.gaps += 1
         lost = repaired.lost or ("?",)
         what = f"{len(lost)} or more lines" if "?" in lost else f"{count(len(lost), 'line')} ({', '.join(lost)})"
@@ -300,7 +300,7 @@ class _Record:
         for agent, log in self.logs.items():
             if agent == "root":
                 continue
-            if agent not in self.reached and not log.is_opening:  # which is written before the entry that names it
+            if agent not in self.reached and not log.is_opening:  # it is written before the entry that names it
                 problems.append(
                     f"{self.path(agent)}.jsonl: no other log names this one, so it is not shown: someone put it "
                     "there, or the end of the log that named it is lost. Move it out of the session once you know which"
@@ -336,12 +336,12 @@ class _Record:
             self.parts.append(Part("blobs", f"{count(len(kept), 'file')}{apart}: sha256", tuple(problems)))
 
     def _signature(self) -> None:
-        """Check the signed statement, and its signer if that is asked."""
+        """Check the signed statement, and its signer if requested."""
         if STATEMENT not in self.files:
             if self.asked.signers is not None and not self.signer:
                 self.parts.append(Part("signature", "none", (f"{self.where} is not signed.",)))
             return
-        data = self.files[STATEMENT].read()  # once: what is compared is what the signature is checked of
+        data = self.files[STATEMENT].read()  # read once, so that the compared bytes are the verified ones
         try:
             problems = list(self._compare(read_statement(data)))
         except ValueError as error:
@@ -367,7 +367,7 @@ class _Record:
 
     @property
     def redacted(self) -> int:
-        """Entries and blobs that are not what was written, as the manifest says."""
+        """Entries and blobs changed by redaction, by the manifest."""
         blobs = self.manifest.blobs if self.manifest else frozenset[str]()
         return sum(log.redacted for log in self.logs.values()) + len(blobs & self.blobs.keys())
 
@@ -422,7 +422,7 @@ class _Record:
         self.parts.append(part)
 
     def _others(self) -> None:
-        """Files that are no part of a session."""
+        """Yield the foreign files."""
         marks = set[str]().union(*(log.marks for log in self.logs.values()))
         problems = list(self.strangers)
         known = {f"{agent}.jsonl" for agent in self.logs} | {"lock", STATEMENT, SIGNATURE}
@@ -431,7 +431,7 @@ class _Record:
             if of in known and mark in marks:
                 self.notes.append(f"{self.path(name)} was set aside when the log was repaired; it is not checked.")
             elif name.startswith(f"{OUTPUTS}/"):
-                shown = name.removeprefix(f"{OUTPUTS}/")  # a blob under its second name, by which commands read it
+                shown = name.removeprefix(f"{OUTPUTS}/")  # a blob's second name, for commands
                 if not shown.startswith("scratch-") and self.files[name].sha256() != shown:
                     problems.append(f"{self.path(name)} was changed: its content does not match its name")
             elif not name.startswith("blobs/"):
@@ -494,11 +494,11 @@ def _check_separate(path: Path, signature: Path, record: _Record) -> None:
 
 
 def _places(directory: Path) -> tuple[dict[str, Place], list[str]]:
-    """Return the files below a directory by their names in it, and problems: what is neither file nor directory."""
+    """Return the files below a directory by relative names, and the problems: anything but files and directories."""
     found: dict[str, Place] = {}
     problems: list[str] = []
     for above, directories, names in os.walk(directory):
-        directories.sort(key=lambda name: (name == "blobs", name))  # last: a blob is kept before it is named
+        directories.sort(key=lambda name: (name == "blobs", name))  # last: blobs are written before entries name them
         for name in (*directories, *names):
             path = Path(above, name)
             status = path.lstat()
@@ -516,6 +516,6 @@ def _agents(files: Mapping[str, Place]) -> list[str]:
 
 
 def _was_session(directory: Path) -> bool:
-    """Return whether a directory holds the remains of a session without its root's log."""
+    """Return True if a directory holds the remains of a session without its root's log."""
     parts = {"lock", "root", "blobs", STATEMENT, SIGNATURE}
     return (directory / "lock").is_file() and {each.name for each in directory.iterdir()} <= parts

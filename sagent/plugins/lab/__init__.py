@@ -1,4 +1,4 @@
-"""Sessions run again, compared and measured: replay, compare, sweep, gate, bench-advisor."""
+"""Replays, comparisons and measurements of sessions: replay, compare, sweep, gate, bench-advisor."""
 
 from sagent.plugin import Command, Plugin
 

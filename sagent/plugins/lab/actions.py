@@ -1,5 +1,4 @@
-"""The actions of agents, apart from how they were worded: which tool, on which path or with which command, in which
-order."""
+"""The actions of agents without their wording: tools, paths or commands, and their order."""
 
 import os.path
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ _TARGETS = (*_PATHS, "command", "pattern", "url", "query", "name", "to", "operat
 
 
 class Action(NamedTuple):
-    """A call by its tool and by what it is about."""
+    """A call by its tool and its subject."""
 
     tool: str
     target: str
@@ -23,8 +22,8 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The agreement of two sides: how many actions each has, and how many are the same in the same order: those of a
-    longest common subsequence, agent by agent."""
+    """The agreement of two sides: the number of actions of each, and of a longest common subsequence, agent by
+    agent."""
 
     left: int = 0
     right: int = 0
@@ -41,8 +40,8 @@ class Agreement:
 
 
 def action_of(call: ToolCall, cwd: str) -> Action:
-    """Return the action of a call: a path as it is below `cwd`, so that a copy of the directory is no difference, a
-    command whatever its spaces; a call that names none of these is all of its arguments."""
+    """Return the action of a call: a path relative to `cwd`, so that a copied directory makes no difference, or a
+    command with normalized blanks; for other calls, all of its arguments."""
     named: Mapping[str, object] = {name: call.arguments[name] for name in _TARGETS if name in call.arguments}
     if not named:
         return Action(call.name, canonical_bytes(call.arguments).decode("utf-8", "replace"))

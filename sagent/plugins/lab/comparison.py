@@ -26,15 +26,15 @@ differs, one in twenty is called clear all the same."""
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The figures of one arm. Means are over the `judged` trials; None if there were none, or of USD if a price is
-    not known. `apart` counts the trials that say nothing about the task, by outcome; `reasons` says why."""
+    """The figures of one arm. Means are over the `judged` trials; None if there were none, or for USD if a price is
+    unknown. `apart` counts, by outcome, the trials without information about the task; `reasons` explains them."""
 
     trials: int
     judged: int
     solved: int
     turns: int
     consultations: int
-    consulted: int  # trials in which there was one
+    consulted: int  # trials with a consultation
     answered: int
     declined: int
     failed: int
@@ -51,8 +51,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The two arms, and "solved", "usd", "turns" and "seconds" as differences: with less without. `tasks` has the arms
-    of each task; of one that was never judged there is nothing to compare."""
+    """The two arms, and the differences of "solved", "usd", "turns" and "seconds": with less without. `tasks` has the
+    arms of each task that was judged."""
 
     sides: Mapping[Arm, Side]
     tasks: Mapping[str, Mapping[Arm, Side]]
@@ -177,7 +177,7 @@ def _rate(side: Side) -> str:
 
 
 def _difference(found: Difference, digits: int, unit: str = "", none: str = "") -> str:
-    """Return a difference with its interval; where there is none, `none` says why, or how many pairs there are."""
+    """Return a difference with its interval; if there is none, `none` says why, or how many pairs there are."""
     pairs = count(found.pairs, "pair")
     if found.interval is None:
         return f"{UNCLEAR}: {none or pairs}"

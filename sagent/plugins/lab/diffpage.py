@@ -1,4 +1,4 @@
-"""Two sessions side by side as one page that needs nothing but itself: what was said and done, what differs marked."""
+"""Two sessions side by side as a self-contained page, with differences marked."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from sagent.transcript.redaction import Redaction
 MAX_TEXT_CHARS = 8_000  # of a text
 CONTEXT = 2  # lines around what differs
 _MAX_LINES = 1_500  # of two texts that are compared line by line
-_MAX_WORDS = 400  # of two lines that are compared word by word
+_MAX_WORDS = 400  # in two lines, to compare word by word
 STYLE = """header, main, footer { max-width: 76rem; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1.25rem; }
 .pair > div { min-width: 0; }
@@ -24,13 +24,13 @@ STYLE = """header, main, footer { max-width: 76rem; }
 .sides th:first-child { white-space: nowrap; } .sides td { text-align: left; overflow-wrap: anywhere; }
 @media screen and (max-width: 50rem) { .pair { grid-template-columns: 1fr; } }
 """
-"""What two columns need in addition to the look of an exported session's page."""
+"""Style of the two columns, in addition to that of an exported session's page."""
 
 Part = tuple[str, str]
 
 
 def write_diff(diff: SessionDiff, redaction: Redaction) -> bytes:
-    """Return the page, in UTF-8. It has no script; its policy lets nothing load but its own style."""
+    """Return the page, in UTF-8. It has no script, and its policy only allows its own style."""
     return _Page(diff, Prose(redaction, MAX_TEXT_CHARS)).whole().encode()
 
 
@@ -81,7 +81,7 @@ class _Page:
                     yield self._same(row) if alike else self._differing(row)
 
     def _same(self, row: Row) -> str:
-        """Return a turn that is the same in both, folded."""
+        """Return a turn that both share, folded."""
         assert row.left is not None
         other = ", after another request" if row.same_request is False else ""
         inside = "".join(
@@ -146,7 +146,7 @@ def _paired(row: Row) -> Iterator[tuple[Part | None, Part | None]]:
 
 
 def _marked(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
-    """Mark the lines that differ on both sides, and in matching lines the words."""
+    """Mark the lines that differ on either side, and within matching lines the words."""
     left: list[str] = []
     right: list[str] = []
     if len(one) + len(other) > _MAX_LINES:

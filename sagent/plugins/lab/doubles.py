@@ -1,5 +1,5 @@
-"""The doubles of a replay: a model, tools and a policy that play a recorded run again, and see whether the loop makes
-the same of it."""
+"""The doubles of a replay: a model, tools and a policy that play a recorded run again, and check that the loop behaves
+the same."""
 
 import asyncio
 import difflib
@@ -29,7 +29,7 @@ from sagent.usage import Charge, Usage
 
 _MAX_ROUNDS = 10_000  # rounds of the event loop
 _SHOWN = "\nThe end of what it had shown:\n"
-_REFUSED = ("Invalid arguments for ", "The arguments of ")  # how a result begins where a call was not made for them
+_REFUSED = ("Invalid arguments for ", "The arguments of ")  # starts of results of calls rejected for their arguments
 _MAX_DIFF_LINES = 60
 _CAPPED = "output limits as they were sent: the budget or the listing that they come from is not in the log"
 _UNSAID = "requests whose reply was cut because it repeated itself: their bytes are not in the log"
@@ -37,14 +37,14 @@ _SCHEMAS = (b'"json_schema"', b'"responseJsonSchema"', b'"json_object"')
 
 
 class RecordingEnded(SagentError):
-    """The recording has no more of this run: not the loop's doing."""
+    """The recording has no more of this run; the loop is not at fault."""
 
     kind = "ended"
 
 
 class Divergence(SagentError):
-    """The replay is no longer what was recorded: `what` it is about, what the log has and what came instead, as lines
-    of a unified diff where there are both."""
+    """The replay differs from the recording: `what` is concerned, and the logged and the actual text, as lines of a
+    unified diff if both exist."""
 
     kind = "diverged"
 
@@ -58,9 +58,9 @@ class Divergence(SagentError):
 
 @dataclass(slots=True)
 class Replayed:
-    """The progress of one agent's replay. `requests` are those whose bytes are the recorded ones, of `recorded`
-    requests, `messages` and `results` those that the loop made alike; `unchecked` says what could not be compared
-    byte for byte, and why, and `taken` what came from the log without being run again, each with how often."""
+    """The progress of one agent's replay. `requests` counts those with the recorded bytes, of `recorded` requests,
+    `messages` and `results` those that the loop made the same; `unchecked` explains what could not be compared by
+    bytes, and `taken` what came from the log without being run, each with its count."""
 
     agent: str
     turns: int = 0
@@ -75,7 +75,7 @@ class Replayed:
 
     @property
     def is_exact(self) -> bool:
-        """True if every request was compared byte for byte, and nothing differs."""
+        """True if every request was compared by bytes and nothing differs."""
         return self.divergence is None and self.requests == self.recorded and not self.unchecked
 
 
@@ -88,11 +88,11 @@ class _Expected(NamedTuple):
 
 @dataclass(slots=True)
 class Player:
-    """Plays a run of turns that belong together: gives the loop what was recorded, and compares what it
-    makes with the recording.
+    """Plays turns that belong to one run: gives the loop the recorded input, and compares its output with the
+    recording.
 
-    `base` is the conversation before it; when `resumed`, with what came in before its first turn. `interrupt` stops the
-    run in progress. `returned` are the calls of the last turn that their tools have answered.
+    `base` is the earlier conversation; when `resumed`, it includes messages from before the first turn. `interrupt`
+    stops the current run. `returned` are the calls of the last turn that their tools have answered.
     """
 
     turns: Sequence[Turn]
@@ -103,10 +103,10 @@ class Player:
     interrupt: Callable[[], None] = lambda: None
     returned: set[str] = field(default_factory=set[str])
     played: int = 0  # turns
-    _begun: int = 0  # those when the run in progress began
+    _begun: int = 0  # those when the current run began
     _checked: int = 0
     _expected: list[_Expected] = field(default_factory=list[_Expected])
-    _proven: tuple[int, int] = (0, 0)  # messages of the last request whose bytes agree, and its turn
+    _proven: tuple[int, int] = (0, 0)  # messages of the last request with equal bytes, and its turn
 
     def __post_init__(self) -> None:
         self._expected = [_Expected(message, 0, "", "the conversation before it") for message in self.base]
@@ -124,7 +124,7 @@ class Player:
         self._begun = self.played
 
     def switches(self, turn: Turn) -> list[Action]:
-        """Return the changes that somebody asked for before a turn."""
+        """Return the switches requested before a turn."""
         found: list[Action] = []
         for step in turn.before:
             if isinstance(step, SwitchedEntry) and step.model and not step.reason:
@@ -157,7 +157,7 @@ class Player:
         return turn
 
     def after(self) -> Sequence[Action]:
-        """Return what came in after the turn that was played last, and is read before the next one of the same run."""
+        """Return the messages that came in after the last played turn and are read before the next one of the run."""
         last, turn = self.last, self.next
         if last is None or turn is None or last.failed is not None:
             return ()
@@ -172,20 +172,20 @@ class Player:
         return next((each for each in answers if each.call_id == call_id), None)
 
     def _answers(self, names: set[str], passed: set[str]) -> list[ToolResult]:
-        """Return the recorded results of its calls of these tools, except for the calls in `passed`."""
+        """Return the recorded results of its calls of these tools, except calls in `passed`."""
         reply = self.last.reply if self.last is not None else None
         calls = [call.id for call in reply.whole_calls if call.name in names and call.id not in passed] if reply else []
         return [found for found in map(self.answer, calls) if found is not None]
 
     @property
     def waits(self) -> bool:
-        """True if a tool has still to answer a call of the last turn, which was answered before it was interrupted."""
+        """True if a tool still has to answer a call of the last turn that was answered before an interruption."""
         prompt = self.turns[0].prompt
         answers = self._answers({tool.name for tool in prompt.tools} if prompt else set(), self.returned)
         return any(not each.denied and not each.text.startswith((INTERRUPTED, *_REFUSED)) for each in answers)
 
     def refused(self, name: str, reason: str = "") -> bool:
-        """Return True if a call of this tool was not made, in the turn that was played last, for what it said."""
+        """Return True if a call of this tool was rejected in the last played turn for its arguments."""
         return any(each.text.startswith(_REFUSED) and reason in each.text for each in self._answers({name}, set()))
 
     def check_end(self) -> None:
@@ -227,7 +227,7 @@ class Player:
         self._checked = len(self._expected)
 
     def _expect(self, turn: Turn) -> None:
-        """Expect the messages that the conversation holds when a turn's request is made."""
+        """Queue the messages that the conversation has at a turn's request."""
         if self.last is not None:
             self._expect_results(self.last)
         for came in () if self.resumed and not self.played else turn.came:
@@ -300,13 +300,13 @@ class Player:
 
 
 def is_long(turn: Turn) -> bool:
-    """Return True if a result of a turn is cut when it comes back from a tool, although it had been cut before."""
+    """Return True if a turn's result, cut once, would be cut again when a tool returns it."""
     return any(len(result.text) > MAX_OUTPUT_CHARS for result in turn.answers)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedModel:
-    """Answers from a recording. `adapter` builds its requests, or says why there is none."""
+    """Answers from a recording. `adapter` builds its requests, or explains why there is none."""
 
     player: Player
     name: str  # "provider/id"
@@ -325,13 +325,13 @@ class RecordedModel:
         return ModelLimits() if isinstance(self.adapter, str) else self.adapter.limits
 
     def max_input_tokens(self, request: Request) -> int:
-        """Return the adapter's bound; 1 without an adapter, when nothing is bounded by it."""
+        """Return the adapter's bound; 1 without an adapter, when nothing depends on it."""
         if isinstance(self.adapter, str):
             return 1
         return self.adapter.max_input_tokens(self.player.rebuilder.sent_as(request))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Yield the recorded reply; of one that was cut off, what it had said. Raises Ended and Divergence."""
+        """Yield the recorded reply; its beginning if it was cut off. Raises RecordingEnded and Divergence."""
         try:
             turn = self.player.on_request(self.name, self.adapter, request)
         except RecordingEnded as ended:
@@ -362,7 +362,7 @@ class RecordedModel:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTool(Harmless):
-    """A tool that answers from a recording. Its schema is as it was sent, so nothing is added to it."""
+    """A tool that answers from a recording. Its schema is as sent, with nothing added."""
 
     player: Player
     name: str
@@ -371,7 +371,7 @@ class RecordedTool(Harmless):
 
     @property
     def parameters(self) -> JsonObject:
-        """The tool's schema with the engine's additions; closed, which is never sent, if that was seen."""
+        """The tool's schema with the engine's additions; closed (which is never sent) if that was observed."""
         schema = self.player.rebuilder.schema(self.name)
         if self.player.refused(self.name, "is not a parameter; accepted"):
             schema = JsonObject({"additionalProperties": False, **schema})
@@ -379,11 +379,11 @@ class RecordedTool(Harmless):
 
     @property
     def lenient(self) -> bool:
-        """True if arguments pass as they are: unless they did not when this was recorded."""
+        """True if arguments are passed unchanged, unless the recording shows otherwise."""
         return not self.player.refused(self.name)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Return the recorded result. A call that was interrupted is so again."""
+        """Return the recorded result. An interrupted call is interrupted again."""
         del arguments
         result = self.player.answer(run.call_id)
         was_stopped = self.player.last is not None and self.player.last.was_interrupted
@@ -391,7 +391,7 @@ class RecordedTool(Harmless):
         if result is None or (was_stopped and result.is_error and text.startswith(INTERRUPTED)):
             if shown := text.partition(_SHOWN)[2]:
                 run.progress(shown)
-            for _ in range(_MAX_ROUNDS):  # the others of its turn had ended before
+            for _ in range(_MAX_ROUNDS):  # other calls of its turn had ended before
                 await asyncio.sleep(0)
                 if not self.player.waits:
                     break
@@ -406,10 +406,10 @@ class RecordedTool(Harmless):
 
 @dataclass(frozen=True, slots=True)
 class RecordedPolicy:
-    """Denies what was denied, and has come in what came in."""
+    """Denies recorded denials, and sends in messages that came in."""
 
     player: Player
-    watched = False  # what the watch said came in too
+    watched = False  # whether the watch's messages came in too
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         del effect, workspace

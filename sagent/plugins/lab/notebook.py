@@ -1,4 +1,4 @@
-"""The notes of a benchmark, from which it can be continued: one line for each trial that has ended."""
+"""The notes of a benchmark, from which it can be continued: one line for each ended trial."""
 
 import os
 import re
@@ -19,8 +19,8 @@ PREFIX = "sagent-bench-"
 
 
 class Notes:
-    """Trials that end with the process. `lost` are runs that were begun and of which nothing is known, as when their
-    process was killed: of each, the arms that it may have been of."""
+    """Trials kept in memory. `lost` are runs that were begun and have no result, for example because their process was
+    killed: each as its possible arms."""
 
     def __init__(self) -> None:
         self.trials: list[Trial] = []
@@ -28,11 +28,11 @@ class Notes:
         self.workplace = self._make_workplace()
 
     def _make_workplace(self) -> Path:
-        """Make a directory for the runs to work in, readable by this user alone."""
+        """Make a private directory for the runs to work in."""
         return Path(mkdtemp(prefix=PREFIX))
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
-        """Return the directory for the session of a new run; None if none is kept."""
+        """Return the directory for the session of a new run; None if none is saved."""
         del task, arm, number
         return None
 
@@ -46,11 +46,11 @@ class Notes:
 
 
 class Notebook(Notes):
-    """Notes in a directory: `setup.json`, `runs.jsonl`, the runs' sessions. One process at a time has it. Its workplace
-    is elsewhere: a project above this directory would have its say in the runs.
+    """Notes in a directory: `setup.json`, `runs.jsonl`, the runs' sessions, locked for one process. Its workplace is
+    elsewhere, because a project above this directory would affect the runs.
 
-    A last line that a killed process left without its end is cut off. `flag` is what named the directory. Raises
-    UsageError for a directory of something else, of another setup, or in use; and OSError.
+    An incomplete last line of a killed process is cut off. `flag` named the directory. Raises UsageError for a
+    directory with other contents, of another setup, or in use; and OSError.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Notebook(Notes):
         self._directory, self._flag = directory.absolute(), flag
         self._file, self._setup = self._directory / "runs.jsonl", self._directory / "setup.json"
         self._left = self._directory / "workplace"
-        # a process that was killed before there was a setup has left these two
+        # left by a process that was killed before there was a setup
         strangers = (path for path in self._directory.glob("*") if path.name not in ("lock", "setup.partial"))
         if not self._setup.exists() and any(strangers):
             raise UsageError(f"{flag} {directory}: it has other files in it: choose a new directory.")
@@ -88,7 +88,7 @@ class Notebook(Notes):
         self.lost = lost_runs(self._directory, self.trials, arms)
 
     def session(self, task: str, arm: str, number: int) -> Path | None:
-        """Return a directory that is not there yet, named for the run."""
+        """Return an unused directory, named after the run."""
         slug, way = _slug(task)[:40] or "task", _slug(arm)[:80]
         name, tries = f"{slug}-{number}-{way}", 1
         while name in self._begun:
@@ -98,7 +98,7 @@ class Notebook(Notes):
         return self._directory / "sessions" / name
 
     def keep(self, trial: Trial) -> None:
-        """Write one line, on the disk when this returns."""
+        """Write one line, synced to disk."""
         size = os.fstat(self._fd).st_size
         try:
             rest = memoryview(encode_trial(trial))
@@ -117,14 +117,14 @@ class Notebook(Notes):
         self._lock.close()
 
     def _make_workplace(self) -> Path:
-        """Make the workplace: the same in each process, if possible, without what one that was killed has left in
-        it. Models are told where they work, so the same task is asked again in the same words."""
+        """Make the workplace, if possible at the same path in each process, and remove a killed one's files. Models are
+        told their directory, so the same task is asked again in the same words."""
         if self._left.exists():
             left = Path(self._left.read_text("utf-8", "replace"))
             if left.parent == Path(gettempdir()) and left.name.startswith(PREFIX):
                 if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.getuid():
                     shutil.rmtree(left, ignore_errors=True)
-                with suppress(OSError):  # somebody else has taken the name
+                with suppress(OSError):  # another process has taken the name
                     left.mkdir(mode=0o700)
                     return left
         place = super()._make_workplace()
@@ -177,12 +177,12 @@ class Notebook(Notes):
 
 
 def lost_runs(directory: Path, trials: Sequence[Trial], arms: Collection[Arm]) -> Sequence[Sequence[Arm]]:
-    """Return the runs that were begun and left no line: for each, its possible arms, just one if the directory's name
+    """Return the runs that were begun and left no line: for each its possible arms, just one if the directory's name
     tells it."""
     slugs = {arm: _slug(arm)[:80] for arm in arms}
     found: list[Sequence[Arm]] = []
     for name in sorted(_sessions(directory) - {Path(trial.session).name for trial in trials}):
-        way = re.sub(r"\.\d+$", "", name)  # which try it is
+        way = re.sub(r"\.\d+$", "", name)  # number of the try
         found.append([arm for arm, slug in slugs.items() if re.search(rf"-\d+-{re.escape(slug)}$", way)] or list(arms))
     return found
 
@@ -196,7 +196,7 @@ def _slug(name: str) -> str:
 
 
 def _differing(known: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, object, object] | None:
-    """Return the first member that differs: the way to it, what it was and what it is; None where all are alike."""
+    """Return the first member that differs: its path, its old and its new value; None if all are equal."""
     for name in {**known, **now}:
         one, other = known.get(name), now.get(name)
         if one != other:

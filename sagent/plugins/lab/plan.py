@@ -1,4 +1,4 @@
-"""The file of a sweep: its tasks, the grid of settings that its runs are made with, and what they may cost."""
+"""The file of a sweep: tasks, grid of settings, and budget."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,8 +37,8 @@ _TEAM, _HANDOFFS = "team", "visible_handoffs"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A way to carry the tasks out: with an agent, or with a team. `given` are settings as `load` takes them,
-    `rules` members of the advisors' rules."""
+    """A way to run the tasks: with an agent, or with a team. `given` are settings as `load` takes them, `rules` members
+    of the advisors' rules."""
 
     name: str
     given: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -56,8 +56,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """The specification of a sweep. `near` is where checks find the files of their tasks; USD are of all runs
-    together, and of one. The prompts of `sessions` (paths or ids) are asked again, and `session_check` decides."""
+    """The specification of a sweep. Checks find files of their tasks in `near`; USD are for all runs together, and for
+    one. The prompts of `sessions` (paths or ids) are asked again, and `session_check` decides."""
 
     tasks: tuple[Task, ...]
     near: Path
@@ -71,7 +71,7 @@ class Spec:
 
 
 def read_spec(path: Path) -> Spec:
-    """Return the sweep that a TOML (or YAML) file describes; paths in it start where it lies.
+    """Return the sweep that a TOML (or YAML) file describes; its paths are relative to the file.
 
     Raises ConfigError naming file, line and key, and UsageError for its tasks.
     """
@@ -198,7 +198,7 @@ class _Reader:
         return axes
 
     def _settings(self, at: Line, table: Mapping[str, object]) -> Iterator[tuple[Line, str, object]]:
-        """Yield the settings of a table: where each stands, its own name, its value."""
+        """Yield the settings of a table: location, name, value."""
         seen: dict[str, str] = {}
         for name, value in table.items():
             rows = {name: value}
@@ -251,7 +251,7 @@ class _Reader:
         return name.strip() or (plain if plain and short else f"include-{number + 1}"), {**fixed, **own}
 
     def _handing_on(self, point: Point) -> dict[str, object]:
-        """Return a point without a limit of hand-offs where nothing is handed on from one to the next."""
+        """Return a point without a limit of hand-offs if there are none."""
         team = _read_team(point.get(_TEAM, NO_TEAM), self._place)
         handing = team is not None and team.mode == "sequential"
         return {key: value for key, value in point.items() if key != _HANDOFFS or handing}
@@ -305,7 +305,7 @@ class _Reader:
 
 
 def _read_team(value: object, place: PathBase) -> TeamFile | None:
-    """Return a preset by its name, or a team's file; "none" is a single agent."""
+    """Read a preset by its name, or a team's file; "none" is a single agent."""
     if not isinstance(value, str) or not value.strip():
         raise RefusedError('give a preset, a FILE.toml, or "none"')
     if value == NO_TEAM:
@@ -319,7 +319,7 @@ def _read_team(value: object, place: PathBase) -> TeamFile | None:
 
 
 def _name(point: Point, axes: _Axes) -> str:
-    """Name a cell by what distinguishes it from the others: the values of the axes that have several."""
+    """Name a cell by its distinguishing values: those of axes with several."""
     several = [key for key in point if len(axes[key]) > 1] or list(point)
     labels = (
         _text(point[key]) if _is_short(point[key]) else f"#{list(axes[key]).index(point[key]) + 1}" for key in several

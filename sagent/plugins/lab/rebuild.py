@@ -1,7 +1,7 @@
-"""A recorded request built again, without a network: what its bytes would be now, and whether they are what was sent.
+"""Builds a recorded request again, offline, and compares its bytes with those sent.
 
-A log keeps a request's sha256 and not its body. What the log does not say outright (the effort a session began with,
-the order of keys in a tool's schema) is tried; a hash that fits proves the guess, and nothing else counts as equal.
+A log keeps a request's sha256 and not its body. Facts missing from the log (the initial effort, the order of keys in a
+tool's schema) are guessed; a matching hash proves the guess, and nothing else counts as equal.
 """
 
 import re
@@ -41,8 +41,8 @@ from sagent.session import contents
 from sagent.session.entries import Entry
 from sagent.session.folds import history
 
-NOWHERE = "http://127.0.0.1:9/v1"  # an address for providers that have none of their own; nothing is ever sent
-_ASIDE = ("background", "delay")  # what our engine adds to a tool's own parameters, at the end
+NOWHERE = "http://127.0.0.1:9/v1"  # an address for providers without one; nothing is ever sent
+_ASIDE = ("background", "delay")  # added by our engine at the end of a tool's parameters
 _ORDER = ("$schema", "type", "title", "description", "properties", "required")  # as people write schemas
 
 
@@ -55,7 +55,7 @@ class Prepared(Protocol):
 
 @runtime_checkable
 class Preparing(Model, Protocol):
-    """A model that can say what it would send, without a network: that of every wire family can."""
+    """A model that can build its request offline, as that of every wire family can."""
 
     def prepare(self, request: Request) -> Prepared: ...
 
@@ -65,7 +65,7 @@ Find: TypeAlias = Callable[[str], "Preparing | str"]
 
 
 class Unplugged:
-    """A transport that leads nowhere: models that only prepare need none."""
+    """A transport without a connection, for models that only build requests."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
         del headers, body
@@ -80,7 +80,7 @@ class Unplugged:
 
 
 def adapters(rows: Mapping[str, Row] | None = None) -> Find:
-    """Models by name, of the providers that are installed and of a person's own `rows`; no key is needed."""
+    """Models by name, of installed providers and of a person's own `rows`; no key is needed."""
     providers: dict[str, object] = {}
 
     def find(name: str) -> Preparing | str:
@@ -93,7 +93,7 @@ def adapters(rows: Mapping[str, Row] | None = None) -> Find:
                     provider, key="replay", base_url=address, rows=rows, transport=Unplugged()
                 )
                 if isinstance(made := providers[provider], Endpoint):
-                    made.searches = False  # whether it was asked to search for tools, the record says
+                    made.searches = False  # the record says whether tools could be searched
             found: object = providers[provider].model(model)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownVariableType] -- a Provider
         except (SagentError, ImportError) as error:
             return f"there is no adapter for {provider} here ({error})"
@@ -103,16 +103,16 @@ def adapters(rows: Mapping[str, Row] | None = None) -> Find:
 
 
 Outcome: TypeAlias = Literal["same", "parameters", "size", "bytes"]
-"""How a rebuilt request compares with the recorded one: the same, or what differs first."""
+"""How a rebuilt request compares with the recorded one: the same, or the first difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuiltRequest:
-    """A rebuilt request compared with the recorded one. `ours` is what it would be now."""
+    """A rebuilt request compared with the recorded one. `ours` is the present form."""
 
     outcome: Outcome
     ours: RequestDigest
-    limit_taken: bool = False  # the output limit was taken from the record
+    limit_taken: bool = False  # the output limit comes from the record
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class _Guess:
 
 
 class Rebuilder:
-    """Builds the requests of one agent's recording again, one after the other.
+    """Rebuilds the requests of one agent's recording in order.
 
     `sessions` are ids that the session may have had (copies have others), `options` members that a provider's own
     advisor may have added.
@@ -135,24 +135,23 @@ class Rebuilder:
     def __init__(self, agent: str, prompt: Prompt, sessions: Sequence[str], options: Sequence[JsonObject] = ()) -> None:
         self._agent = agent
         self._sessions = tuple(dict.fromkeys(sessions)) or ("",)
-        # the tools as they may have been written, the likeliest way first: schemas differ in the order of their keys
+        # possible forms of the tools, likeliest first: schemas differ in the order of their keys
         self.orders = tuple(_orders(prompt))
         self._options = (JsonObject(), *options)
         self.guess = _Guess(session=self._sessions[0])
-        self.knows_order = False  # whether a request with these tools was the same
+        self.knows_order = False  # whether a request with these tools matched
         self._text: TextModel | None = None  # the model of the last request in the text protocol
-        self.proven: tuple[JsonObject, ...] = ()  # options of requests that were the same, and none
-        # its provider may have been asked to consult an advisor by itself, with a tool that no entry names
+        self.proven: tuple[JsonObject, ...] = ()  # options of matching requests, and none
+        # the provider may have run an advisor itself, by a tool that no entry names
         self.is_advised = any(tool.name == "advisor" for tool in prompt.tools)
         self.unordered = tuple(tool.name for tool in prompt.tools if tool.name not in prompt.ordered)
 
     def schema(self, name: str) -> JsonObject:
-        """Return a tool's parameters, as they are most likely to have gone out by what is known so far."""
+        """Return a tool's parameters in their likeliest form."""
         return next((spec.parameters for spec in self.orders[self.guess.order] if spec.name == name), JsonObject())
 
     def effort_of(self, model: Preparing, request: Request, sent: contents.RequestSent) -> Effort | None:
-        """Return the effort by which a request has the recorded parameters; None where that is no effort, or none
-        fits."""
+        """Return the effort that gives a request the recorded parameters; None if none does."""
         model = self._spoken(model, sent)
         self.compare(model, request, sent)
         request = _capped(request, sent)
@@ -164,11 +163,11 @@ class Rebuilder:
         return None
 
     def sent_as(self, request: Request) -> Request:
-        """Return the request as it goes to the adapter, by what is known so far."""
+        """Return the request for the adapter, in its likeliest form."""
         return self._made(request, self.guess, request.max_output)
 
     def compare(self, model: Preparing, request: Request, sent: contents.RequestSent) -> RebuiltRequest:
-        """Build it and compare. What fits is kept for the next one."""
+        """Build a request and compare it. Matching guesses are kept for the next one."""
         model = self._spoken(model, sent)
         request, wanted = _capped(request, sent), canonical_bytes(sent.parameters)
         nearest: RebuiltRequest | None = None
@@ -181,7 +180,7 @@ class Rebuilder:
                     continue
                 for made in (guess, *(replace(guess, order=order) for order in range(len(self.orders)))):
                     found = ours if made is guess else model.prepare(self._made(request, made, limit)).digest
-                    if found.sha256 == sent.sha256:  # a request was the same by what is guessed
+                    if found.sha256 == sent.sha256:  # a guess matched
                         self.guess, self.knows_order = made, True
                         self.proven = tuple(dict.fromkeys((made.options, *self.proven, JsonObject())))
                         return RebuiltRequest("same", found, taken)
@@ -216,7 +215,7 @@ class Rebuilder:
     def _made(self, request: Request, guess: _Guess, limit: int | None) -> Request:
         specs = self.orders[guess.order]
         brought = {as_object(tool).get("name") for tool in as_array(guess.options.get("tools"))}
-        # the session's id comes first: caches are named by it. The rest keeps what was encoded otherwise apart.
+        # the session's id comes first, because it names caches. The rest restores objects that were encoded separately.
         return replace(
             request,
             conversation=f"{guess.session}:{self._agent}:{guess.order}:{len(brought)}",
@@ -228,7 +227,7 @@ class Rebuilder:
 
 
 def _capped(request: Request, sent: contents.RequestSent) -> Request:
-    """Return the request under a budget, where the one that was sent shows that: it names the standard tier."""
+    """Return the request under a budget if the sent one names the standard tier, which shows that."""
     return replace(request, capped=sent.parameters.get("service_tier") == "default")
 
 
@@ -248,7 +247,7 @@ def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
 
 
 def _joined(asked: JsonObject, advised: JsonObject) -> JsonObject:
-    """Return a person's options, and those by which the provider asks the advisor: its tool comes after theirs."""
+    """Return a person's options, then those by which the provider runs the advisor, with its tool after theirs."""
     tools = (*as_array(asked.get("tools")), *as_array(advised.get("tools")))
     return json_freeze_object({**asked, **advised, **({"tools": tools} if tools else {})})
 
@@ -257,8 +256,8 @@ def _joined(asked: JsonObject, advised: JsonObject) -> JsonObject:
 
 
 def _orders(prompt: Prompt) -> Iterator[tuple[ToolSpec, ...]]:
-    """Yield the tools with their schemas' keys as they may have gone out: those known as they are known, others as
-    pydantic writes them, as people do, as the log has them."""
+    """Yield the tools with possible orders of their schemas' keys: the known ones, then pydantic's, people's, and the
+    log's."""
     for first in ((), _ORDER, None):
         yield tuple(tool if tool.name in prompt.ordered else _as_sent(tool, first) for tool in prompt.tools)
 
@@ -272,7 +271,7 @@ def _as_sent(tool: ToolSpec, first: Sequence[str] | None) -> ToolSpec:
 
 @cache
 def _schemas() -> Mapping[str, JsonObject]:
-    """Return the schemas of our own tools, with what a tool for jobs adds to them."""
+    """Return the schemas of our own tools, with the additions for background jobs."""
     from sagent.advisor.tool import AdvisorTool
     from sagent.tools.ask import AskUser
     from sagent.tools.plan import ExitPlan
@@ -283,7 +282,7 @@ def _schemas() -> Mapping[str, JsonObject]:
 
 
 def _as_ours(tool: ToolSpec) -> Json:
-    """Return the schema of a tool of ours, perhaps reworded, with its keys in our order; None for other tools."""
+    """Return the schema of one of our tools, perhaps reworded, with its keys in our order; None for other tools."""
     ours, names = _schemas().get(tool.name), as_object(tool.parameters.get("properties"))
     if ours is None or not names.keys() <= as_object(ours.get("properties")).keys():
         return None
@@ -321,11 +320,11 @@ def _ordered(value: Json, first: Sequence[str]) -> Json:
 
 ADVISOR, COMPACTOR = "advisor:", "compactor"
 _KINDS = ("prompt", "forked", "request", "spent", "advice", "compacted")
-_ANSWERS = ("answered", "cut")  # what an advisor is reminded of the next time
+_ANSWERS = ("answered", "cut")  # outcomes that the advisor is reminded of the next time
 
 
 class _SideCall(NamedTuple):
-    """A request of another role than the executor; `provider` is who was paid for it."""
+    """A request of another role than the executor; `provider` was paid for it."""
 
     place: int
     role: str
@@ -335,7 +334,7 @@ class _SideCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SideCalls:
-    """The number of such requests, and of those whose bytes are the ones that were sent."""
+    """The number of such requests, and of those with the sent bytes."""
 
     recorded: int = 0
     same: int = 0
@@ -344,7 +343,7 @@ class SideCalls:
 def check_side_calls(
     agent: str, entries: Sequence[Entry], fetch: Fetch, find: Find, sessions: Sequence[str]
 ) -> SideCalls:
-    """Build them again. One that is not the same proves nothing: what a person asked the compactor for is in no log."""
+    """Rebuild these requests. A difference proves nothing, because a person's request to the compactor is in no log."""
     reader = _SideCallReader(agent, entries, fetch, find, sessions)
     for place, entry in enumerate(entries):
         reader.read(place, entry)
@@ -405,7 +404,7 @@ class _SideCallReader:
             return
         before = history(self._entries[: calls[0].place], self._fetch)
         asked = user(instruction(""), sender="sagent")
-        first = len(before)  # where it may have been cut: what follows was kept whole
+        first = len(before)  # it may have been cut: later parts were kept whole
         while first - 1 in (entry.kept or ()):
             first -= 1
         cuts = [(*before[:place], asked) for place in range(first, len(before) + 1)]

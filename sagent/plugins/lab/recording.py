@@ -1,4 +1,4 @@
-"""A log as a list of turns: what came in, what was sent, what was answered. What a replay and a comparison go by."""
+"""A log as a list of turns with their input, request and reply, for replays and comparisons."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,8 +26,8 @@ from sagent.usage import Charge
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message that entered the conversation from outside. `received` is the entry by which it had arrived, "" for the
-    prompt of a run and for what the engine itself adds."""
+    """A message that entered the conversation from outside. `received` is the entry of its arrival, "" for the prompt
+    of a run and for the engine's own messages."""
 
     entry: str
     message: Message
@@ -35,13 +35,13 @@ class IncomingMessage:
 
     @property
     def is_prompt(self) -> bool:
-        """True if a person said it as the prompt of a run."""
+        """True for a person's prompt of a run."""
         return not self.received and not self.message.sender
 
 
 @dataclass(frozen=True, slots=True)
 class InheritedMessage:
-    """A message that was taken over from another agent's conversation."""
+    """A message inherited from another agent's conversation."""
 
     message: Message
 
@@ -51,8 +51,8 @@ Step: TypeAlias = IncomingMessage | InheritedMessage | contents.SwitchedEntry | 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The system prompt and the tools as sent. `ordered` names the tools whose schema is known key by key in the order
-    in which it went out: version 1 of a log sorts them."""
+    """The system prompt and the tools as sent. `ordered` names the tools whose schema has its original key order:
+    version 1 of a log sorts keys."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -61,13 +61,12 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A model call and what followed from it. `before` is what happened since the turn before it; `place` counts the
-    entries of the log before its request; `entry` is the one to name when this turn is meant: its request, or what
-    there is in its place.
+    """A model call and its consequences. `before` are the events since the previous turn; `place` counts the log's
+    entries before its request; `entry` identifies the turn: its request, or a substitute.
 
-    `sent` is None if no whole reply came, so that no request was logged; `reply` if nothing was said; `failed` is
-    why the run ended with this turn, if something went wrong. `bills` are all charges since the turn before. Times
-    are UTC, ISO 8601: the entry before its request, and its last one.
+    `sent` is None without a complete reply, because then no request was logged; so is `reply` without any text.
+    `failed` is the error that ended the run with this turn. `bills` are all charges since the previous turn. Times are
+    UTC, ISO 8601: of the entry before its request, and of its last one.
     """
 
     number: int
@@ -79,7 +78,7 @@ class Turn:
     said: str = ""  # the entry of the reply
     reply: Message | None = None
     answers: tuple[ToolResult, ...] = ()
-    answered: str = ""  # the entry of the last one
+    answered: str = ""  # its last entry
     bills: tuple[Charge, ...] = ()
     failed: contents.FailedEntry | None = None
     began: str = ""
@@ -106,13 +105,13 @@ class Turn:
 
     @property
     def results(self) -> Message | None:
-        """The message that carries the results, in the order of the calls; None where there are none."""
+        """The message with the results, in the order of the calls; None if there are none."""
         found = tuple(result for _, result in self.answered_calls)
         return Message("user", found) if found else None
 
     @property
     def open_calls(self) -> tuple[str, ...]:
-        """Calls that the log has no result of."""
+        """Calls without a result in the log."""
         known = {result.call_id for result in self.answers}
         return tuple(call.id for call in self.reply.calls if call.id not in known) if self.reply else ()
 
@@ -137,7 +136,7 @@ class Recording:
 
 
 def read_recording(agent: str, entries: Sequence[Entry], fetch: Fetch) -> Recording:
-    """Return the turns of a log. Raises SessionCorrupt for a message that cannot be read."""
+    """Return the turns of a log. Raises SessionCorrupt for an unreadable message."""
     reader = _Reader(entries, fetch)
     for place, entry in enumerate(entries):
         try:
@@ -155,7 +154,7 @@ class _Reader:
         self.before: list[Step] = []
         self._fetch = fetch
         self._prompt: Prompt | None = None
-        self._turn: Turn | None = None  # the one that is open
+        self._turn: Turn | None = None  # the open turn
         self._at = ""
         self._loose: list[Charge] = []  # charges since the last turn was opened
         self._inherited = _last_inherited(entries)
@@ -230,8 +229,8 @@ class _Reader:
 
 
 def _last_inherited(entries: Iterable[Entry]) -> int:
-    """Return the place of the last message that was taken over from another agent: replies and results that are there
-    before anything was ever sent. -1 where there is none."""
+    """Return the place of the last message inherited from another agent (replies and results before any request); -1 if
+    there is none."""
     last = -1
     for place, entry in enumerate(entries):
         if entry.kind in ("prompt", "request"):
@@ -248,13 +247,13 @@ def read_logs(session: Path) -> dict[str, tuple[Entry, ...]]:
 
 
 def read_prompt(prompt: contents.PromptEntry) -> Prompt:
-    """Return the prompt of an entry. Raises ValueError for a schema that cannot be read."""
+    """Return the prompt of an entry. Raises ValueError for an unreadable schema."""
     ordered = frozenset(tool.name for tool in prompt.tools if tool.ordered)
     return Prompt(prompt.system or "", tuple(tool.load() for tool in prompt.tools), ordered)
 
 
 def name_of(session: Path, opened: contents.Opened) -> str:
-    """Return the name of a session: its directory's, which a copy has of its own; in a bundle the one in its log."""
+    """Return the name of a session: its directory's, because a copy has a new one; in a bundle, the one in its log."""
     return session.name if session.name != SESSION.rstrip("/") else opened.session or session.name
 
 
@@ -267,7 +266,7 @@ def models_of(recording: Recording) -> Iterator[str]:
 
 
 def locate(settings: Settings, name: str | None) -> Path:
-    """Return the session that a name means; without a name, the last session of the directory. Raises UsageError."""
+    """Return the session of a name; without a name, the last session of the directory. Raises UsageError."""
     if not name:
         return latest(settings.state_dir, settings.cwd, empty=True)
     path = path_of(name)
@@ -283,8 +282,8 @@ def locate(settings: Settings, name: str | None) -> Path:
 
 @contextmanager
 def session_at(path: Path) -> Generator[Path]:
-    """Yield the directory of a session, which a bundle holds; of a packed one a copy, gone in the end. Raises
-    UsageError, for a bundle that secrets were taken out of, too."""
+    """Yield the directory of a session, or of one in a bundle; a packed bundle is unpacked temporarily. Raises
+    UsageError, also for a redacted bundle."""
     if path.is_dir():
         if unpacked(path):
             _check_redacted(path, (path / NAME).read_bytes())
@@ -309,6 +308,6 @@ def session_at(path: Path) -> Generator[Path]:
 
 def _check_redacted(path: Path, manifest: bytes) -> None:
     """Refuse a bundle with redacted secrets, as it cannot be read as a log. Raises UsageError."""
-    with suppress(ValueError):  # of one that is damaged `sagent verify` says so
+    with suppress(ValueError):  # `sagent verify` reports damaged ones
         if read_manifest(manifest).redacted:
             raise UsageError(f"{path}: secrets were taken out of it when it was exported. Name the original session.")

@@ -1,7 +1,7 @@
-"""A session run again from its log: our own loop, with the model and the tools answering from what was recorded.
+"""Replays a session from its log: our own loop, with a model and tools that answer from the recording.
 
-Each request is built again and compared with the sha256 of the one that was sent; each message that the loop makes with
-the one that the log has. Nothing is sent, no tool is run, nothing is written.
+Each request is rebuilt and compared with the sha256 of the sent one; each message of the loop is compared with the
+logged one. Nothing is sent, run, or written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,8 +65,8 @@ REDACTED = (
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A session's replay. `problems` are what `sagent verify` finds: a damaged session is not replayed. `torn` are the
-    ends that a killed writer has left in logs, which are passed over."""
+    """A session's replay. `problems` are the findings of `sagent verify`: a damaged session is not replayed. `torn` are
+    ignored incomplete log ends of a killed writer."""
 
     session: str
     path: str
@@ -86,10 +86,10 @@ class Replay:
 
 
 async def replay(path: Path, *, agent: str = "", rows: Mapping[str, Row] | None = None) -> Replay:
-    """Run the agents of a session, or of an exported bundle, again, each by itself, or the one named. `rows` are a
-    person's own providers.
+    """Replay the agents of a session or exported bundle, each separately, or only the named one. `rows` are a person's
+    own providers.
 
-    Raises UsageError for an agent that is not there and for a log that only a newer sagent can read.
+    Raises UsageError for an unknown agent and for a log of a newer version.
     """
     proof = verify(path)
     if len(proof.problems) > len(proof.torn) or proof.redacted:
@@ -118,7 +118,7 @@ async def _replay(path: Path, session: Path, agent: str, find: Find) -> Replay:
 async def replay_log(
     agent: str, entries: Sequence[Entry], fetch: Fetch, find: Find, sessions: Sequence[str] = ()
 ) -> Replayed:
-    """Run one agent again from its log. `sessions` are ids that the session has had."""
+    """Replay one agent from its log. `sessions` are ids that the session has had."""
     recording = read_recording(agent, entries, fetch)
     found = Replayed(agent, len(recording.turns), sum(turn.sent is not None for turn in recording.turns))
     for content in contents(entries, JobEntry, ConsultationEntry, Spawned):
@@ -153,8 +153,8 @@ _TAKEN: Mapping[type, str] = {
 
 
 def _segments(recording: Recording) -> Iterator[tuple[Turn, ...]]:
-    """Yield the turns, cut where the conversation went on otherwise than by what the loop itself does: from another
-    entry, with less of it, with another prompt, in another process, with another model in the middle of a call."""
+    """Yield the turns, split where something else than the loop changed the conversation: another entry, fewer
+    messages, another prompt, another process, another model in the middle of a call."""
     found: list[Turn] = []
     for turn in recording.turns:
         if found and _breaks(found[-1], turn):
@@ -166,8 +166,8 @@ def _segments(recording: Recording) -> Iterator[tuple[Turn, ...]]:
 
 
 def _breaks(before: Turn, turn: Turn) -> bool:
-    """Return True if the loop cannot go on after a turn as it did. A process logs its prompt once, before its first
-    request, and again when that has changed; or it ended; or a result does not pass a second time."""
+    """Return True if the loop cannot continue after a turn. A process logs its prompt before its first request, and
+    again after a change; or it ended; or a result would be changed a second time."""
     is_cut = bool(before.open_calls) or is_long(before) or (before.sent is not None and before.reply is None)
     resumes = any(  # from the log: it is not brought about by the loop
         isinstance(step, Compacted | Forked) or (isinstance(step, SwitchedEntry) and step.reason)
@@ -192,7 +192,7 @@ class _Parts:
     async def play(self, turns: Sequence[Turn]) -> None:
         """Play a segment. Raises Divergence."""
         first = turns[0]
-        if first.prompt is None:  # the call failed before anything was sent
+        if first.prompt is None:  # the call failed before any request
             for turn in turns:
                 self._count_steps(turn)
                 if turn.failed is not None:
@@ -234,7 +234,7 @@ class _Parts:
             log.close()
 
     def _rebuilder_for(self, prompt: Prompt) -> Rebuilder:
-        """Return a rebuilder; for the last segment's prompt, the order of its keys is known already."""
+        """Return a rebuilder; for the prompt of the last segment, the order of its keys is known already."""
         made, before = Rebuilder(self.recording.agent, prompt, self.sessions, self.native), self.prompted
         if before is not None and (prompt.system, prompt.tools) == (before[0].system, before[0].tools):
             made.follow(before[1])
@@ -268,7 +268,7 @@ class _Parts:
 
 
 def _native(recording: Recording, entries: Sequence[Entry]) -> Iterator[JsonObject]:
-    """Yield what a provider's own advisor may have added to requests: no entry names it before it has been asked."""
+    """Yield the members that a provider's own advisor may have added to requests before an entry names it."""
     from sagent.advisor.advisor import Advisor
     from sagent.advisor.native import Native
     from sagent.advisor.rules import Rules

@@ -1,4 +1,4 @@
-"""A session's prompts, asked of another model: at its settings, in a session of its own."""
+"""Asks another model a session's prompts, with its settings, in a new session."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -52,8 +52,8 @@ MISSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The conditions under which prompts are asked again. `live`: tools run, in a copy of the directory, which
-    `keep` keeps; else they are answered from the recording. `check` is run in the copy before it is gone."""
+    """The conditions for asking prompts again. `live`: tools run in a copy of the directory, saved at `keep`; otherwise
+    the recording answers them. `check` runs in the copy before its removal."""
 
     live: bool = False
     keep: Path | None = None
@@ -63,7 +63,7 @@ class Conditions:
 @dataclass(frozen=True, slots=True)
 class Rerun:
     """The outcome of a rerun. `answered` calls had an answer in the recording, `missing` had none; `how` says where
-    tools ran, `notes` what is not as it was recorded."""
+    tools ran, `notes` lists differences from the recording."""
 
     source: str
     session: Path | None
@@ -77,7 +77,7 @@ class Rerun:
 
 
 class RecordedCall(NamedTuple):
-    """A recorded call and its result; `agent` is the path of the one that made it."""
+    """A recorded call and its result; `agent` is the path of its caller."""
 
     agent: str
     call: ToolCall
@@ -86,18 +86,18 @@ class RecordedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RerunSource:
-    """A recorded session as it is asked again: by whom it was, what was said, with which prompt, effort and results."""
+    """A recorded session to ask again: its model, prompts, system prompt, effort and results."""
 
     session: str
     head: str
     cwd: Path
-    commit: str  # "" where there is none, or there were changes that it does not have
+    commit: str  # "" if there is none, or if it lacks uncommitted changes
     prompt: Prompt
     effort: Effort | None
     options: tuple[str, ...]
     spoken: tuple[Message, ...]
     calls: tuple[RecordedCall, ...] = field(repr=False)
-    team: AskedTeam | None = None  # that worked on what was asked last; it is asked instead
+    team: AskedTeam | None = None  # the team that worked on the last prompt, to use instead
 
 
 async def rerun(
@@ -108,10 +108,10 @@ async def rerun(
     listener: Callable[[Event], None] = lambda event: None,
     begun: Callable[[Agent], None] = lambda agent: None,
 ) -> Rerun:
-    """Ask what a person asked in a session of the model that the settings name, prompt by prompt, until one fails. What
-    the recording does not have (limits, permissions, prices) is as the settings say. `begun` is called with the agent.
+    """Ask the model of the settings a session's prompts, one by one, until one fails. Values missing from the recording
+    (limits, permissions, prices) come from the settings. `begun` is called with the agent.
 
-    Raises UsageError, SessionCorrupt and OSError; what goes wrong in a run is in its result.
+    Raises UsageError, SessionCorrupt and OSError; errors of a run are in its result.
     """
     given = conditions or Conditions()
     asked = read_asked(session, settings)
@@ -132,7 +132,7 @@ async def rerun(
 
 
 def read_asked(session: Path, settings: Settings) -> RerunSource:
-    """Read the prompts to ask again. Raises UsageError for a session in which nothing was asked."""
+    """Read the prompts to ask again. Raises UsageError for a session without prompts."""
     fetch = BlobDirectory(session / "blobs").get
     every = read_logs(session)
     logs = {agent: read_recording(agent, entries, fetch) for agent, entries in every.items()}
@@ -166,8 +166,7 @@ def _prompt_of(logs: Sequence[Recording]) -> Prompt | None:
 
 
 def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | None:
-    """Return the effort of the first request, which no entry names: the one whose request has the recorded
-    parameters."""
+    """Return the effort of the first request, which no entry has: the one that gives it the recorded parameters."""
     turn = next((turn for turn in recording.turns if turn.sent is not None and turn.reply is not None), None)
     if turn is None or turn.prompt is None or turn.sent is None or turn.reply is None or turn.number != 1:
         return None
@@ -190,11 +189,12 @@ async def _ask(
     listener: Callable[[Event], None],
     begun: Callable[[Agent], None],
 ) -> tuple[Result, Path | None, tuple[str, ...]]:
-    """Prompt by prompt, in a new session: the last result, where that session is, and what is not as it was."""
+    """Ask prompt by prompt in a new session. Return the last result, the session's directory, and the differences from
+    the recording."""
     names = [tool.name for tool in asked.prompt.tools if tool.name != "advisor"]
     notes, policy = list[str](), None
     own = replace(
-        settings.without("hooks"),  # what they added is in what was said
+        settings.without("hooks"),  # their additions are in the prompts
         effort=settings.effort if settings.origins.get("effort", "").startswith("--") else asked.effort,
         options=settings.options if "--option" in settings.origins.get("options", "") else asked.options,
         system=None,
@@ -230,7 +230,7 @@ async def _ask(
                 result = await outcome(agent.run(replace(message, parts=parts)), agent.wait)
                 if result.error is not None:
                     break
-    except UsageError:  # no such model, no key: nothing was asked
+    except UsageError:  # unknown model or no key: nothing was asked
         if own.session is not None:
             delete(own.session)
         raise
@@ -243,7 +243,7 @@ def _roles_of(team: AskedTeam, result: TeamResult) -> str:
 
 
 def _begin(asked: RerunSource, settings: Settings, scratch: Scratch | None) -> Path:
-    """Return a new session that has the recorded prompt, and says of which session it is a replay."""
+    """Return a new session with the recorded prompt and a note of the session that it replays."""
     tools = "answered from the recording" if scratch is None else scratch.how
     cwd = settings.cwd if scratch is None else scratch.directory
     with Session.create(settings.state_dir, settings.cwd) as made:
@@ -253,12 +253,12 @@ def _begin(asked: RerunSource, settings: Settings, scratch: Scratch | None) -> P
 
 
 def _moved(text: str, asked: RerunSource, scratch: Scratch | None) -> str:
-    """Return a text in which the person's own directory is the copy, where there is one."""
+    """Return a text with the person's directory replaced by the copy, if there is one."""
     return text if scratch is None else text.replace(str(asked.cwd), str(scratch.directory))
 
 
 class _Fenced(PermissionPolicy):
-    """The settings' policy, and in addition: nothing in the directory that was copied is touched."""
+    """The settings' policy, which also protects the copied directory."""
 
     def __init__(self, settings: Settings, origin: Path) -> None:
         rules = Rules.parse(settings.allow, settings.deny)
@@ -266,7 +266,7 @@ class _Fenced(PermissionPolicy):
         self._origin = origin.resolve()
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """Return a denial for what names that directory, else the policy's word."""
+        """Return a denial if a call names that directory, else the policy's verdict."""
         if str(self._origin) in effect.command or any(
             path.resolve().is_relative_to(self._origin) for path in effect.paths
         ):
@@ -278,8 +278,8 @@ class _Fenced(PermissionPolicy):
 
 
 class Answers:
-    """The results of a recording, each given out once: to the first call of the same tool with the same arguments. An
-    agent has those that one of its path was given before those of others."""
+    """The results of a recording, each given out once: to the first call of the same tool with the same arguments.
+    Results of an agent with the same path come before those of others."""
 
     def __init__(self, prompt: Prompt, calls: Sequence[RecordedCall]) -> None:
         self.answered = self.missing = 0
@@ -292,7 +292,7 @@ class Answers:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of the prompt, answered from here; advisors are asked anew."""
+        """Return the prompt's tools, answered from here; advisors are asked anew."""
         return tuple(
             AnsweredTool(self, spec.name, spec.description, spec.parameters, deferrable=spec.deferred)
             for spec in self._specs.values()
@@ -300,7 +300,7 @@ class Answers:
         )
 
     def take(self, name: str, arguments: JsonObject, agent: str = "root") -> ToolResult | None:
-        """Return the first result that is left, of this agent before others; None where there is none."""
+        """Return the first remaining result, preferring this agent's; None if there is none."""
         left = self._left.get((name, canonical_bytes(arguments)))
         if not left:
             self.missing += 1
@@ -311,7 +311,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTool(Harmless):
-    """A tool whose calls are answered from a recording, and which does nothing."""
+    """A tool whose calls are answered from a recording, without any effect."""
 
     answers: Answers
     name: str
@@ -321,7 +321,7 @@ class AnsweredTool(Harmless):
     deferrable: bool = False
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Return the recorded result, or an error that says there is none."""
+        """Return the recorded result, or an error that there is none."""
         found = self.answers.take(self.name, arguments, run.agent)
         if found is None:
             return ToolOutput((Text(MISSING),), is_error=True, summary="not in the recording")

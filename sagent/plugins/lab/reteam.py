@@ -1,4 +1,4 @@
-"""A team of a recorded session, read from its log so that it can be asked again: roles, hand-offs, budgets, task."""
+"""Reads the team of a recorded session from its log so that it can be asked again: roles, hand-offs, budgets, task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ from sagent.session.folds import contents
 
 @dataclass(frozen=True, slots=True)
 class AskedTeam:
-    """The last task of a team, as far as it came: roles that had not begun are in no log. `agents` are the paths of the
-    logs of the roles, each of the last try."""
+    """The last task of a team as far as it came: roles that had not begun are in no log. `agents` are the paths of the
+    roles' logs, of their last try."""
 
     name: str
     mode: Mode
@@ -31,7 +31,7 @@ class AskedTeam:
     agents: tuple[str, ...]
 
     async def ask(self, lead: Agent, moved: Callable[[str], str]) -> TeamResult:
-        """Have the team work below a lead on the same task; `moved` puts another directory into texts."""
+        """Run the team below a lead on the same task; `moved` puts another directory into texts."""
         roles = [replace(role, prompt=moved(role.prompt)) for role in self.roles]
         team = Team(lead, roles, name=self.name, mode=self.mode, editor=self.editor, visible_handoffs=self.visible)
         return await team.run(moved(self.task))
@@ -40,7 +40,7 @@ class AskedTeam:
 def read_team(
     entries: Sequence[Entry], logs: Mapping[str, Recording], effort_of: Callable[[Recording], Effort | None]
 ) -> AskedTeam | None:
-    """Return the team whose lead has this log; None where its last request was none of a team."""
+    """Return the team whose lead has this log; None if its last request was not for a team."""
     found = last_round(entries)
     teams = list(contents(entries, Handoff))
     if found is None:
@@ -70,7 +70,7 @@ def read_team(
 def _role(
     begun: HandOff, log: Recording | None, task: str, effort_of: Callable[[Recording], Effort | None]
 ) -> Role | None:
-    """Return a role as it began. Its model is whoever is asked now, its limit of turns is not in the log."""
+    """Return a role as it began. Its model is the one being asked now, and its limit of turns is not in the log."""
     given, first = begun.given, log.turns[0] if log is not None and log.turns else None
     if given is None or log is None or first is None or first.prompt is None or not first.came:
         return None

@@ -1,4 +1,4 @@
-"""Tasks carried out in several ways, in turn and within one budget: what `bench-advisor` and `sweep` measure."""
+"""Runs tasks in several ways, in turn and within one budget: the measurements of `bench-advisor` and `sweep`."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,12 +38,12 @@ from sagent.usage import Charge
 if TYPE_CHECKING:
     from sagent.providers.wire.collecting import Collecting
 
-MAX_CONSECUTIVE_FAILURES = 3  # runs in a row that fail, after which the rest would too
+MAX_CONSECUTIVE_FAILURES = 3  # consecutive failures, after which the rest would fail too
 OWN_DOING = frozenset(
     {"max_turns", "max_tool_call_rounds", "max_tokens", "context_overflow", "refusal", "content_filter", "advisor_stop"}
 )
-"""Errors of a run that are the model's own doing, or a limit's: what it left is checked like any other."""
-MAX_RUN_SECONDS = 30 * 86_400.0  # for the work of a run that waits for batches
+"""Errors of a run that come from the model or a limit: its files are checked as usual."""
+MAX_RUN_SECONDS = 30 * 86_400.0  # for a run that waits for batches
 """Settings that all runs of a comparison share, other than models and budget."""
 
 
@@ -59,8 +59,8 @@ class RunnableArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The plan of a measurement. `total` bounds what all runs together cost, in USD; `near` is where the file of
-    tasks lies, which checks know as TASKFILE_DIR."""
+    """The plan of a measurement. `total` limits the cost of all runs, in USD; `near` is the directory of the task file,
+    which checks know as TASKFILE_DIR."""
 
     tasks: tuple[Task, ...]
     ways: tuple[RunnableArm, ...]
@@ -72,8 +72,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The participants of a way: models as "provider/id", advisors as they are named, and `setup`, the settings that
-    make it what it is. `budget` is the most that one run may cost, in USD."""
+    """The participants of a way: models as "provider/id", advisors by name, and `setup`, its settings. `budget` is the
+    maximum cost of one run, in USD."""
 
     executor: str
     advisors: tuple[str, ...]
@@ -83,7 +83,7 @@ class Field:
 
 
 async def check_arms(plan: Plan, cwd: Path) -> Mapping[Arm, Field]:
-    """Find out, before anything is spent, whether the runs of every way can be made. Raises UsageError."""
+    """Check, before anything is spent, that the runs of every way can be made. Raises UsageError."""
     return {way.arm: await _look_at(way, plan.total, cwd) for way in plan.ways}
 
 
@@ -116,7 +116,7 @@ async def _look_at(way: RunnableArm, total: Decimal | None, cwd: Path) -> Field:
         await choice.aclose()
     if way.team is not None:
         async with open_team(replace(settings, ephemeral=True), way.team, lambda _: None):
-            pass  # all its roles can be had
+            pass  # all its roles are available
     advisors = tuple(map(str, settings.advisors))
     alike = {setting.name: _plain(settings.of(setting)) for setting in settings.plugins.passed_on("shared")}
     shared = {**alike, "advisor_rules": _plain(settings.advisor_rules)}
@@ -140,8 +140,8 @@ def require_advisors(settings: Settings) -> Settings:
 
 
 class Experiment:
-    """Carries the runs of a plan out that its notes do not have yet, each within the budget of its arm. `report` is
-    called with each that has ended. Where their requests go out by `batches`, no run is late: each waits for others."""
+    """Makes the runs of a plan that its notes lack, each within the budget of its arm. `report` is called after each
+    run. With `batches` no run has a deadline, because runs wait for each other."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Experiment:
         self._plan, self._budgets, self._notes, self._report = plan, budgets, notes, report
         self._batches = batches
         self._worst = max((budget or Decimal(0) for budget in budgets.values()), default=Decimal(0))
-        self._held = Decimal(0)  # what the runs in progress may cost
+        self._held = Decimal(0)  # the maximum cost of runs in progress
         self._room = asyncio.Condition()
         self._failed = 0  # runs in a row
         self.stopped = ""
@@ -162,7 +162,7 @@ class Experiment:
 
     @property
     def trials(self) -> Sequence[Trial]:
-        """The trials of the plan that have ended, in this process and in earlier ones."""
+        """The ended trials of the plan, in this process and earlier ones."""
         wanted = {(task.name, number) for task in self._plan.tasks for number in range(1, self._plan.repeats + 1)}
         return [trial for trial in self._notes.trials if (trial.task, trial.number) in wanted]
 
@@ -177,7 +177,7 @@ class Experiment:
 
     @property
     def spent(self) -> Decimal:
-        """USD that all runs have cost at most. One that was killed counts with all of its budget."""
+        """USD that all runs have cost at most. A killed run counts with its whole budget."""
         known = (self._worst if trial.most is None else trial.most for trial in self._notes.trials)
         lost = (max(self._budgets.get(arm) or Decimal(0) for arm in arms) for arms in self._notes.lost)
         return sum((*known, *lost), Decimal(0))
@@ -188,9 +188,9 @@ class Experiment:
         return self._notes.lost
 
     async def run(self) -> None:
-        """Make the runs, until all are made, money or patience is out, or this is cancelled: then the runs in progress
-        are stopped and noted as interrupted. `stopped` says why it ended early. Raises OSError where notes cannot be
-        written."""
+        """Make the runs until all are made, the budget is used up, or too many fail. If this is cancelled, runs in
+        progress are stopped and noted as interrupted. `stopped` says why it ended early. Raises OSError if notes cannot
+        be written."""
         runs = self._order()
         try:
             async with asyncio.TaskGroup() as group:
@@ -200,7 +200,8 @@ class Experiment:
             raise several.exceptions[0] from several
 
     def _order(self) -> Iterator[tuple[Task, RunnableArm, int]]:
-        """Repeat by repeat, and which way is first by turns: what changes in time meets all of them."""
+        """Yield the runs repeat by repeat, with the ways in turn first, so that changes over time affect all of
+        them."""
         ways = self._plan.ways
         done = {trial.key for trial in latest_trials(self.trials).values() if trial.outcome in FINISHED}
         for number in range(1, self._plan.repeats + 1):
@@ -218,7 +219,7 @@ class Experiment:
             if self._batches is not None:
                 self._batches.expect(1)
             named = sha256_hex(repr((task.name, way.arm, number)).encode("utf-8", "replace"))[:12]
-            room = self._notes.workplace / named  # the same whenever the run is made: models are told where they work
+            room = self._notes.workplace / named  # the same in every process: models are told their directory
             try:
                 session = self._notes.session(task.name, way.arm, number)
                 run = _Run(task, way, number, budget, self._plan.near, session, self._batches)
@@ -236,7 +237,7 @@ class Experiment:
         self._report(trial)
 
     async def _afford(self, budget: Decimal | None) -> bool:
-        """Hold the budget of a run; wait where runs in progress may leave enough of the total."""
+        """Reserve the budget of a run; wait if runs in progress may leave enough of the total."""
         total = self._plan.total
         if total is None or budget is None:
             return True
@@ -279,7 +280,7 @@ class _Run:
     unasked: list[str] = field(default_factory=list[str])  # why consultations failed
 
     async def make(self, place: Path, keep: Callable[[Trial], None]) -> Trial:
-        """Carry it out in a new directory at `place`, which is gone in the end, and keep what it came to."""
+        """Make a run in a new temporary directory at `place`, and save its result."""
         task = self.task
         try:
             if task.session and task.directory is not None:
@@ -333,7 +334,7 @@ class _Run:
             timer = asyncio.get_running_loop().call_later(seconds, time_out, worker)
             try:
                 for prompt in (task.prompt, *task.then):
-                    # in what was asked in a session its directory is the copy
+                    # the prompts name the original directory, the run has a copy
                     moved = prompt.replace(str(task.directory), str(work)) if task.session else prompt
                     self._note(await worker.run(moved))
                     if self.late or self.result is None or self.result.error is not None:
@@ -361,7 +362,7 @@ class _Run:
         self.seconds += result.duration
 
     def _undecided(self) -> Outcome | None:
-        """Return the outcome of a run that its check has nothing to say about."""
+        """Return the outcome of a run that its check cannot judge."""
         if self.result is None:
             return "failed"
         failure = self.result.error
@@ -382,7 +383,8 @@ class _Run:
         advisors = [bill.usd for bill in made if bill.role.startswith("advisor:")]
         unknown = any(bill.usd is None for bill in made)
         budget = None if self.agent is None else self.agent.ledger.cap
-        # Under a budget each call was held in the log before it went out, and counts so where its bill never came.
+        # Under a budget each call was reserved in the log before it was sent, and counts with that if its bill never
+        # came.
         most = sum((bill.at_most or bill.usd or Decimal(0) for bill in made), Decimal(0))
         if unknown or budget is None:
             most = None if budget is None else max(usd, budget)

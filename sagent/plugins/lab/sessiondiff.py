@@ -1,5 +1,5 @@
-"""Two sessions side by side: turn by turn whether the same was sent, called and said, and what each came to; as JSON
-and as text."""
+"""Two sessions side by side: turn by turn whether requests, calls and texts are the same, and the results of each; as
+JSON and as text."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from sagent.usage import BUCKETS, Sum, Totals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two sessions. `seconds` are those in turns of the root agent; times between prompts do not count."""
+    """One of the two sessions. `seconds` only count turns of the root agent, not the time between prompts."""
 
     session: str
     path: str
@@ -56,8 +56,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A turn of one side: its number in its log, the request's sha256, the calls by name, how it ended. `parts` is
-    what it says and calls and what came of that, each text with its name; a page shows them, JSON does not."""
+    """A turn of one side: its number in its log, the request's sha256, the calls by name, its end. `parts` are its
+    texts, calls and results, each with a name; a page shows them, JSON does not."""
 
     turn: int
     sha256: str
@@ -70,13 +70,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Two turns side by side; one is None where the other run had more. `prompt` is what they answer."""
+    """Two turns side by side; one is None if the other run had more. `prompt` is the prompt they answer."""
 
     agent: str
     prompt: str
     left: Move | None
     right: Move | None
-    same_request: bool | None  # None where one of them is not known
+    same_request: bool | None  # None if one of them is unknown
     same_actions: bool | None  # by tool, and path or command: see sagent.plugins.lab.actions
     same_calls: bool | None  # by name and arguments
     same_reply: bool | None  # by text
@@ -84,7 +84,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class SessionDiff:
-    """Both sessions and their turns. `notes` say what the figures do not."""
+    """Both sessions and their turns. `notes` add facts that figures lack."""
 
     left: Side
     right: Side
@@ -94,7 +94,7 @@ class SessionDiff:
 
     @property
     def is_same(self) -> bool:
-        """True if every turn of one is, in request, calls and reply, a turn of the other."""
+        """True if all turns of both have the same request, calls and reply."""
         return all(row.same_request is not False and row.same_calls and row.same_reply for row in self.rows)
 
     def checked(self, left: CheckResult, right: CheckResult, *notes: str) -> "SessionDiff":
@@ -104,8 +104,8 @@ class SessionDiff:
 
 
 def diff_sessions(left: Path, right: Path) -> SessionDiff:
-    """Two sessions, by their directories. Raises SessionCorrupt, OSError, and UsageError for one that a newer sagent
-    has written."""
+    """Compare two sessions, by their directories. Raises SessionCorrupt, OSError, and UsageError for one of a newer
+    version."""
     for session in (left, right):
         check_version(session, "compare it")
     (one, mine), (other, theirs) = _read(left), _read(right)
@@ -162,8 +162,7 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
 
 
 def _asked(turn: Turn) -> bool:
-    """Return True if a model was asked: the answer of a team stands in its lead's log, and nobody was asked for it
-    there."""
+    """Return True if a model was asked: a team's answer is in its lead's log without a request."""
     return turn.reply is None or turn.sent is not None or bool(turn.bills)
 
 
@@ -178,14 +177,14 @@ def _final(recording: Recording) -> str:
 
 
 def _rows(agent: str, left: Recording | None, right: Recording | None) -> Iterator[Row]:
-    """Prompts that are the same are paired, and their turns one by one."""
+    """Pair equal prompts, and then their turns one by one."""
     one, other = _runs(left), _runs(right)
     where = _cwd(left), _cwd(right)
     prompts = [[prompt for prompt, _ in runs] for runs in (one, other)]
     matcher = difflib.SequenceMatcher(None, prompts[0], prompts[1], autojunk=False)
     for kind, from_left, to_left, from_right, to_right in matcher.get_opcodes():
         alike = kind == "equal" or (agent != "root" and to_left - from_left == to_right - from_right)
-        if alike:  # what a child is asked has in it what other agents said
+        if alike:  # prompts of children contain other agents' texts
             for mine, theirs in zip(one[from_left:to_left], other[from_right:to_right], strict=True):
                 yield from _paired(agent, mine[0], (mine[1], theirs[1]), where)
         else:
@@ -196,7 +195,7 @@ def _rows(agent: str, left: Recording | None, right: Recording | None) -> Iterat
 
 
 def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
-    """Return the turns by the prompt that they answer. In an agent that was spawned the one above it prompts."""
+    """Return the turns by the prompt that they answer. A spawned agent is prompted by the one above it."""
     runs: list[tuple[str, list[Turn]]] = []
     for turn in recording.turns if recording is not None else ():
         said = [came.message.content for came in turn.came if came.is_prompt or (not runs and came.message.sender)]
@@ -209,7 +208,7 @@ def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
 def _paired(
     agent: str, prompt: str, turns: tuple[Sequence[Turn], Sequence[Turn]], where: tuple[str, str]
 ) -> Iterator[Row]:
-    """Yield the turns of both sides after one prompt, each of which has its directory."""
+    """Yield the turns of both sides after one prompt, each with its directory."""
     for one, other in zip_longest(*turns):
         mine, theirs = _move(one), _move(other)
         request = actions = calls = reply = None
@@ -267,8 +266,8 @@ def _text(turn: Turn) -> str:
 
 
 def as_json(diff: SessionDiff) -> dict[str, Thawed]:
-    """Plain keys that stay. USD are strings of decimals; a cost with `unpriced` above 0 is a minimum. `actions` counts
-    those of both and those that are the same in the same order; `share` is the latter of all."""
+    """Encode as plain JSON with stable keys. USD are strings of decimals; a cost with `unpriced` above 0 is a minimum.
+    `actions` counts those of both and the common ones in the same order; `share` is the common part."""
     agreed = diff.actions
     return {
         "same": diff.is_same,
@@ -345,7 +344,7 @@ COMPARED = ("request", "actions", "calls", "reply")
 
 
 def marks(row: Row) -> tuple[str, ...]:
-    """Return the mark of each thing in COMPARED: same, different, or not known."""
+    """Return the mark of each thing in COMPARED: same, different, or unknown."""
     words = {True: "same", False: "different", None: "-"}
     return tuple(words[each] for each in (row.same_request, row.same_actions, row.same_calls, row.same_reply))
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 LEVEL = 0.95  # of every interval
 PAIRS = 6
-"""The fewest pairs from which a difference is clear. With five, chance alone gives all the same sign once in sixteen
-times (2 / 2**5); with six, once in 32."""
-FLIPPED = 14  # pairs up to which every way of flipping their signs is counted; with more, Student's t needs no help
+"""The fewest pairs for a clear difference. With five, chance alone gives all the same sign once in sixteen times (2 /
+2**5); with six, once in 32."""
+FLIPPED = 14  # pairs up to which all sign flips are counted; with more, Student's t is good enough
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
@@ -19,7 +19,7 @@ class Interval(NamedTuple):
 
     @property
     def leaves_out_zero(self) -> bool:
-        """True if all of it is on one side of 0."""
+        """True if the interval is on one side of 0."""
         return self.low > 0 or self.high < 0
 
     def times(self, factor: float) -> "Interval":
@@ -27,8 +27,8 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A mean difference of pairs. `interval` is None where there are too few for one; `p` is that of a test, where one
-    was made; `is_clear` says whether it is more than chance explains."""
+    """A mean difference of pairs. `interval` is None if there are too few pairs; `p` is a test's value, if one was
+    made; `is_clear` is True if it is more than chance explains."""
 
     pairs: int
     mean: float
@@ -38,8 +38,8 @@ class Difference(NamedTuple):
 
 
 def wilson(hits: int, runs: int) -> Interval:
-    """Return the interval of a share, by Wilson's score (1927): it holds for few runs, and for none or all that hit.
-    All of 0 to 1 where there was no run."""
+    """Return the interval of a share, by Wilson's score (1927), which works for few runs, and for shares of 0 and 1.
+    Without runs it is 0 to 1."""
     if not runs:
         return Interval(0.0, 1.0)
     share, z2 = hits / runs, _Z * _Z
@@ -49,9 +49,9 @@ def wilson(hits: int, runs: int) -> Interval:
 
 
 def paired_mean(differences: Sequence[float]) -> Difference:
-    """Return the mean of paired differences with the interval of Student's t. It is clear from `PAIRS` pairs on, where
-    the interval leaves out 0; and with few pairs only where Fisher's exact test of flipped signs agrees, for t takes
-    differences to be normal, which counts of turns are not."""
+    """Return the mean of paired differences with the interval of Student's t. It is clear from `PAIRS` pairs on if the
+    interval leaves out 0; with few pairs only if Fisher's exact test of flipped signs agrees, because t assumes normal
+    differences, and counts of turns are not normal."""
     pairs = len(differences)
     mean = fmean(differences) if pairs else 0.0
     if pairs < 2:
@@ -68,7 +68,7 @@ def paired_shares(both: int, gained: int, lost: int, neither: int) -> Difference
     only.
 
     The interval is Newcombe's (1998, method 10), the test McNemar's, exact: whether the pairs that differ could be
-    tosses of a coin. It is clear where both say so.
+    tosses of a coin. It is clear if both agree.
     """
     pairs = both + gained + lost + neither
     if not pairs:

@@ -1,4 +1,4 @@
-"""The table of a sweep's results: a row for each cell, the best first, and which of them nothing beats."""
+"""The table of a sweep's results: a row for each cell, best first, with the unbeaten ones marked."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from sagent.plugins.lab.trials import FINISHED, Arm, Trial, latest_trials
 
 MEANS = {"usd": "usd_mean", "turns": "turns_mean", "seconds": "seconds_mean", "read": "tokens_in_mean",
          "written": "tokens_out_mean"}  # fmt: skip
-"""What they are called in a result."""
+"""Their names in a result."""
 HOW = f"""\
 How: pass rates with Wilson's interval at {LEVEL:.0%}, for these tasks and no others; cells whose intervals overlap may
 be alike. A run that its budget ended did not pass. USD, turns, tokens (in, out) and seconds are means of a run; the
@@ -27,10 +27,10 @@ total is all that a cell has cost, runs that came to nothing included; ≥: a pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The results of a cell. `means` are of its `runs`, those that ended by themselves or by a limit: by name, with
-    an interval for some; a mean that is not known is not there. With `unpriced` runs of unknown price, USD are
-    minima; runs whose last bill never came may have cost up to `unsure` more. `apart` counts the tries that say
-    nothing about the tasks, by outcome; `reasons` says why; `tasks` are (passed, runs)."""
+    """The results of a cell. `means` are over its `runs`, which ended by themselves or by a limit: by name, some with
+    an interval; unknown means are missing. With `unpriced` runs, USD are minima; runs whose last bill never came may
+    have cost up to `unsure` more. `apart` counts, by outcome, tries without information about the tasks; `reasons`
+    explains them; `tasks` are (passed, runs)."""
 
     cell: Arm
     runs: int
@@ -39,7 +39,7 @@ class Row:
     unsure: Decimal = Decimal(0)
     unpriced: int = 0
     budget: int = 0  # runs that their budget ended
-    missing: int = 0  # runs that are still to be made, or made again
+    missing: int = 0  # runs to make or repeat
     means: Mapping[str, float] = field(default_factory=dict[str, float])
     intervals: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
     apart: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -64,9 +64,9 @@ def tabulate(
     lost: Sequence[Sequence[Arm]] = (),
     budgets: Mapping[Arm, Decimal | None] | None = None,
 ) -> tuple[Row, ...]:
-    """Return the rows of all cells: by pass rate, then by cost, cells without runs last. `planned` runs are to be made
-    in each; of tries of the same run the last counts, and all of them cost. Runs that are `lost`, each by the cells
-    that it may be of, may have cost what is budgeted for one."""
+    """Return the rows of all cells: by pass rate, then by cost, cells without runs last. `planned` runs are due in
+    each; of several tries of a run the last counts, and all of them cost. `lost` runs, each with its possible cells,
+    may have cost a run's budget."""
     usd = budgets or {}
     rows = [
         _row(
@@ -78,7 +78,7 @@ def tabulate(
         for cell in cells
     ]
     rows = [replace(row, is_front=_on_front(row, rows)) for row in rows]
-    most = float("inf")  # of rows of one pass rate, those whose price is not known come last
+    most = float("inf")  # unknown prices last among equal pass rates
 
     def order(row: Row) -> tuple[float, float]:
         return -(row.rate if row.rate is not None else -1), most if row.unpriced else row.means.get("usd", most)
@@ -134,8 +134,8 @@ def _known(trial: Trial) -> Decimal:
 
 
 def _on_front(row: Row, rows: Iterable[Row]) -> bool:
-    """Return True if no row passes as often for less, or more often for as little. Only what has passed at a known
-    price."""
+    """Return True if no row passes as often for less, or more often for no more. Only rows that passed at a known price
+    count."""
     if not row.rate or row.unpriced:
         return False
     cost = row.means["usd"]
@@ -156,7 +156,7 @@ _TITLES = ("", "passed", "rate (interval)", "USD", "USD total", "turns", "tokens
 
 
 def show(rows: Sequence[Row]) -> Iterator[str | Table]:
-    """Yield the table, and why runs came to nothing. They hold names and reasons from outside: make them safe to
+    """Yield the table, and the reasons of failed runs. These contain external names and texts: make them safe to
     print."""
     yield Table(tuple(map(_cells, rows)), _TITLES, right=(1, 3, 4, 5, 7))
     for row in rows:
@@ -179,7 +179,7 @@ def as_markdown(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """Return the table as CSV (RFC 4180), plain figures; what is not known is empty."""
+    """Return the table as CSV (RFC 4180) with plain figures; unknown ones are empty."""
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\r\n")
     writer.writeheader()
@@ -211,7 +211,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def encode_row(row: Row) -> dict[str, object]:
-    """Return the row as an object of result.json; what is not known is null."""
+    """Encode the row as an object of result.json; unknown values are null."""
     usd, turns, seconds, read, written = (row.means.get(name) for name in MEANS)
     return {
         "name": row.cell,
@@ -238,8 +238,7 @@ def encode_row(row: Row) -> dict[str, object]:
 
 
 def decode_row(value: object) -> Row:
-    """Return the row of an object, figures that a reader of it cannot do without. Raises ValueError for what is
-    none."""
+    """Decode a row with all figures that its readers need. Raises ValueError for anything else."""
     body = as_object(value)
     name, runs, passed = as_str(body.get("name")), as_int(body.get("runs"), -1), as_int(body.get("passed"), -1)
     total = as_usd(body.get("usd_total"))

@@ -1,4 +1,4 @@
-"""Tasks that are carried out in several ways (arms), and the record of each time one was."""
+"""Tasks carried out in several ways (arms), and the record of each run."""
 
 import json
 import tomllib
@@ -16,25 +16,25 @@ from sagent.lib.names import path_of
 from sagent.lib.text import why_unread
 
 Arm: TypeAlias = str
-"""The name of a way in which a task was carried out."""
+"""The name of a way to carry out a task."""
 ARMS: tuple[Arm, Arm] = ("without", "with")
-"""Those of `bench-advisor`: without an advisor, and with it."""
+"""The arms of `bench-advisor`: without an advisor, and with one."""
 Outcome: TypeAlias = Literal["solved", "unsolved", "failed", "budget", "interrupted"]
 JUDGED: tuple[Outcome, ...] = ("solved", "unsolved")
-"""Outcomes that the check decided. The others say nothing about the task."""
+"""Outcomes decided by the check. Others say nothing about the task."""
 FINISHED: tuple[Outcome, ...] = (*JUDGED, "budget")
-"""Outcomes that would be the same another time: such a trial is not made again."""
-TIMEOUT = 1800.0  # seconds, where a task gives none
+"""Outcomes that another run would repeat: such a trial is not made again."""
+TIMEOUT = 1800.0  # seconds, the default for tasks
 _MEMBERS = ("name", "prompt", "check", "directory", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task to be done in a copy of `directory`, or in an empty one if that is None. `check` is a shell command that
-    exits with 0 there when it is done; `timeout` is in seconds, for the work and again for the check.
+    """A task to do in a copy of `directory`, or in an empty one if it is None. `check` is a shell command that exits
+    with 0 there if it is done; `timeout` is in seconds, for the work and again for the check.
 
-    The prompts of a recorded `session` are asked again in a clone of its directory at `commit`, if that is known;
-    `then` are the prompts after the first, one after the other.
+    The prompts of a recorded `session` are asked again in a clone of its directory at `commit`, if known; `then` are
+    the prompts after the first.
     """
 
     name: str
@@ -59,11 +59,10 @@ class Task:
 class Trial:
     """A run of a task in one arm; `number` counts its repeats from 1, `at` is when it ended (UTC, ISO 8601).
 
-    "failed" is a provider, or anything else outside the task, that broke; "budget" a run that its budget ended.
-    `stop` is why the work ended, `reason` says what went wrong, `check` is the exit code of the check. `usd` is what
-    it cost, None if a price is not known; `least` is the part of it that is known, `most` what it cost at most, if a
-    bill never came; `turns` are model calls; `read` and `written` are tokens, None in notes from before these were
-    kept.
+    "failed" means that a provider, or anything else outside the task, broke; "budget" that its budget ended it. `stop`
+    is why the work ended, `reason` the error, `check` the exit code of the check. `usd` is its cost, None if a price is
+    unknown; `least` is the known part of it, `most` its maximum if a bill never came; `turns` are model calls; `read`
+    and `written` are tokens, None in old notes.
     """
 
     task: str
@@ -119,7 +118,7 @@ _READERS: Mapping[object, Callable[[object], object]] = {
 
 
 def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
-    """Return the trial of a line. Raises ValueError for what is not a trial of one of the arms."""
+    """Decode the trial of a line. Raises ValueError unless it is a trial of one of the arms."""
     body = as_object(json.loads(line))
     outcome: Outcome | None = next((each for each in get_args(Outcome) if each == body.get("outcome")), None)
     number = as_int(body.get("number"))
@@ -131,7 +130,7 @@ def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
 
 
 def latest_trials(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Trial]:
-    """Return the last trial of each kind: an earlier one that came to nothing gives way."""
+    """Return the last trial of each kind, which replaces earlier unsuccessful ones."""
     return {trial.key: trial for trial in trials}
 
 
@@ -139,10 +138,10 @@ def latest_trials(trials: Sequence[Trial]) -> Mapping[tuple[str, Arm, int], Tria
 
 
 def read_tasks(file: Path) -> tuple[Task, ...]:
-    """Return the tasks of a TOML file (`[[tasks]]`), or of one with a JSON object a line. Raises UsageError naming the
+    """Read tasks from a TOML file (`[[tasks]]`), or from one with a JSON object a line. Raises UsageError naming the
     place.
 
-    Directories start where the file is.
+    Directories are relative to the file.
     """
     try:
         text = file.read_text("utf-8")
@@ -155,7 +154,7 @@ def read_tasks(file: Path) -> tuple[Task, ...]:
 
 
 def place_tasks(file: Path, rows: Iterable[tuple[str, object]]) -> tuple[Task, ...]:
-    """Return the tasks of rows, each with the words that say where it stands. Raises UsageError with these."""
+    """Return the tasks of rows, each given with its location for errors. Raises UsageError with these."""
     tasks: dict[str, Task] = {}
     for where, row in rows:
         task = _task(file, where, row)

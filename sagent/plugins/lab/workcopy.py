@@ -1,4 +1,4 @@
-"""A copy of a working directory in which tools may do what they like: never the person's own."""
+"""A copy of a working directory in which tools may do anything, so that the person's own stays untouched."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ MAX_COPY_FILES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """The copy, and of what it is one, in words."""
+    """The copy, and a description of its source."""
 
     directory: Path
     how: str
@@ -29,10 +29,10 @@ class Scratch:
 
 @asynccontextmanager
 async def scratch_of(origin: Path, commit: str = "", keep: Path | None = None) -> AsyncGenerator[Scratch]:
-    """Yield a copy of a directory: a clone at `commit`, where that is there, else the tree as it is now. It is gone in
-    the end, unless `keep` names a directory that is not there yet for it.
+    """Yield a temporary copy of a directory: a clone at `commit`, if it exists, else the present tree. `keep` names a
+    new directory to keep it in instead.
 
-    Raises UsageError for a directory that is not there, or that is too large to be copied, and OSError.
+    Raises UsageError for a missing directory, or one too large to copy, and OSError.
     """
     if not origin.is_dir():
         raise UsageError(
@@ -60,8 +60,7 @@ async def _fill(target: Path, origin: Path, commit: str) -> Scratch:
 
 
 async def _clone(root: Path, target: Path, commit: str) -> bool:
-    """Return a clone of its own, from which nothing can be pushed back. False where the commit, or git, is not
-    there."""
+    """Make an independent clone, from which nothing can be pushed back. Return False without the commit, or git."""
     if not all(letter in "0123456789abcdef" for letter in commit):
         return False
     steps = (
@@ -93,7 +92,7 @@ def _check_size(origin: Path) -> None:
 
 
 def remove(place: Path) -> None:
-    """Remove a directory and what is in it, whatever was made of the permissions."""
+    """Remove a directory with its contents, even with changed permissions."""
     if not place.is_dir() or place.is_symlink():
         return
     for directory, names, _ in os.walk(place):
@@ -110,8 +109,8 @@ class _OverError(Exception):
 
 
 async def copy(source: Path | None, target: Path) -> None:
-    """Copy a directory, or make an empty one, at a path that does not exist yet. Links that lead into the original lead
-    into the copy, so that work in the copy cannot change the original. Raises OSError."""
+    """Copy a directory, or make an empty one, at a new path. Links into the original lead into the copy, so that work
+    in the copy cannot change the original. Raises OSError."""
     if source is None:
         target.mkdir()
         return

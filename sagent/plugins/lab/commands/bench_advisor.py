@@ -1,4 +1,4 @@
-"""`sagent bench-advisor`: what an advisor is worth on tasks of one's own, with what can be known and what not."""
+"""`sagent bench-advisor`: measures an advisor's benefit on one's own tasks, with the limits of the evidence."""
 
 import argparse
 import asyncio

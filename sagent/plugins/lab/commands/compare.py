@@ -1,4 +1,4 @@
-"""`sagent compare`: two sessions side by side, or a session and what another model makes of what was asked in it."""
+"""`sagent compare`: two sessions side by side, or a session and a rerun of its prompts with another model."""
 
 import argparse
 import asyncio
@@ -34,7 +34,7 @@ FORMATS = ("text", "json", "html")
 
 
 def run_compare(argv: Sequence[str]) -> int:
-    """Compare them. 0, whether they differ or not; that of a run, where one was made for it."""
+    """Compare them. Return 0, whether they differ or not; or the exit code of a rerun made for it."""
     flags = vars(_parser().parse_args(argv))
     settings, live = settings_of(flags)
     names, check = [str(flags[name]) for name in ("a", "b") if name in flags], str(flags.get("check", ""))

@@ -1,4 +1,4 @@
-"""An experiment as a command makes it: looked at first, then run by run, kept, shown, and gone on with."""
+"""An experiment run by a command: planned first, then run, saved, shown, and continued later."""
 
 import asyncio
 import sys
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ExperimentCommand(ABC):
-    """The runs of a plan, kept in the directory that a flag names, or nowhere."""
+    """The runs of a plan, saved in the directory of a flag, or not at all."""
 
     flag = "--out"
-    talks = True  # whether each run that has ended is reported
+    talks = True  # whether each ended run is reported
 
     def __init__(self, plan: "Plan", directory: str | None) -> None:
         self.plan, self.directory = plan, directory
@@ -34,7 +34,7 @@ class ExperimentCommand(ABC):
 
     @abstractmethod
     async def look(self) -> Mapping[str, object]:
-        """Find the fields out, before anything is spent, and what all runs must have been made with."""
+        """Determine the fields before anything is spent, and the setup that all runs must share."""
 
     @abstractmethod
     def begin(self, experiment: "Experiment") -> None:
@@ -42,11 +42,11 @@ class ExperimentCommand(ABC):
 
     @abstractmethod
     def keep(self, experiment: "Experiment") -> None:
-        """Write down how it stands, after each run."""
+        """Save the present results after each run."""
 
     @abstractmethod
     def show(self, experiment: "Experiment") -> None:
-        """Show what it came to."""
+        """Show the results."""
 
     @property
     @abstractmethod
@@ -96,7 +96,7 @@ class ExperimentCommand(ABC):
         return EXIT_BUDGET if experiment.over_total else EXIT_FAILED if experiment.missing else EXIT_DONE
 
     def _open_notes(self, setup: Mapping[str, object]) -> "Notes":
-        """Open the notes in which the runs are kept. Raises UsageError."""
+        """Open the notes that the runs are saved in. Raises UsageError."""
         from sagent.plugins.lab.notebook import Notebook, Notes
 
         if self.directory is None:
@@ -111,7 +111,7 @@ class ExperimentCommand(ABC):
         return Notebook(home, setup, self.plan.tasks, [way.arm for way in self.plan.ways], flag=self.flag)
 
     def _report(self, trial: "Trial") -> None:
-        """Write a line about a run that has ended, for a person who watches."""
+        """Write a line about an ended run, for a person who watches."""
         self._ended += 1
         if not self.talks:
             return

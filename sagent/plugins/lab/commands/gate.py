@@ -1,4 +1,4 @@
-"""`sagent gate`: whether a result is good enough, for CI: each condition is shown with its figure."""
+"""`sagent gate`: checks for CI whether a result is good enough. Each condition is shown with its figure."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ exit codes:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition and its figure: what was wanted, whether that holds, and the reason if a figure cannot say it."""
+    """A condition and its figure: the requirement, whether it holds, and the reason if the figure cannot tell."""
 
     cell: str
     condition: str
@@ -46,14 +46,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A result, by its cells. A `single` run has to be without an error, whatever else is asked of it."""
+    """A result, by its cells. A `single` run must have no error, whatever the conditions."""
 
     rows: tuple[Row, ...]
     single: bool = False
 
 
 def run_gate(argv: Sequence[str]) -> int:
-    """Judge it. Raises UsageError for what cannot be judged."""
+    """Judge a result. Raises UsageError if it cannot be judged."""
     given = _parser().parse_args(argv)
     limits = _limits(given)
     measured = _read(given.result)
@@ -65,7 +65,7 @@ def run_gate(argv: Sequence[str]) -> int:
     before = None if given.baseline is None else _read(given.baseline).rows
     found: list[Finding] = []
     for row in rows:
-        # compared with the cell of its name, or where one cell is judged, with the only one
+        # compared with the cell of the same name; a single cell with the only one
         earlier = before[0] if before and len(before) == len(rows) == 1 else None
         if before and earlier is None:
             (earlier,) = _chosen(before, [row.cell], str(given.baseline), " to compare with")
@@ -122,7 +122,7 @@ def _limits(given: argparse.Namespace) -> dict[str, float]:
 
 
 def _judge(limits: Mapping[str, float], row: Row, before: Row | None, *, confident: bool) -> Iterator[Finding]:
-    """Yield every condition on a cell. One that was never run holds none."""
+    """Yield every condition on a cell. A cell without runs meets none."""
     for name, limit in limits.items():
         match name:
             case "pass":
@@ -140,7 +140,7 @@ def _judge(limits: Mapping[str, float], row: Row, before: Row | None, *, confide
 
 
 _Judged: TypeAlias = tuple[float | None, bool, str | None]
-"""A figure, whether it is within the limit, and why not, or what it is made of."""
+"""A figure, whether it is within the limit, and a reason or its components."""
 
 
 def _passed(row: Row, minimum: float, *, confident: bool) -> _Judged:
@@ -152,7 +152,7 @@ def _passed(row: Row, minimum: float, *, confident: bool) -> _Judged:
 
 
 def _cost(row: Row, shares: int, maximum: float) -> _Judged:
-    """Judge the cost, in so many shares."""
+    """Judge the cost, divided by a number."""
     figure = float(row.total / shares) if shares else None
     if row.unpriced:
         runs = "run" if row.unpriced == 1 else "runs"
@@ -204,7 +204,7 @@ def _share(text: object) -> float:
 
 
 def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, what: str = "") -> list[Row]:
-    """Return the cells of these names. Raises UsageError for one that is not there."""
+    """Return the cells of these names. Raises UsageError for an unknown one."""
     known = {row.cell: row for row in rows}
     for name in names:
         if name not in known:
@@ -214,7 +214,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, what: str = 
 
 
 def _read(name: str) -> Measured:
-    """Read the measurements under a name. Raises UsageError for nothing, and for what cannot be read."""
+    """Read the measurements at a path. Raises UsageError if there are none or they cannot be read."""
     path = path_of(name)
     try:
         if path.is_dir() and not is_session(path):
@@ -244,7 +244,7 @@ def _read_notes(path: Path) -> Measured:
 
     setup = as_object(json.loads((path / "setup.json").read_bytes()))
     arms = tuple(as_object(setup.get("cells"))) or ARMS
-    lines = (path / "runs.jsonl").read_bytes().split(b"\n")[:-1]  # less one that is being written, or was cut off
+    lines = (path / "runs.jsonl").read_bytes().split(b"\n")[:-1]  # without a line that is incomplete
     trials = [decode_trial(line, arms) for line in lines]
     last = latest_trials(trials)
     tasks = {task for task, _, _ in last}
@@ -272,7 +272,8 @@ def _read_file(path: Path) -> Measured:
 
 
 def _of_results(results: Sequence[Mapping[str, object]]) -> Row:
-    """Runs by the objects of `--output-format json`. Costs are a session's: of several runs in one the last one's."""
+    """Read runs from objects of `--output-format json`. Costs are a session's: of several runs in one, the last
+    counts."""
     costs: dict[str, tuple[Decimal, bool]] = {}
     for number, result in enumerate(results):
         cost = as_object(result.get("cost_usd"))
@@ -294,7 +295,7 @@ def _of_results(results: Sequence[Mapping[str, object]]) -> Row:
 
 
 def _read_session(name: str) -> Measured:
-    """Return a session: it has passed where its last answer is whole and nothing has failed since."""
+    """Read a session: it has passed if its last answer is complete and nothing has failed since."""
     from sagent.cli.settings import load_settings
     from sagent.session.contents import MessageEntry
     from sagent.session.folds import spend

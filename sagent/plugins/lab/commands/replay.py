@@ -1,4 +1,4 @@
-"""`sagent replay`: a session run again from its log, or what was asked in it asked of another model."""
+"""`sagent replay`: replays a session from its log, or asks another model its prompts."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ _HELP = {
     "permission_mode": "for live tools: plan, ask, edit (default) or full",
     "allow": "allow calls of live tools (repeatable)",
 }
-"""What these settings mean for a replay."""
+"""The meaning of these settings in a replay."""
 
 
 def run_replay(argv: Sequence[str]) -> int:
@@ -110,7 +110,7 @@ def _asked_again() -> "Sequence[Setting]":
 
 
 def settings_of(flags: Mapping[str, object]) -> "tuple[Settings, bool]":
-    """Return the settings in force, and whether prompts are to be asked again."""
+    """Return the current settings, and True if prompts are to be asked again."""
     names = [*(setting.keyword for setting in _asked_again()), *ALIASES]
     given = {name: flags[name] for name in (*names, "config", "cwd") if name in flags}
     live = any(name in flags for name in ("model", "executor", "provider", "base_url"))
@@ -136,7 +136,7 @@ def conditions_of(flags: Mapping[str, object], check: str = "") -> "Conditions":
 async def ask(
     session: Path, settings: "Settings", conditions: "Conditions", listener: Callable[["Event"], None]
 ) -> "tuple[Rerun, int | None]":
-    """Ask again, and stop in order when a signal says so: the run first, and what it left is cleared away."""
+    """Ask again, and stop in order on a signal: end the run first, then remove its files."""
     from sagent.plugins.lab.replay import rerun
 
     interrupter = Interrupter()

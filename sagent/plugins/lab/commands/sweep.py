@@ -1,4 +1,5 @@
-"""`sagent sweep`: tasks carried out in every cell of a grid of settings, within one budget, and a table of them."""
+"""`sagent sweep`: runs tasks in every cell of a grid of settings, within one budget, and shows a table of the
+results."""
 
 import argparse
 import asyncio
@@ -36,13 +37,13 @@ REQUESTS = "sweep requests"
 """The place where plugins add a transport that sends the requests of several runs together."""
 RESULT = "result.json"
 TOGETHER = 100
-"""Runs at a time with --batch, where the file names no number: those that wait go into one batch."""
+"""Parallel runs with --batch, if the file sets no number: those that wait share a batch."""
 EPILOG = """exit codes:
   0 every run is made   1 some failed   2 usage   3 the next run would pass the budget   130, 143 interrupted"""
 
 
 class _Batches(Protocol):
-    """A transport that sends requests of runs as batches, to providers that have such an API."""
+    """A transport that sends runs' requests as batches, to providers with such an API."""
 
     providers: tuple[str, ...]
 
@@ -62,7 +63,7 @@ def _in_batches(given: argparse.Namespace) -> bool:
 
 
 def run_sweep(argv: Sequence[str]) -> int:
-    """Make the runs that are missing and show what all of them came to."""
+    """Make the missing runs and show the results of all."""
     given = _parser().parse_args(argv)
     from sagent.plugins.lab.plan import read_spec
 
@@ -166,7 +167,7 @@ class _Sweep(ExperimentCommand):
         return f"to continue: {shlex.join(self._again)}"
 
     async def show_grid(self) -> int:
-        """Return the grid and the worst case; nothing is made or spent."""
+        """Return the grid and the worst case without making or spending anything."""
         await self.look()
         show(self._grid_object(), self._grid(), as_json=self._form == "json")
         return 0
@@ -219,8 +220,7 @@ class _Sweep(ExperimentCommand):
         self.keep(experiment)
 
     def _setup(self) -> dict[str, object]:
-        """Return the settings with which all runs must have been made: those that all cells share, and those of
-        each."""
+        """Return the settings that all runs must share: those common to all cells, and those of each."""
         rows = {cell.name: {**_plain(cell), **self.fields[cell.name].setup} for cell in self._spec.cells}
         names = list(dict.fromkeys(name for row in rows.values() for name in row))
         first = next(iter(rows.values()))
@@ -237,7 +237,7 @@ class _Sweep(ExperimentCommand):
 
     @property
     def _worst(self) -> Decimal | None:
-        """The most that all runs can cost, None if nothing bounds it."""
+        """The maximum cost of all runs, None if nothing limits it."""
         budgets = [field.budget for field in self.fields.values()]
         known = [budget for budget in budgets if budget is not None]
         all_of_them = self._each * sum(known, Decimal(0)) if len(known) == len(budgets) else None
