@@ -73,6 +73,29 @@ def test_total_proves_cache_outside_prompt(prompt: int, completion: int, cached:
     assert converse({**sizes, "cacheReadInputTokens": cached, "cacheWriteInputTokens": written}) == true
 
 
+@pytest.mark.parametrize("model", ["anthropic.m", "amazon.m", "openai.m"])
+@given(COUNTS, COUNTS, COUNTS, COUNTS, st.integers(1, 9))
+def test_converse_total_outweighs_model(
+    model: str, said: int, completion: int, cached: int, written: int, off: int
+) -> None:
+    def told(prompt: int, total: int) -> Usage:
+        reader, sizes = (
+            ConverseReplyReader(Origin("gateway", model), "f"),
+            {"inputTokens": prompt, "totalTokens": total},
+        )
+        cache = {"cacheReadInputTokens": cached, "cacheWriteInputTokens": written}
+        reader.feed({"metadata": {"usage": {**sizes, **cache, "outputTokens": completion}}}, [])
+        (charge,) = reader.charges()
+        return charge.usage
+
+    prompt, true = said + cached + written, Usage(said, cached, written, output=completion)
+    assert told(prompt, prompt + completion) == true
+    assert told(said, prompt + completion) == true
+    usual = true if model == "openai.m" else Usage(prompt, cached, written, output=completion)
+    for total in (0, off, prompt + completion - off):  # proves nothing
+        assert told(prompt, total) == usual
+
+
 @given(COUNTS, COUNTS, COUNTS)
 def test_total_proves_read_cache_outside(prompt: int, completion: int, cached: int) -> None:
     total = prompt + completion + cached

@@ -124,8 +124,8 @@ class ConverseReplyReader(ReplyReader):
             lives[life] = lives.get(life, 0) + count_of(each.get("inputTokens"))
         written = max(written, sum(lives.values()))
         apart = count_of(self._usage.get("totalTokens")) - taken - output
-        whole = taken >= read + written and not cache_outside(taken, apart, read, written, 0)
-        if whole and _WHOLE_INPUT in self._origin.model:
+        inside = apart == 0 or _WHOLE_INPUT in self._origin.model  # the service's own total includes what was cached
+        if inside and taken >= read + written and not cache_outside(taken, apart, read, written, 0):
             taken -= read + written
         usage = Usage(taken, read, written - lives["1h"], lives["1h"], output)
         return (Charge(self._origin.model, usage, tier_named(self._tier)),)
