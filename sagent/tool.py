@@ -226,12 +226,12 @@ class Traits:
     """Traits that a tool may declare by attributes of these names; for one that does not, the defaults hold.
 
     A call of a `quick` tool ends soon: it is not offered to be delayed or put into the background. A `lenient` one
-    ignores arguments that do not fit its schema: its call is not refused for them. A `deferrable` one is left out of
-    requests, to be found, where the tools are too large to be sent with each; one that goes "along" only with others.
+    ignores arguments that do not fit its schema: its call is not refused for them, with "schema" if they are an object.
+    A `deferrable` one is left out of requests, to be found, where they are too large; an "along" one only with others.
     """
 
     quick: bool = False
-    lenient: bool = False
+    lenient: bool | Literal["schema"] = False
     deferrable: bool | Literal["along"] = False
 
 
@@ -239,7 +239,7 @@ def traits_of(tool: Tool) -> Traits:
     """Return the traits of a tool. Raises TypeError for an attribute of another type."""
     said: dict[str, object] = {name: getattr(tool, name, False) for name in ("quick", "lenient", "deferrable")}
     for name, value in said.items():
-        if not isinstance(value, bool) and (name, value) != ("deferrable", "along"):
+        if not isinstance(value, bool) and (name, value) not in (("deferrable", "along"), ("lenient", "schema")):
             raise TypeError(f"{tool.name}.{name} is {value!r:.60}: give True or False")
     return Traits(**cast("dict[str, bool]", said))
 

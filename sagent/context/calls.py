@@ -116,7 +116,7 @@ def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, T
     if (tool := tools.get(call.name)) is None:
         named = f"There is no tool named {call.name!r}{nearest(call.name, tools) or '.'}"
         return f"{named} The tools are: {', '.join(tools) or 'none'}."
-    if call.malformed is None or traits_of(tool).lenient:
+    if call.malformed is None or traits_of(tool).lenient is True:
         return None
     how = f'{{"name": "{call.name}", "arguments": {{...}}}}'
     wrong = f"{call.name}'s arguments are not a JSON object: {call.malformed[:_MAX_SHOWN]!r}."

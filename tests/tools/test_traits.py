@@ -38,6 +38,10 @@ class Lenient(Foreign):
     lenient = True
 
 
+class OfAnySchema(Foreign):
+    lenient = "schema"
+
+
 class Deferrable(Foreign):
     deferrable = True
     description = "Does something. " * 200
@@ -72,12 +76,18 @@ def test_only_slow_calls_may_become_jobs() -> None:
     assert properties(spec(Foreign())) == {"stage"}
 
 
-@pytest.mark.parametrize(("kind", "given"), [(Foreign, []), (Lenient, [{"stage": 3, "more": True}])])
+BAD = {"stage": 3, "more": True}
+
+
+@pytest.mark.parametrize(("kind", "given"), [(Foreign, []), (Lenient, [BAD, {}]), (OfAnySchema, [BAD])])
 async def test_only_lenient_tool_gets_bad_arguments(kind: type[Foreign], given: list[object]) -> None:
     used = kind()
     used.parameters = json_freeze_object({**used.parameters, "properties": {"stage": {"enum": ["a"]}}})
-    call = ToolCall("1", "foreign", json_freeze_object({"stage": 3, "more": True}))
-    async with Agent(ScriptedModel(call, "ok"), tools=[used]) as agent:
+    calls = (
+        ToolCall("1", "foreign", json_freeze_object(BAD)),
+        ToolCall("2", "foreign", malformed='{"stage": "/ho'),
+    )
+    async with Agent(ScriptedModel(calls, "ok"), tools=[used]) as agent:
         await agent.run("go")
     assert used.given == given
 

@@ -14,10 +14,11 @@ from sagent.messages import Part, StopReason, ToolCall
 from sagent.model import Billed, Delta, Effort, ToolSpec
 from sagent.plugins.local.slots import CHUNK, Slots, UnfitError, capture
 from sagent.plugins.local.template import Chat, adapt_conversation, learn_habits
-from sagent.plugins.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
+from sagent.plugins.local.torch import Cache, Generation, Network, Tensor, is_out_of_memory, quiet, shorten
 from sagent.plugins.local.weights import LoadedWeights, StoppedError, limits_in
 from sagent.plugins.textcalls.reader import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.providers.wire.faults import Origin
+from sagent.providers.wire.reply import stop_at
 from sagent.usage import Charge, Usage
 
 _CHARACTER = 4  # bytes, and so tokens, that make up one at most
@@ -240,6 +241,8 @@ class LoadedModel:
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end"
         if len(generated.ids) >= room and not generated.ended:
             stop = "max_tokens" if room == (job.max_output or _USUAL_OUTPUT) else "context_overflow"
+        elif not generated.ended and _has_stop_sequence(self._network.generation_config):
+            stop = "stop_sequence"
         notice, self._notice = self._notice, ""
         notes = self._notes(job, usage)
         return Answer(parts, usage, stop, (*notes, notice) if notice else notes)
@@ -350,6 +353,12 @@ def _thinking(effort: Effort | None) -> Mapping[str, object]:
 def _ends(*tokens: int | list[int] | None) -> frozenset[int]:
     """Return the tokens that end an answer."""
     return frozenset(one for each in tokens if each is not None for one in (each if isinstance(each, list) else [each]))
+
+
+def _has_stop_sequence(settings: Generation) -> bool:
+    """Return whether a model's configuration ends its replies at strings that are no marks of its own."""
+    given = getattr(settings, "stop_strings", None)
+    return any(stop_at(each, ()) for each in (as_array(given) or (given,)))
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:

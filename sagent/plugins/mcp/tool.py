@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from sagent.errors import ToolError
 from sagent.lib.json import (
@@ -72,9 +72,9 @@ class McpTool:
         self._judged: dict[str, str] = {}  # what it was by the ids of calls, when they were judged
 
     @property
-    def lenient(self) -> bool:
-        """True if arguments are for the server to judge: its schema is no longer the one that the model was given."""
-        return self.now is None or self.now.fingerprint != self._first
+    def lenient(self) -> Literal[False, "schema"]:
+        """What the server is to judge: the schema, where it is no longer the one that the model was given."""
+        return "schema" if self.now is None or self.now.fingerprint != self._first else False
 
     @property
     def changed(self) -> bool:

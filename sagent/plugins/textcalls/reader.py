@@ -97,9 +97,10 @@ class AnswerReader(ABC):
             self._gap = ""
         self._gap += text[len(body) :]
 
-    def _call(self, name: str, arguments: JsonObject, malformed: str | None) -> None:
-        """Add a call."""
-        self._runs.append(ToolCall(f"{self._stem}_{self._calls}", name, arguments, malformed))
+    def _call(self, name: str, arguments: JsonObject, malformed: str | None, *, closed: bool = True) -> None:
+        """Add a call; one that was not closed is whole if its arguments show their own end."""
+        whole = closed or malformed is None
+        self._runs.append(ToolCall(f"{self._stem}_{self._calls}", name, arguments, malformed, whole=whole))
         self._calls += 1
 
 
@@ -211,7 +212,7 @@ class MarkReader(AnswerReader):
         mark, self._mark, self._fresh, self._passed = self._mark, "", True, 0
         found = list(calls_in(mark, body, self._tools, whole=whole))
         for call in found:
-            self._call(*call)
+            self._call(*call, closed=whole)
         if not found:
             self._show(Text, body, out)
 
@@ -307,7 +308,7 @@ class DescribedReader(AnswerReader):
         except (ValueError, KeyError, TypeError):
             self._regions = None
             if body := self._body.strip():
-                self._call(*broken_call(body))
+                self._call(*broken_call(body), closed=False)
             self._field = self._body = ""
 
     def _take(self, events: Iterable[Mapping[str, object]], out: list[Delta]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from sagent.lib.json import EMPTY, json_freeze_object, valid_text
 from sagent.messages import Part, Text, Thinking, ToolCall
 from sagent.model import TextPart, ThinkingPart, ToolSpec
+from sagent.plugins.local import answer
 from sagent.plugins.textcalls import reader as text
 from sagent.plugins.textcalls.reader import CALLS, MARKS, THOUGHTS, MarkReader
 
@@ -62,6 +64,22 @@ DEEPSEEK_3_1 = (
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>Read<｜tool▁sep｜>{"path": "a b.py"}<｜tool▁call▁end｜>'
     "<｜tool▁call▁begin｜>Read<｜tool▁sep｜>{]<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
 )
+
+
+@pytest.mark.parametrize("written", [f"<tool_call>{JSON}</tool_call>", QWEN, DEEPSEEK, f"[TOOL_CALLS][{JSON}]"])
+def test_half_a_call_is_not_whole(written: str) -> None:
+    (true,) = calls(written)
+    for end in range(len(written)):
+        cut = [part for part in read([written[:end]])[0] if isinstance(part, ToolCall)]
+        assert all((call.name, dict(call.arguments)) == true if call.whole else not call.arguments for call in cut)
+
+
+@pytest.mark.parametrize(
+    ("given", "cuts"),
+    [(None, False), ("###", True), (["</s>", "<|im_end|>"], False), (["</s>", "\n\n"], True), ("</tool_call>", False)],
+)
+def test_stop_strings_of_weights_may_cut(given: object, cuts: bool) -> None:
+    assert answer._has_stop_sequence(SimpleNamespace(stop_strings=given, eos_token_id=1, do_sample=False)) == cuts
 
 
 @pytest.mark.parametrize(
