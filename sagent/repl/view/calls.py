@@ -40,7 +40,7 @@ def proposal(call: ToolCall, read: Callable[[str], str | None]) -> str:
     if call.name not in EDITS or not path:
         return ""
     try:
-        return unified_diff(*proposed(call, read(path)), path, most=None)
+        return unified_diff(*proposed(call, read(path)), path, max_lines=None)
     except ToolError:
         return ""
 
