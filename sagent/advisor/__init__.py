@@ -1,5 +1,4 @@
-"""Advisors: a stronger model as a tool. What it is asked, what it sees, when it is asked automatically, and its
-limits."""
+"""Advisors: a stronger model as a tool. Requests, visible context, automatic triggers, and limits."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

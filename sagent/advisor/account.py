@@ -18,7 +18,7 @@ from sagent.usage import Cost
 
 @dataclass(slots=True)
 class ConsultationBound:
-    """A bound on a consultation in progress, in USD and in estimated tokens. `usd` is 0 if its price is not known."""
+    """A bound on a consultation in progress, in USD and in estimated tokens. `usd` is 0 if its price is unknown."""
 
     name: str
     usd: Decimal
@@ -27,8 +27,8 @@ class ConsultationBound:
 
 @dataclass(slots=True)
 class Account:
-    """The account of advisors of one tree of agents. The bound of a consultation is held while it runs, so that
-    limits hold whatever runs side by side."""
+    """The account of advisors of one tree of agents. The bound of a consultation is reserved while it runs, so that
+    limits hold with several in parallel."""
 
     tallies: dict[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
     muted: set[str] = field(default_factory=set[str])
@@ -41,17 +41,17 @@ class Account:
 
     def refusal(self, advisor: Advisor, rules: Rules, cost: Cost, used: int, ask: tuple[Decimal | None, int]) -> str:
         """Return the reason why an advisor may not be asked again, or "". `used`: tokens so far. `ask`: the request's
-        most USD (None if unknown) and its approximate tokens."""
+        maximum USD (None if unknown) and approximate tokens."""
         reasons = (*self._used_up(advisor, rules, used, ask[1]), *self._too_dear(advisor, rules, cost, ask[0]))
         return next(iter(reasons), "")
 
     def left(self, advisor: Advisor, rules: Rules, cost: Cost) -> Decimal | None:
-        """USD that an advisor may still spend, what is held taken off; None without a bound."""
+        """Return USD that an advisor may still spend, without reserved money; None without a limit."""
         return min((max(most - used, ZERO) for _, most, used in self._budgets(advisor, rules, cost)), default=None)
 
     @contextmanager
     def asking(self, held: ConsultationBound) -> Generator[None]:
-        """Hold what a consultation may come to while it runs."""
+        """Reserve the maximum cost of a consultation while it runs."""
         self._held.append(held)
         try:
             yield
@@ -74,7 +74,7 @@ class Account:
             )
 
     def _too_dear(self, advisor: Advisor, rules: Rules, cost: Cost, worst: Decimal | None) -> Iterator[str]:
-        """Yield the reasons why money does not allow a consultation; `worst` is None if the price is not known."""
+        """Yield the reasons why money does not allow a consultation; `worst` is None if the price is unknown."""
         if rules.max_share is not None:
             held = sum((each.usd for each in self._held), ZERO)
             if worst is None:
@@ -91,7 +91,7 @@ class Account:
                 yield f"it may cost {worst:.4f} USD, but {max(most - used, ZERO):.4f} of {whose} {most} USD are left"
 
     def _budgets(self, advisor: Advisor, rules: Rules, cost: Cost) -> Iterator[tuple[str, Decimal, Decimal]]:
-        """Yield the bounds on USD: whose it is, the bound, and what is spent or held of it."""
+        """Yield the limits in USD: the owner, the limit, and its spent or reserved part."""
         if advisor.max_usd is not None:
             own = sum((each.usd for each in self._held if each.name == advisor.name), ZERO)
             yield "its", advisor.max_usd, cost.by_role.get(f"advisor:{advisor.name}", ZERO) + own
@@ -114,7 +114,7 @@ class Account:
 
 @dataclass(slots=True)
 class Outcome:
-    """Advice whose effect is not known yet, for so many `turns`. Of one that was `reconciled` nothing more is asked."""
+    """Advice with a still unknown effect, for so many `turns`. A `reconciled` one is not asked about again."""
 
     entry: str
     advice: Advice
@@ -123,8 +123,8 @@ class Outcome:
 
 
 class Outcomes:
-    """The advice of one agent, from when it is given until the executor's next steps have shown what it makes of it, or
-    are so many that they never will."""
+    """The advice of one agent, from when it is given until the executor's next steps have shown its effect, or too many
+    steps have passed."""
 
     def __init__(self, account: Account, record: Callable[[AdviceOutcome], str]) -> None:
         self._account, self._record = account, record
@@ -140,8 +140,8 @@ class Outcomes:
         self._waiting, self._fresh = [*self._waiting, *self._fresh], []
 
     def judge(self, turn: Turn) -> tuple[str, str] | None:
-        """Record what a turn made of the advice before it; where evidence contradicts some, whom to ask what. Once:
-        what was asked in that turn, or is asked now, is the last word."""
+        """Record the effect of earlier advice on a turn; if evidence contradicts some, return the advisor and question
+        to reconcile it. Only once: an answer in that turn, or now, is final."""
         waiting, self._waiting = self._waiting, []
         word = stated_effect(turn.reply)
         ask: tuple[str, str] | None = None

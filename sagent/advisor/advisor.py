@@ -14,14 +14,14 @@ from sagent.model import EFFORTS
 
 DEFAULT_NAME = "advisor"
 READ_ONLY = ("Read", "Grep", "Glob", "List")
-"""The tools an advisor may be given: it advises, others act."""
+"""Tools that an advisor may be given: it advises, others act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """An advisor. `name` identifies it, whatever model it runs on; `role` is a file with its system prompt, or "".
+    """An advisor. `name` identifies it, whatever its model; `role` is a file with its system prompt, or "".
 
-    `max_calls` and `max_usd` bound one session. With `tools` it works as an agent below the one that asks.
+    `max_calls` and `max_usd` limit one session. With `tools` it works as an agent below the one that asks.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Advisor:
 
 
 def parse_advisor(text: str) -> Advisor:
-    """Return the advisor that a text names. Raises UsageError saying what is wrong with it."""
+    """Parse an advisor. Raises UsageError that says what is wrong."""
     head, *rest = (part.strip() for part in text.split(","))
     before, equals, after = head.partition("=")
     name, model = (before.strip(), after.strip()) if equals else (DEFAULT_NAME, head)
@@ -65,7 +65,8 @@ def parse_advisor(text: str) -> Advisor:
 
 
 def role_text(advisor: Advisor, base: Path) -> str:
-    """Return the system prompt of its role file, paths starting at `base`; "" where it has none. Raises UsageError."""
+    """Return the system prompt in its role file, with paths relative to `base`; "" if it has none. Raises
+    UsageError."""
     if not advisor.role:
         return ""
     path = base / path_of(advisor.role)

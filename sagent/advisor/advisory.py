@@ -1,4 +1,4 @@
-"""An agent's advisors: how one is asked, what bounds that, and what becomes of what it says."""
+"""An agent's advisors: consultations, their limits, and their effects."""
 
 import asyncio
 import time
@@ -31,8 +31,8 @@ from sagent.policy import Ask
 from sagent.session.contents import AdviceContent, AdviceRated, ConsultationEntry
 from sagent.usage import Usage
 
-UNASKED_HINT_TURNS = 25  # after which an advisor that was never asked is worth a word
-COMPARED_TURNS = 10  # from which on an advisor's cost can be weighed against what it would have cost alone
+UNASKED_HINT_TURNS = 25  # turns after which an advisor that was never asked is mentioned
+COMPARED_TURNS = 10  # turns from which on an advisor's cost can be compared with its cost alone
 MAX_QUESTION_CHARS = 2_000
 _BYTES_PER_TOKEN = 3  # of a request, about
 Mode: TypeAlias = Literal["auto", "client", "native"]
@@ -54,7 +54,7 @@ class TextProtocolModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The way advisors are used. `base` is the directory to which relative paths of role files refer."""
+    """The use of advisors. Relative paths of role files start at `base`."""
 
     rules: Rules = field(default_factory=Rules)
     mode: Mode = "auto"
@@ -62,11 +62,11 @@ class Setup:
     panel: Literal["first", "all"] = "first"
     base: Path = field(default_factory=Path)
     spotters: tuple[Spotter, ...] = ()
-    resolve: Callable[[Advisor], Model] | None = None  # an advisor's model, where the agent's own way is not the one
+    resolve: Callable[[Advisor], Model] | None = None  # returns an advisor's model, if not by the agent's own way
 
 
 class Advisors:
-    """The advisors of one agent; what bounds a session is counted in an account for all agents."""
+    """The advisors of one agent; an account for all agents counts towards a session's limits."""
 
     def __init__(self, agent: Node, roster: Sequence[Advisor], setup: Setup, account: Account) -> None:
         self.agent, self.state, self.setup, self.account = agent, agent.state, setup, account
@@ -77,13 +77,13 @@ class Advisors:
         self.task_calls: int = 0
         self._turns = 0
         self._last: dict[str, Advice] = {}
-        self._questions: dict[str, str] = {}  # that each was asked last
-        self._again: set[str] = set()  # who was asked once more without anything new
+        self._questions: dict[str, str] = {}  # last question to each
+        self._again: set[str] = set()  # advisors asked again without new evidence
         self.outcomes = Outcomes(account, self.state.journal.record)
 
     async def consult(self, question: str = "", name: str = "", trigger: str = "asked") -> Sequence[Advice]:
-        """Ask one advisor, or all of a panel. Raises UsageError for a name that none has; nothing else but a
-        cancellation of whoever asks."""
+        """Ask one advisor, or all of a panel. Raises UsageError for an unknown name, and otherwise only the caller's
+        cancellation."""
         chosen = self.roster.chosen(name, every=self.setup.panel == "all")
         question = cut(redact(question.strip())[0], MAX_QUESTION_CHARS - 600, 400)
         if len(chosen) == 1:
@@ -99,8 +99,8 @@ class Advisors:
         return answers
 
     def recall(self, entries: Sequence[AdviceContent]) -> None:
-        """Begin every conversation anew, or go on with what the log of an earlier process says. What cannot be read any
-        more is left out."""
+        """Start every conversation anew, or continue it from the log of an earlier process. Unreadable entries are left
+        out."""
         self._talks.clear()
         for entry in entries:
             if not isinstance(entry, ConsultationEntry):
@@ -115,7 +115,7 @@ class Advisors:
                     self._talk(entry.advice.advisor).restore(entry, said, self.state.context.request().messages)
 
     def tally(self) -> Mapping[str, AdvisorTally]:
-        """Return the tally of each advisor, with what the ledger says it was billed."""
+        """Return each advisor's tally, with its bills from the ledger."""
         found: dict[str, AdvisorTally] = {}
         for name, tally in self.account.tallies.items():
             usage, usd = self.state.ledger.billed(f"{TOOL}:{name}")
@@ -143,12 +143,12 @@ class Advisors:
         return remarks
 
     def in_force(self) -> Sequence[Message]:
-        """Return the last advice of each, for a conversation that has lost it."""
+        """Return each advisor's last advice, for a conversation that has lost it."""
         blobs = self.state.log.blobs
         return [message_of(replace(each, trigger="given earlier", question=""), blobs) for each in self._last.values()]
 
     def rate(self, good: Literal[1, -1], name: str = "") -> str:
-        """Return a person's word on the last advice; whose it was. Raises UsageError where there is none."""
+        """Record a person's rating of the last advice; return its advisor. Raises UsageError if there is no advice."""
         given = [each for each in self._last if not name or each == name]
         if not given:
             raise UsageError("there is no advice to rate yet")
@@ -157,7 +157,8 @@ class Advisors:
         return given[-1]
 
     def triggers(self) -> tuple[str, ...]:
-        """Return the rules that hold now: none while nobody may be asked. Those of plugins do where none is chosen."""
+        """Return the current triggers: none if no advisor may be asked. Triggers of plugins apply if none are
+        chosen."""
         if not self.roster.active:
             return ()
         fired = self.setup.rules.fired_by(self.state.model.id, text=self.in_text)
@@ -170,7 +171,7 @@ class Advisors:
         return isinstance(self.state.model, TextProtocolModel) and self.state.model.protocol == "text"
 
     def task(self) -> Message | None:
-        """Return the last message in which a person or the agent above asked for something."""
+        """Return the last request of a person or the agent above."""
         asked = (each for each in reversed(self.state.context.history) if each.role == "user" and not each.results)
         return next((each for each in asked if each.sender in ("", self.state.above)), None)
 
@@ -180,7 +181,8 @@ class Advisors:
         self.outcomes.turn_over()
 
     async def _ask(self, advisor: Advisor, question: str, trigger: str) -> Advice:
-        """Ask, whatever comes of it; reported, counted and logged in any case. One at a time asks the same advisor."""
+        """Ask an advisor, and report, count and log the outcome in any case. The same advisor is asked by one caller at
+        a time."""
         begun = time.monotonic()
         blank = Advice(advisor.name, advisor.model, trigger, "failed", question=question, usd=ZERO)
         asked: Asked | None = None
@@ -198,7 +200,7 @@ class Advisors:
         except asyncio.CancelledError:
             self.note(replace(blank, reason="interrupted", seconds=time.monotonic() - begun))
             raise
-        except Exception as error:  # neither a model's defect nor a full disk may end a run for want of advice
+        except Exception as error:  # a model's error or a full disk must not end a run because advice failed
             advice = replace(blank, reason=reason_of(error))
         return self.note(replace(advice, seconds=time.monotonic() - begun), asked, role)
 
@@ -226,7 +228,7 @@ class Advisors:
         return replace(request, system=model.written(request).system, tools=())
 
     async def _made(self, advisor: Advisor, model: Model, request: Request, blank: Advice) -> Advice:
-        """Make the call that nothing forbids."""
+        """Make a permitted call."""
         self.task_calls += 1
         cost, rules = self.state.ledger.cost(), self.setup.rules
         worst, likely = self._may_come_to(model, request)
@@ -267,8 +269,8 @@ class Advisors:
         return ""
 
     def _is_news(self, name: str, blank: Advice) -> bool:
-        """Return True if there is something to ask about that the last advice did not know: results or words of
-        others, or what the executor itself has to say, but that only once."""
+        """Return True if there is news since the last advice: results or messages of others, or, only once, the
+        executor's own text."""
         talk = self._talk(name)
         if not talk.messages or talk.evidence(self.state.context.history):
             self._again.discard(name)
@@ -282,13 +284,13 @@ class Advisors:
         return True
 
     def _may_come_to(self, model: Model, request: Request) -> tuple[Decimal | None, int]:
-        """USD that a call may cost at most, None where nobody knows, and about how many tokens it takes."""
+        """Return the maximum USD of a call, None if unknown, and its approximate tokens."""
         max_input = model.max_input_tokens(request)
         output = max(request.max_output or MAX_TOKENS, model.limits.least_output)
         return self.worst(model, max_input, output), max_input // _BYTES_PER_TOKEN + output
 
     def worst(self, model: Model, max_input: int, output: int) -> Decimal | None:
-        """USD that a call may cost at most; None where its price is not known."""
+        """Return the maximum USD of a call; None if its price is unknown."""
         ceiling = self.state.ledger.prices.ceiling(model.provider, model.id)
         return None if ceiling is None else ceiling.cost(max_input, output)
 
@@ -296,7 +298,7 @@ class Advisors:
         return sum(tally.usage.total_input + tally.usage.output for tally in self.tally().values())
 
     def note(self, advice: Advice, asked: Asked | None = None, role: str = "") -> Advice:
-        """Report a consultation that has ended, count it and log it with what was sent."""
+        """Report a finished consultation, count it, and log it with its request."""
         record = ConsultationEntry(advice)
         if asked is not None:
             record = asked.entry(advice)
@@ -318,7 +320,7 @@ class Advisors:
         self._last[advice.advisor] = advice
 
     async def _stop(self, advice: Advice) -> None:
-        """Act on an advice to stop: ask a person whether to continue, or without a person follow the settings."""
+        """Handle advice to stop: ask a person whether to continue, or without a person follow the settings."""
         question = Ask(f"{advice.advisor} advises stopping: {advice.text}\nContinue anyway?", agent=self.state.path)
         if (ask := self.state.neighbours.ask) is not None:
             refused = await ask(ToolCall("", TOOL), question) is not None

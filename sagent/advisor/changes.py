@@ -1,4 +1,4 @@
-"""A judgement of a shell command by its words: does it change something, does it run tests."""
+"""Recognizes from a shell command's words whether it changes something and whether it runs tests."""
 
 import re
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def runs_tests(command: str) -> bool:
 
 
 def finds_nothing(command: str, said: str) -> bool:
-    """Return True if a command that ended with 1 only said that there is no match, or that two things differ."""
+    """Return True if a command's exit code 1 only means that nothing matched, or that two things differ."""
     if not re.search(r"^\[exit code 1\]$", said, re.MULTILINE):
         return False
     last = [line for _, line in _commands(command)][-1:]
@@ -55,7 +55,7 @@ def finds_nothing(command: str, said: str) -> bool:
 
 
 def _commands(command: str) -> Iterator[tuple[str, str]]:
-    """Yield each command in a script: its program, and its words with quoted ones left out."""
+    """Yield each command in a script: its program, and its unquoted words."""
     for part in split(command).parts:
         if words := _core(part):
             bare = [

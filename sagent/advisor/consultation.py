@@ -1,4 +1,4 @@
-"""A consultation: the request, the reception of the answer, and what counts as advice."""
+"""A consultation: building the request, receiving the answer, and recognizing advice."""
 
 import asyncio
 import re
@@ -17,12 +17,12 @@ from sagent.lib.dataclass import dataclass
 from sagent.model import Model, Request, TextPart
 from sagent.peer import Peer, SpawnRequest
 
-MAX_TOKENS = 2_048  # at this length nearly none is cut, and it is no worse than without a limit
-THOUGHT = {"medium": 6_144, "high": 14_336, "xhigh": 22_528, "max": 30_720}  # tokens more, for what is thought first
-EXTRA_ANSWER_TOKENS = 8_192  # where all of the first answer went into thinking
+MAX_TOKENS = 2_048  # nearly no advice is cut at this length, and it is no worse than without a limit
+THOUGHT = {"medium": 6_144, "high": 14_336, "xhigh": 22_528, "max": 30_720}  # further tokens for thinking
+EXTRA_ANSWER_TOKENS = 8_192  # if the first answer was all thinking
 MAX_CHILD_TURNS = 12  # of an advisor that looks for itself
 _REFUSALS = ("refusal", "content_filter")
-_MIN_ANSWER_CHARS = 12  # of one without a verdict: less is not advice
+_MIN_ANSWER_CHARS = 12  # shorter answers without a verdict are no advice
 _ECHO = re.compile(
     r"\s*(?:Its instructions, in short:|(?:(?:The conversation so far|Since then):\s*)?\[\d+\] (?:executor|person|call"
     r"|result|error)\b)"
@@ -40,8 +40,8 @@ _ASKED = {"asked": "The executor asks you.", "person": "The person asks you."}
 
 @dataclass(frozen=True, slots=True)
 class Consultation:
-    """A question to an advisor. `blank` is the advice without an answer; `budget` is the USD that it may spend with
-    tools; `may` says whether one more call is within the bounds, and holds what it may cost."""
+    """A question to an advisor. `blank` is the advice without an answer; `budget` is the USD for work with tools; `may`
+    checks whether another call is within the limits, and reserves its cost."""
 
     advisor: Advisor
     model: Model
@@ -117,8 +117,7 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
 
 
 async def _spawn(agent: Node, child: SpawnRequest) -> Peer:
-    """Spawn the advisor's agent. If less is left of the budget than of the advisor's own bound, the budget bounds
-    it."""
+    """Spawn the advisor's agent. Its budget is the advisor's own limit, or the rest of the budget if that is less."""
     try:
         return await agent.spawn(child)
     except BudgetExceeded:
@@ -144,12 +143,12 @@ def judge(blank: Advice, said: str, stop: str) -> Advice:
 
 
 def read(advice: Advice) -> Advice:
-    """Return an advice with its text taken apart."""
+    """Return an advice with its text parsed."""
     return replace(advice, **read_advice(advice.text)._asdict())
 
 
 async def ended(tasks: "Sequence[asyncio.Task[Advice]]") -> None:
-    """Wait for all of them; when cancelled, cancel them, and wait all the same: nothing is left running."""
+    """Wait for all of them; when cancelled, cancel them and still wait, so that none is left running."""
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:
@@ -167,7 +166,7 @@ def reason_of(error: Exception) -> str:
 
 
 def why(blank: Advice) -> tuple[str, str]:
-    """Return the reason for a consultation and its question, as the request words them."""
+    """Return the reason for a consultation and its question, in the request's words."""
     reason = _ASKED.get(blank.trigger)
     if reason is None:
         return f"The executor did not ask; you are asked because {blank.question or blank.trigger}.", ""

@@ -1,5 +1,5 @@
-"""The conversation of one advisor, with what it has read and answered: it only grows, so that its provider's cache
-is hit."""
+"""The conversation of one advisor, with everything it has read and answered: it only grows, so that its provider's
+cache is used."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from sagent.model import Request
 from sagent.session.contents import ConsultationEntry
 
 TOOL = "advisor"
-"""The name by which an executor asks."""
+"""The name of the executor's tool."""
 HELD = "Not done yet: an advisor was asked first, and its advice follows. Make the call again if you still want it."
 _HOLDS = "Not done yet: "
 _BYTES_PER_TOKEN = 3  # of text, about
-_MIN_MESSAGE_BYTES = 400  # that are shown however little fits
+_MIN_MESSAGE_BYTES = 400  # always shown, however little fits
 _SMALLER = "(The executor's own context was compacted here.)"
 
 
@@ -27,7 +27,7 @@ _SMALLER = "(The executor's own context was compacted here.)"
 class Asking:
     """The parts of a consultation: the executor's next request, its task, and the request to the advisor.
 
-    `room` is how many tokens fit; None if that is not known.
+    `room` is the number of tokens that fit; None if unknown.
     """
 
     executor: Request
@@ -59,7 +59,7 @@ class Conversation:
 
     name: str
     messages: list[Message] = field(default_factory=list[Message])
-    epoch: int = 0  # times it was begun anew because it no longer fitted
+    epoch: int = 0  # number of restarts because it no longer fitted
     _task: str = ""
     _seen: tuple[Message, ...] = ()
 
@@ -78,8 +78,7 @@ class Conversation:
         return tuple(found)
 
     def evidence(self, history: Sequence[Message]) -> bool:
-        """Return True if something has happened since: a result, or a word of somebody else than executor and
-        advisors."""
+        """Return True if something has happened since: a result, or a message of anyone but executor and advisors."""
         own = asking_calls(history, TOOL)
         return any(
             any(result.call_id not in own and not is_held(result.text) for result in message.results)
@@ -88,7 +87,7 @@ class Conversation:
         )
 
     def ask(self, asking: Asking) -> Asked:
-        """Return the next consultation, ending in the request; what does not fit is left out, and that is said."""
+        """Return the next consultation, ending in the request; it mentions left-out parts."""
         history = tuple(asking.executor.messages)
         before = self._next(asking) if self.messages else f"{_opening(asking)}\n\nThe conversation so far:\n"
         new = self.news(history)
@@ -100,17 +99,17 @@ class Conversation:
         return self._anew(asking, asking.room * _BYTES_PER_TOKEN)
 
     def answer(self, asked: Asked, text: str) -> None:
-        """Take over a consultation and what it came to."""
+        """Add a consultation and its answer."""
         self.messages = [*asked.messages, assistant(text)]
         self._seen, self._task, self.epoch = asked.seen, asked.task, asked.epoch
 
     def restore(self, entry: ConsultationEntry, said: str, history: Sequence[Message]) -> None:
-        """Take up one of an earlier process: its log entry, and the text that was sent."""
+        """Restore a consultation of an earlier process: its log entry, and the sent text."""
         if entry.epoch != self.epoch:
             self.messages, self.epoch = [], entry.epoch
         self.messages += [user(said), assistant(entry.advice.text)]
         seen = tuple(history[: entry.quoted])
-        same = bool(seen) and mark(seen[-1]) == entry.last  # not where the history was cut or left since
+        same = bool(seen) and mark(seen[-1]) == entry.last  # not if the history was cut or left since
         self._seen = seen if same else ()
 
     def _next(self, asking: Asking) -> str:
@@ -119,8 +118,8 @@ class Conversation:
         return f"{task}Since then:\n{smaller}"
 
     def _anew(self, asking: Asking, max_bytes: int) -> Asked:
-        """Begin again with the last part of the history, in half of what fits, so that the next consultations fit too.
-        What the advisor has said itself is quoted like everything else."""
+        """Start again with the last part of the history, in half of the room, so that the next consultations fit too.
+        The advisor's own answers are quoted like everything else."""
         history = tuple(asking.executor.messages)
         reader = Reader("", frozenset())
         opening = fit(_opening(asking), max(max_bytes // 4, _MIN_MESSAGE_BYTES))
@@ -146,7 +145,8 @@ class Conversation:
 
 
 def fit(text: str, size: int) -> str:
-    """Head and tail of a text in about so many bytes. It is to hold no secrets: they might be cut in two."""
+    """Cut a text to its head and tail in about so many bytes. Remove secrets before, because they might be cut in
+    two."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
         return text
@@ -155,12 +155,12 @@ def fit(text: str, size: int) -> str:
 
 
 def held_without(why: str) -> str:
-    """Return the answer to a call that is to wait for advice that nobody can give."""
+    """Return the answer to a call that waits for advice that nobody can give."""
     return f"{_HOLDS}it may destroy something for good, and {why}. Make the call again if you still want it."
 
 
 def is_held(text: str) -> bool:
-    """Return True if a call was answered that it is to wait."""
+    """Return True if a call was answered that it has to wait."""
     return text.startswith(_HOLDS)
 
 
@@ -175,8 +175,7 @@ def _opening(asking: Asking) -> str:
 
 
 def _key(message: Message) -> tuple[object, ...]:
-    """Return a key that tells a message from others, even if it is read from a log again or its results were taken
-    out."""
+    """Return a key that identifies a message, even if it is read from a log again or its results were removed."""
     calls, results = tuple(call.id for call in message.calls), tuple(result.call_id for result in message.results)
     return (message.role, message.sender, calls, results, "" if calls or results else message.content)
 

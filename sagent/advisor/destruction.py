@@ -1,7 +1,7 @@
-"""A judgement whether a command destroys something for good, by what it would do; in doubt it does.
+"""Decides whether a command destroys something permanently, by its effects; in doubt it does.
 
-A list of programs alone is passed by the next program. So every command line that a script may run counts, wrappers
-and scripts in files included; of programs that are not known the words that say so; of code what it names.
+A list of programs is never complete. So every command line that a script may run counts, including wrappers and scripts
+in files; for unknown programs, words that mean destruction count, and for code, the functions it names.
 """
 
 import json
@@ -24,7 +24,7 @@ _ACTS = frozenset(
     | {"drop", "erase", "wipe", "flush", "flushall", "flushdb", "reset", "terminate", "teardown", "truncate", "unlink"}
     | {"abandon", "downgrade", "fresh", "revert", "undefine", "unpublish", "autoremove"}
 )
-"""Words by which a program is made to take something away, also as a part of one (`apps:destroy`, `delete-bucket`)."""
+"""Words that make a program remove something, also as a part of one (`apps:destroy`, `delete-bucket`)."""
 _OPTION = re.compile(r"--(?:del|delete|remove|purge|prune|discard|wipe|vacuum)\b")
 _GIT = re.compile(
     r"reset .*--(?:hard|merge|keep)|push (?:.* )?(?:--force|-\w*[fd]\b|--delete|--mirror|--prune|[+:]\S)"
@@ -41,7 +41,7 @@ _OTHERS = re.compile(
     r"|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b|tar .*--remove-files"
     r"|(?:curl|wget|https?) .*(?:-X|--request|--method)[ =]?DELETE|rclone (?:sync|move)\b"
     r"|\w*restore .*--(?:clean|drop)\b"
-    r"|(?:scp|rsync) (?!(?:.* )?(?:-\w*n\w* |--dry-run)).* [\w.@\[\]-]+:\S*$"  # what lies there no rewind brings back
+    r"|(?:scp|rsync) (?!(?:.* )?(?:-\w*n\w* |--dry-run)).* [\w.@\[\]-]+:\S*$"  # no rewind restores remote files
 )
 _ALSO = frozenset({"docker", "podman", "uv", "npx"})
 """Wrappers with commands of their own."""
@@ -70,7 +70,7 @@ _CODE = re.compile(
 _HIDES = re.compile(
     r"subprocess|os\.system|popen|os\.exec|child_process|\bsystem\b|\bexec\b|\beval\b|__import__|base64|fromhex|getattr|Deno\.run"
 )
-"""How code on a command line runs what cannot be seen in it."""
+"""Constructs with which code on a command line runs hidden code."""
 _DANGER = re.compile(
     rf"\b(?:{'|'.join(sorted(_ACTS))}|rmdir|shred|wipefs|mkfs|rmtree|checkout|restore|dd)\b|--hard|--force|\beval\b"
 )
@@ -80,7 +80,8 @@ _MAX_FILES = 50  # of a directory
 
 
 def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
-    """Return True if a command, in a folder, may take something away for good. Words that it only quotes are none."""
+    """Return True if a command, in a directory, may remove something permanently. Words that it only quotes do not
+    count."""
     script = split(command)
     if script.doubt and _DANGER.search(bare_text(command)):
         return True
@@ -90,14 +91,14 @@ def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
 
 
 def programs_of(command: str, folder: Path) -> str:
-    """Return text of the scripts and recipes that a command runs: in other words the same command is another one."""
+    """Return the text of the scripts and recipes that a command runs: if it changes, it is another command."""
     lines = [words for part in split(command).parts for words, _ in runs(part) if words]
     files = [file for words in lines for file in _scripts(program(words[0]), words)]
     return "\n".join(_read(file, folder) or "" for file in dict.fromkeys(files))
 
 
 def is_destroyer(tool: str) -> bool:
-    """Return True if a tool that runs no command takes something away, by its name: `mcp__files__delete_file`."""
+    """Return True if a tool that runs no command removes something, by its name: `mcp__files__delete_file`."""
     return _says(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tool))
 
 
@@ -114,8 +115,8 @@ def _part_destroys(part: Part, command: str, folder: Path | None, depth: int) ->
 
 
 def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, depth: int, *, sure: bool) -> bool:
-    """Return True if a command line does; where it is not `sure` that it is one, the words after a program say
-    nothing."""
+    """Return True if a command line destroys something; unless it is `sure` to be one, the words after its program do
+    not count."""
     name = program(words[0]) or _name_after_variable(words[0])
     rest = [word.text for word in words[1:]]
     line = " ".join([name, *(text if " " not in text and "\n" not in text else "''" for text in rest)])
@@ -175,13 +176,13 @@ def _git_destroys(rest: list[str], folder: Path | None) -> bool:
         case "restore":
             return "--staged" not in rest or "--worktree" in rest or "-W" in rest
         case "checkout" if folder is not None and any((folder / text).exists() for text in rest[1:]):
-            return True  # what was changed in those files is gone
+            return True  # uncommitted changes in those files are lost
         case _:
             return _GIT.match(line) is not None
 
 
 def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Path | None, depth: int) -> bool:
-    """Return True if code does that an interpreter, a shell or a file of its own runs."""
+    """Return True if code run by an interpreter, a shell or a file destroys something."""
     if _CODE.search(command):
         return True
     given = [word.text for word in words[1:]]
@@ -189,17 +190,17 @@ def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Pat
         return True
     has_code = any(re.fullmatch(r"-|-\w*[ceEr]|-[np]e?|--eval", text) for text in given)
     if name.endswith("awk") or (has_code and not _runs_go(name, words)):
-        return name not in SHELLS and _HIDES.search(command) is not None  # a shell's is taken apart by itself
+        return name not in SHELLS and _HIDES.search(command) is not None  # a shell's code is parsed instead
     if any(map(_says, given)):
         return True
     found = [text for file in _scripts(name, words) if (text := _read(file, folder)) is not None]
-    if name in SHELLS and not found:  # what is piped into it, or a script that nobody can read
+    if name in SHELLS and not found:  # it runs its input, or an unreadable script
         return True
     return any(depth >= _MAX_DEPTH or _text_destroys(text, name, folder, depth + 1) for text in found)
 
 
 def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
-    """Return the files whose code a command line runs, as far as its words say."""
+    """Return the script files that a command line runs, as far as its words show."""
     if name == "make" or name in _RUNNERS:
         return ["Makefile" if name == "make" else "package.json"]
     if _runs_go(name, words):
@@ -223,12 +224,12 @@ def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> boo
 
 
 def _queries(files: list[str], folder: Path | None) -> bool:
-    """Return True if a file has a database drop something."""
+    """Return True if a file makes a database drop something."""
     return any(_SQL.search(_read(file, folder) or "") for file in files)
 
 
 def _recipe(name: str, rest: list[str], folder: Path | None) -> str:
-    """Return what the project defines for targets of its own: `make tidy`, `npm run tidy`."""
+    """Return the recipe that the project defines for a target: `make tidy`, `npm run tidy`."""
     if name == "make":
         text = _read("Makefile", folder) or ""
         bodies = [re.findall(rf"(?m)^{re.escape(target)}\s*:(?!=).*\n((?:\t.*\n?)+)", text) for target in rest]
@@ -242,7 +243,7 @@ def _recipe(name: str, rest: list[str], folder: Path | None) -> str:
 
 
 def _read(file: str, folder: Path | None) -> str | None:
-    """Return a script's text, or that of all of Go in a directory; None where there is none that can be read."""
+    """Return a script's text, or that of all Go files in a directory; None if there is none to read."""
     if folder is None:
         return None
     try:

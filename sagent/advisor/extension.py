@@ -1,4 +1,4 @@
-"""Advisors as an extension of an agent: what its engine asks of them, and what they put into it."""
+"""Advisors as an extension of an agent: the engine's interface to them, and their tool and policy."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ from sagent.session.contents import AdviceContent, SwitchedEntry
 def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> ExtensionFactory:
     """Give an agent these advisors: `Resources(advisory=advise(["openai/gpt-5.5"]))`.
 
-    Raises UsageError for a text that names no advisor, two of one name, or a role file that cannot be read.
+    Raises UsageError for an invalid advisor, two of one name, or an unreadable role file.
     """
     roster = [parse_advisor(one) if isinstance(one, str) else one for one in advisors]
     if len({one.name for one in roster}) != len(roster):
@@ -40,7 +40,7 @@ def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> Ext
     def make(agent: Node, above: Extension | None) -> AdvisorExtension:
         if not isinstance(above, AdvisorExtension):
             return AdvisorExtension(agent, roster, given, account)
-        advising = agent.state.role.startswith(f"{TOOL}:")  # advice has no advisors
+        advising = agent.state.role.startswith(f"{TOOL}:")  # an advisor has no advisors
         own = () if advising else above.roster.every
         return AdvisorExtension(agent, own, given, account, above.tool if own else None)
 
@@ -48,7 +48,7 @@ def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> Ext
 
 
 class AdvisorExtension(Advisors):
-    """The advisors of one agent, as an Extension of its engine. The tool and the policy are in force once it has
+    """The advisors of one agent, as an Extension of its engine. The tool and the policy are active once it has
     advisors."""
 
     def __init__(
@@ -57,14 +57,14 @@ class AdvisorExtension(Advisors):
         super().__init__(agent, roster, setup, account)
         self.tool = tool or (AdvisorTool(self.roster.names) if roster else None)
         self._native = Native(setup.mode)
-        self._uses = setup.rules.max_advisor_calls or DEFAULT_USES  # in one request: never more again, for the cache
+        self._uses = setup.rules.max_advisor_calls or DEFAULT_USES  # per request; never raised again, for the cache
         self._max_input = 0  # tokens that the request may have
-        self._for_person: set[asyncio.Task[None]] = set()  # consultations that a person asked for
+        self._for_person: set[asyncio.Task[None]] = set()  # consultations requested by a person
         self._specs: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = ((), ())
         self._judges = False  # its policy is around the agent's
 
     def prepare(self, request: Request) -> Request:
-        """Have the provider ask the advisor by itself, where it does: its own tool takes the place of ours."""
+        """Let the provider ask the advisor itself, if it can: its own tool replaces ours."""
         rules, model, advisor = self.setup.rules, self.state.model, self._asked_by_provider()
         over = rules.max_advisor_calls is not None and self.task_calls >= rules.max_advisor_calls
         if rules.max_session_calls is not None:
@@ -87,15 +87,15 @@ class AdvisorExtension(Advisors):
         return replace(request, options=options, tools=self._specs[1])
 
     def extra_cost(self, max_input: int) -> ExtraCost:
-        """Return the most that a provider's own consultations inside one request may cost, and the roles to bill."""
+        """Return the maximum cost of a provider's own consultations inside one request, and the roles to bill."""
         usd, advisor, self._max_input = ZERO, self._asked_by_provider(), max_input
         if advisor is not None and self._uses and self._native.max_uses(self.state.model, advisor, self._uses):
             usd = (self._worst_advice(advisor) or ZERO) * self._uses
         return ExtraCost(usd, {TOOL: f"{TOOL}:{next(iter(self.roster.names), TOOL)}"})
 
     def _affordable(self, request: Request, advisor: Advisor) -> int:
-        """Return how often the provider may ask inside this request: no oftener than half of what is left pays for.
-        If none is affordable, or the price is not known, sagent asks, and reserves for one."""
+        """Return how often the provider may ask inside this request: at most half of the remaining money pays for it.
+        If none is affordable, or the price is unknown, sagent asks and reserves money for one consultation."""
         model, room = self.state.model, self.state.ledger.room(self.state.path)
         wanted = self._native.max_uses(model, advisor, self._uses) if self._uses else 0
         if not wanted or room is None:
@@ -107,15 +107,15 @@ class AdvisorExtension(Advisors):
         return min(wanted, int(room / 2 / one)) if one else wanted
 
     def _worst_advice(self, advisor: Advisor) -> Decimal | None:
-        """USD of one consultation at most, and of the executor's next round, which reads everything again."""
+        """Return the maximum USD of one consultation and the executor's next round, which reads everything again."""
         read = self._max_input + 4_096
         own = self.worst(self.state.model, read + MAX_TOKENS, 0)
         its = self.worst(self.roster.model(advisor), read, MAX_TOKENS)
         return None if own is None or its is None else own + its
 
     def _asked_by_provider(self) -> Advisor | None:
-        """Return the advisor that a provider may ask by itself: the only one, and without bounds that the provider does
-        not keep."""
+        """Return the advisor that a provider may ask itself: the only one, and without limits that the provider
+        ignores."""
         rules = self.setup.rules
         bounds = (rules.max_usd, rules.max_share, rules.max_tokens)
         return None if any(bound is not None for bound in bounds) else self.roster.alone
@@ -130,11 +130,11 @@ class AdvisorExtension(Advisors):
             self.note(read(replace(one, advisor=name, model=f"{provider}/{model}", usd=usd)))
 
     def refused(self, error: ModelError) -> bool:
-        """Return True if a request was refused for the advisor that the provider was to ask: from now on we ask."""
+        """Return True if a request was refused because of the provider's own advisor: from now on sagent asks."""
         return self._native.give_up(self.state.model, str(error))
 
     def plan(self, action: Action) -> Callable[[], None]:
-        """Check what an action asks of advisors; call what is returned to do it. Raises UsageError."""
+        """Check an action's changes to advisors; return the function that makes them. Raises UsageError."""
         match action:
             case Switch(advisor=str() as change):
                 make = self.roster.plan(change)
@@ -151,7 +151,7 @@ class AdvisorExtension(Advisors):
                 return lambda: None
 
     def resume(self, entries: Sequence[AdviceContent]) -> None:
-        """Take part in the conversation, if there are advisors; these entries of its log say what came before."""
+        """Join the conversation, if there are advisors; these log entries are its past."""
         if self.tool is not None:
             self._attach()
         self.recall(entries)
@@ -167,8 +167,8 @@ class AdvisorExtension(Advisors):
         self.state.journal.emit(Switched(self.state.path, what))
 
     def _attach(self) -> None:
-        """Offer the tool from the next call on, where it is not offered already, and put the policy around the agent's.
-        The tool stays as it is where there is one: its provider's cache does too."""
+        """Offer the tool from the next call on, unless it is offered already, and wrap the agent's policy. An existing
+        tool is kept, and so is its provider's cache."""
         state = self.state
         state.context.extension = self
         if self.roster.names:
@@ -184,13 +184,13 @@ class AdvisorExtension(Advisors):
             self.state.add(message)
 
     def _consult_for_person(self, question: str, advisor: str) -> None:
-        """Ask at once, whatever goes on; the answer is read when there is a pause."""
+        """Ask at once, whatever is going on; the answer is read at the next pause."""
         task = asyncio.get_running_loop().create_task(self._ask_for_person(question, advisor))
         self._for_person.add(task)
         task.add_done_callback(self._for_person.discard)
 
     async def answered(self) -> None:
-        """Wait for what a person has asked; who is cancelled meanwhile cancels that too."""
+        """Wait for consultations that a person requested; if cancelled meanwhile, cancel them too."""
         try:
             if self._for_person:
                 await asyncio.wait(self._for_person)

@@ -1,4 +1,4 @@
-"""Judgement of whether an executor follows advice: by its own word, or by its next actions. Silence says nothing."""
+"""Judges whether an executor follows advice: by its own statement, or by its next actions. Silence means nothing."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,8 +22,8 @@ _COMMON = frozenset(
 
 
 def stated_effect(reply: Message) -> tuple[str, str] | None:
-    """Return what a reply says about advice: "followed", "rejected" or "contradicted", and the reason; None if it
-    does not say."""
+    """Return a reply's statement about advice: "followed", "rejected" or "contradicted", and the reason; None if there
+    is none."""
     text = reply.content
     match = _WORD.search(text, 0, text.rfind("]") + 1)  # else each beginning is searched to the end of the text
     return (match[1].lower(), match[2].strip()) if match else None
@@ -46,17 +46,17 @@ def effect_of(advice: Advice, turn: Turn) -> tuple[str, str]:
 
 
 def _made(turn: Turn) -> Iterator[ToolCall]:
-    """Return the calls that were made, but for those by which advisors are asked."""
+    """Return the calls that were made, except those to advisors."""
     results = turn.results.results if turn.results else ()
     stayed = {one.call_id for one in results if one.denied or is_held(one.text)}
     return (call for call in turn.reply.whole_calls if call.name != TOOL and call.id not in stayed)
 
 
 def _is_in(wanted: str, done: str, verdict: str) -> bool:
-    """Return True if what was done is what was wanted: something that it names, else half of its words. To proceed
-    is to do anything, where no more was said."""
+    """Return True if an action does what was advised: it has a thing that the advice names, or else half of its words.
+    If it only says to proceed, any action does."""
     marks = [code or name.rstrip("-") for code, name in _QUOTED_OR_NAME.findall(wanted) if code or _PARTS.search(name)]
-    if marks:  # what is quoted as code, a path, a name with parts
+    if marks:  # quoted code, paths, names with several parts
         return any(mark.lower() in done for mark in marks)
     words = [word for word in re.findall(r"[a-z]{3,}", wanted.lower()) if word not in _COMMON]
     if not words:

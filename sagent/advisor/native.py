@@ -1,8 +1,8 @@
-"""The advisor that Anthropic's API asks by itself, inside one request: `advisor_20260301`.
+"""The advisor that Anthropic's API asks itself, inside one request: `advisor_20260301`.
 
 By platform.claude.com's guide to the advisor tool (2026): a beta header; `max_uses` counts per request; advice of some
-advisors comes back encrypted; a pair that the API does not take is a 400; blocks in the history need the header even
-when the tool is gone.
+advisors comes back encrypted; an unsupported pair of models is a 400; blocks in the history need the header even when
+the tool is gone.
 """
 
 from sagent.advisor.advisor import Advisor
@@ -11,14 +11,13 @@ from sagent.model import Model
 
 BETA = "advisor-tool-2026-03-01"
 TOKENS = 2_048
-DEFAULT_USES = 3  # per request, where nobody set a bound
+DEFAULT_USES = 3  # per request, by default
 _PLAIN = ("claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-4-6")
-"""Advisors whose advice can be read. Of all others it is taken to come back encrypted, as that of the newest does."""
+"""Advisors whose advice is readable. That of all others is assumed to be encrypted, as the newest ones' is."""
 
 
 class Native:
-    """The consultations that a provider carries out inside its own requests. A refused pair of models is given up
-    for good."""
+    """The consultations that a provider runs inside its own requests. A refused pair of models is never tried again."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
@@ -27,7 +26,7 @@ class Native:
         self._made: tuple[tuple[str, str, int | None], JsonObject] | None = None
 
     def options(self, model: Model, advisor: Advisor, uses: int | None) -> JsonObject | None:
-        """Return the options of a request for this advisor; None if sagent is to ask it."""
+        """Return the options of a request for this advisor; None if sagent should ask it."""
         if not self._takes(model, advisor):
             return self.after(model)
         key = (model.id, advisor.model, uses)
@@ -40,7 +39,7 @@ class Native:
         return self._made[1]
 
     def after(self, model: Model) -> JsonObject | None:
-        """Return the options of a request whose history has advice in it."""
+        """Return the options of a request whose history contains advice."""
         return _HEADER if self._used and model.provider == "anthropic" else None
 
     def max_uses(self, model: Model, advisor: Advisor, uses: int | None) -> int:
@@ -48,7 +47,7 @@ class Native:
         return uses or DEFAULT_USES if self._takes(model, advisor) else 0
 
     def give_up(self, model: Model, reason: str) -> bool:
-        """Give up a provider's own advisor that caused a refusal, and return True: we ask it from now on."""
+        """Give up a provider's own advisor that caused a refusal, and return True: sagent asks from now on."""
         if self._made is None or self._made[0][0] != model.id or "advisor" not in reason.lower():
             return False
         key = f"{model.id} {self._made[0][1]}"
@@ -61,7 +60,7 @@ class Native:
         own = (advisor.max_calls, advisor.max_usd, advisor.temperature)
         if self._mode == "client" or advisor.tools or advisor.role or any(each is not None for each in own):
             return False
-        if getattr(model, "protocol", "") == "text":  # its requests have no tools: it asks by a block
+        if getattr(model, "protocol", "") == "text":  # without tools in its requests it asks by a text block
             return False
         provider, _, name = advisor.model.partition("/")
         if not (model.provider == provider == "anthropic") or f"{model.id} {advisor.model}" in self._refused:

@@ -1,4 +1,4 @@
-"""The files that a command writes over: gone for good if no rewind would bring back what was there."""
+"""The files that a command overwrites: lost permanently if no rewind can restore their contents."""
 
 import os
 import re
@@ -13,16 +13,16 @@ from sagent.policy.shell import Part, Word, program
 from sagent.policy.wrappers import runs
 
 _Target: TypeAlias = tuple[str, Sequence[str]]
-"""A file, or a directory and what is put into it."""
+"""A file, or a directory and the files put into it."""
 _COPIES = frozenset({"cp", "mv", "install", "rsync", "scp", "ln"})
 _THROUGH = frozenset({"tee", "sponge", "ed", "ex", "vi", "vim", "nvim"})
 _EDITORS = frozenset({"sed", "perl", "ruby", "yq"})
 _SPARES = re.compile(r"-[a-zA-Z]*[nb][a-zA-Z]*|--(?:no-clobber|backup|suffix|ignore-existing|dry-run)\b.*")
 _INTO = re.compile(r"-\w*t$|--target-directory=")
-_IN_PLACE = re.compile(r"-[a-zA-Z]*i|--in-?place")  # with a suffix it keeps a copy
+_IN_PLACE = re.compile(r"-[a-zA-Z]*i|--in-?place")  # with a suffix a copy is kept
 _OUTPUT = re.compile(r"(?:-[a-zA-Z]*[oO]|--output(?:-document)?)(?:=?(.+))?")
 _ARCHIVE = re.compile(r"-?[a-zA-Z]*c[a-zA-Z]*f|-\w*f|--file(?:=(.+))?|-fprint(?:f|0)?")
-"""How tar and find name the file that they write."""
+"""Options by which tar and find name the file that they write."""
 _PRINTS = re.compile(r">\s*\"([^\"]+)\"")
 _CODE = re.compile(
     r"['\"]w[b+t]*['\"]|write_(?:text|bytes)|[wW]riteFile|File\.write|file_put_contents|os\.(?:replace|rename)"
@@ -34,7 +34,7 @@ _GIT_SECONDS = 5.0
 
 
 def overwrites(parts: Sequence[Part], command: str, folder: Path) -> bool:
-    """Return True if a script, in a folder, writes over a file with something in it that is not kept."""
+    """Return True if a script, in a directory, overwrites a non-empty file that is not saved elsewhere."""
     places, found = [folder], list[_Target]()
     for part in parts:
         found += ((one.target.text, ()) for one in part.redirects if one.writes and not one.appends)
@@ -53,7 +53,7 @@ def overwrites(parts: Sequence[Part], command: str, folder: Path) -> bool:
 
 
 def _targets(words: Sequence[Word]) -> Iterator[_Target]:
-    """Yield the files that a command line would write over, by its words."""
+    """Yield the files that a command line would overwrite, by its words."""
     name, texts = program(words[0]) if words else "", [word.text for word in words[1:]]
     options, named = [text for text in texts if text[:1] == "-"], [text for text in texts if text[:1] != "-"]
     if name in _COPIES:
@@ -98,7 +98,7 @@ def _is_lost(path: Path, sources: Sequence[str], folder: Path) -> bool:
 
 
 def _is_ignored(path: Path, folder: Path) -> bool:
-    """Return True if git leaves a file out, and rewind with it."""
+    """Return True if git, and so rewinding, ignores a file."""
     call = git_call(folder, "check-ignore", "-q", "--", str(path))
     if call is None:
         return True

@@ -18,10 +18,10 @@ from sagent.peer import Action, Inject
 from sagent.policy import Allow, Ask, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
-NUDGE_TURN = 3  # of a task, after which an executor that never asked learns once that it can
-MAX_RETURNS = 2  # of replies in a task that end in a question which nobody can answer
+NUDGE_TURN = 3  # turn of a task after which an executor that never asked is reminded once
+MAX_RETURNS = 2  # times in a task that a reply ending in an unanswerable question is returned
 _AT_THE_END: tuple[Trigger, ...] = ("done", "no_change", "no_calls")
-"""Rules that no cooldown holds up, as they have no later; nor does it what the executor asks for."""
+"""Rules without a cooldown, because there is no later time for them; questions of the executor have none either."""
 
 
 class AdvisorPolicy:
@@ -31,14 +31,14 @@ class AdvisorPolicy:
         self._advisors, self._state, self._inner = advisors, advisors.state, inner
         self._watch = Watch()
         self._task: Message | None = None
-        self._pause = 0  # turns for which nobody is asked unbidden
+        self._pause = 0  # turns without automatic consultations
         self._done = self._nudged = self._asked = self._holds = False
-        self._returned = 0  # times a reply that asked for advice nobody could give went back
-        self._cleared: set[str] = set()  # what a consultation has been held before
+        self._returned = 0  # returned replies that asked for unavailable advice
+        self._cleared: set[str] = set()  # calls already held for a consultation
         self._at_end = (*_AT_THE_END, *(one.name for one in advisors.setup.spotters if one.at_end))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """Apply the inner policy; before a first change, or one that cannot be taken back, also ask an advisor."""
+        """Apply the inner policy; also ask an advisor before a first change, or one that cannot be undone."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         self._begin()
         may_be = isinstance(verdict, Allow) or (isinstance(verdict, Ask) and self._state.neighbours.ask is not None)
@@ -55,7 +55,7 @@ class AdvisorPolicy:
             self._holds = any(map(is_answer, answers)) or self._holds
             if trigger == "destructive" and not any(map(is_answer, answers)):
                 return Hold(held_without(refusal_of(answers)))
-        if self._holds and (changes or found is not None):  # until the executor has read what was advised
+        if self._holds and (changes or found is not None):  # until the executor has read the advice
             return Hold(HELD)
         self._watch.wrote = self._watch.wrote or changes
         return verdict
@@ -102,8 +102,8 @@ class AdvisorPolicy:
     async def _checkpoint(
         self, call: ToolCall, effect: Effect, workspace: Workspace, *, changes: bool
     ) -> tuple[str, str, str] | None:
-        """Return the rule that fires before a call: its name, what it saw, and a key so that the same call is not
-        held a second time."""
+        """Return the rule that fires before a call: its name, its finding, and a key so that the same call is not held
+        twice."""
         triggers = self._advisors.triggers()
         if effect.kind in ("write", "execute") and "destructive" in triggers:
             what = " ".join(effect.command.split()) or f"{call.name} {call.arguments!r}"
@@ -128,7 +128,7 @@ class AdvisorPolicy:
         return small and unset and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
 
     def _return(self, why: str, *, ended: bool) -> None:
-        """Say that there is no advice, to an executor that has asked for some: its question is no answer."""
+        """Tell an executor that asked that there is no advice; its question is not accepted as an answer."""
         self._returned += ended
         if not ended or self._returned <= MAX_RETURNS:
             why = why.rstrip(".")
@@ -143,16 +143,15 @@ class AdvisorPolicy:
         if answers:
             self._watch.heard()
             self._asked = True
-        closing = prompt_text("advised") if self._advisors.in_text else ""  # the small go by what stands last
+        closing = prompt_text("advised") if self._advisors.in_text else ""  # small models follow the last text
         for one in answers:
-            if trigger not in self._at_end or not is_consent(one):  # which leaves the answer as it is
+            if trigger not in self._at_end or not is_consent(one):  # consent leaves the answer as it is
                 self._advisors.agent.inform(message_of(one, self._state.log.blobs, closing))
         return asked
 
 
 def _lost_by(tool: str, command: str, what: str, cwd: Path) -> str:
-    """Return the words that name a call that cannot be taken back, and the programs that it runs; "" for other
-    calls."""
+    """Return a description of a call that cannot be undone, and the programs that it runs; "" for other calls."""
     if not (destroys(command, cwd) if command else is_destroyer(tool)):
         return ""
     return f"{cwd} {what} {programs_of(command, cwd)}"

@@ -1,4 +1,4 @@
-"""An agent's conversation as text for somebody who only reads it. The same messages always give the same text."""
+"""An agent's conversation as text for a reader. The same messages always give the same text."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -9,14 +9,14 @@ from sagent.lib.secrets import redact
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import ToolSpec
 
-HEAD, TAIL = 1_600, 800  # characters kept of a long result, or of long arguments
+HEAD, TAIL = 1_600, 800  # of a long result or long arguments to quote
 _MAX_SYSTEM_CHARS = 2_000  # of the executor's system prompt
 Keep = Callable[[str], str]
 """Keeps the whole of a text that is shown in part, and returns the name by which it is found."""
 
 
 class Reader(NamedTuple):
-    """The reader of a quotation, who already has its own words. `asked` are the calls by which advisors are asked."""
+    """The reader of a quotation, who has their own words already. `asked` are the calls by which advisors are asked."""
 
     name: str = ""
     asked: frozenset[str] = frozenset()
@@ -28,14 +28,14 @@ def asking_calls(messages: Iterable[Message], tool: str) -> frozenset[str]:
 
 
 def quote_setting(system: str, tools: Sequence[ToolSpec]) -> str:
-    """Quote what the agent knew from the start: its system prompt in short, and the tools that it was shown."""
+    """Quote the agent's initial knowledge: its shortened system prompt, and its tools."""
     known = [tool for tool in tools if not tool.deferred]
     listed = "\n".join(f"- {tool.name}: {clean(_first_sentence(tool.description))}" for tool in known) or "- none"
     return f"Its instructions, in short:\n{cut(clean(system), _MAX_SYSTEM_CHARS, 400)}\n\nIts tools:\n{listed}"
 
 
 def quote(messages: Iterable[Message], first: int, keep: Keep, reader: Reader) -> str:
-    """Return the messages, the first of them numbered `first`, without the calls by which advisors are asked."""
+    """Return the messages, numbered from `first`, without the calls by which advisors are asked."""
     return "\n".join(
         line for number, message in enumerate(messages, first) for line in _quote_message(number, message, keep, reader)
     )
@@ -75,7 +75,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def _cleaned(value: Thawed) -> Thawed:
-    """Return every text in it without secrets, as it is before JSON escapes what stands around them."""
+    """Remove secrets from every text in it, before JSON escapes the text around them."""
     match value:
         case str():
             return redact(value)[0]
@@ -98,7 +98,7 @@ def _media(part: Image | Document) -> str:
 
 
 def _shorten(text: str, keep: Keep) -> str:
-    """Return a text; of a long one head and tail, and where the whole is."""
+    """Return a text; a long one is cut to head and tail, with the name of the whole."""
     cleaned = clean(text)  # before it is cut: half a key is still a key
     left = len(cleaned) - HEAD - TAIL
     if left <= 200:

@@ -13,7 +13,7 @@ _WORDS: dict[str, AdviceVerdict] = {
     "stop": "stop", "halt": "stop", "abort": "stop",
 }  # fmt: skip
 _FIRST: dict[str, AdviceVerdict] = {"go": "proceed", "ok": "proceed", "change": "adjust", "correction": "adjust"}
-"""Words that are a verdict only where they come first."""
+"""Words that are a verdict only at the beginning."""
 _NOT = frozenset({"not", "don", "never", "no", "nothing", "without", "cannot", "isn", "needn"})
 _ALONE = re.compile(r"\W*(\w+)\W*(?:[.:!\u2014]|$)", re.MULTILINE)
 _LINE = re.compile(
@@ -27,7 +27,7 @@ _NOTHING = frozenset({"", "none", "none.", "n/a", "-", "no", "nothing"})
 
 
 class Reading(NamedTuple):
-    """The parts of an answer; what it does not say is "" or ()."""
+    """The parts of an answer; missing ones are "" or ()."""
 
     verdict: AdviceVerdict = ""
     gaps: tuple[str, ...] = ()
@@ -36,13 +36,13 @@ class Reading(NamedTuple):
 
 
 def read_advice(text: str) -> Reading:
-    """Parse an answer. One without any of the words asked for is advice all the same: all parts are empty."""
+    """Parse an answer. Without any of the expected words it is still advice, with empty parts."""
     lines = _read_lines(text)
     if lines.verdict:
         return lines
     if found := _read_json(text):
         return found
-    first = _ALONE.match(text.strip())  # "Proceed." or "STOP: ...", and nothing else to recognise it by
+    first = _ALONE.match(text.strip())  # "Proceed." or "STOP: ..." has no other recognizable words
     return lines._replace(verdict=_WORDS.get(first[1].lower(), "")) if first else lines
 
 
@@ -100,7 +100,7 @@ def _section(word: str) -> str:
 
 
 def _verdict(text: str) -> AdviceVerdict:
-    """Return the first word that is one, unless it is denied ("no need to stop"). A list of all three is none."""
+    """Return the first verdict that is not negated ("no need to stop"). A list of all three is none."""
     low = text.lower()
     words = re.findall(r"[a-z]+", low)
     if len({_WORDS[word] for word in words if word in _WORDS}) > 2:
@@ -116,6 +116,6 @@ def _verdict(text: str) -> AdviceVerdict:
 
 
 def _plain(text: str) -> str:
-    """Return a line without the marks of its markdown; backticks around the whole of it are such marks."""
+    """Return a line without markdown marks, including backticks around all of it."""
     line = text.strip().strip("*_").strip()
     return line[1:-1] if len(line) > 1 and line[0] == line[-1] == "`" and "`" not in line[1:-1] else line

@@ -1,4 +1,4 @@
-"""The advisors of an agent by name: who they are, on which models, and who of them is switched off."""
+"""The advisors of an agent by name: their models, and the muted ones."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from sagent.model import Model
 
 
 class Roster:
-    """`muted` is shared by all agents of a tree; `base` is where relative paths of role files start."""
+    """`muted` is shared by all agents of a tree; relative paths of role files start at `base`."""
 
     def __init__(
         self, advisors: Sequence[Advisor], muted: set[str], base: Path, resolve: Callable[[Advisor], Model]
@@ -35,12 +35,11 @@ class Roster:
 
     @property
     def alone(self) -> Advisor | None:
-        """The only one, unless it is switched off."""
+        """The only advisor, unless it is muted."""
         return self.active[0] if len(self._by_name) == 1 and self.active else None
 
     def chosen(self, name: str, *, every: bool) -> Sequence[Advisor]:
-        """Return the advisors that a question is for: the one named, else all, or the first, that are not switched
-        off."""
+        """Return the advisors for a question: the named one, else all or the first that are not muted."""
         if name:
             return [self._named(name)]
         if not self._by_name:
@@ -55,8 +54,8 @@ class Roster:
         return self._models[advisor.name]
 
     def plan(self, change: str) -> Callable[[], tuple[str, Sequence[str]]]:
-        """Check a change, and call what is returned to make it: what it was, and who is not to be asked any longer.
-        Raises UsageError for one that cannot be made."""
+        """Check a change. Return a function that makes it and returns its description and the advisors to stop asking.
+        Raises UsageError for an impossible one."""
         name, word = toggle(change)
         if not word:
             advisor = parse_advisor(change)
@@ -100,9 +99,9 @@ def toggle(change: str) -> tuple[str, str]:
 
 
 def recall(changes: Iterable[str]) -> tuple[Mapping[Advisor, str], Sequence[str]]:
-    """Return the advisors, each with the address that was given for it or "", and the names of those that are
-    switched off, by the changes in a log: all of them ("advisors NAME=MODEL at URL; ..."), one ("advisor
-    NAME=MODEL"), or a switch ("advisor all off"). Raises UsageError."""
+    """Return the advisors, each with its given address or "", and the names of muted ones, by the changes in a log: all
+    of them ("advisors NAME=MODEL at URL; ..."), one ("advisor NAME=MODEL"), or a switch ("advisor all off"). Raises
+    UsageError."""
     by_name: dict[str, Advisor] = {}
     places: dict[Advisor, str] = {}
     off: set[str] = set()

@@ -1,4 +1,4 @@
-"""The rules for automatic consultations, and for how many there may be at all."""
+"""The rules for automatic consultations, and the limits on their number."""
 
 import re
 from decimal import Decimal
@@ -28,17 +28,17 @@ _STRONG = re.compile(r"opus|fable|mythos|\bo[1-9](?!\d)|gpt-[5-9]|gemini.*\bpro\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Thresholds and bounds. None as a bound is none; `triggers` None is what suits the executor, see `preset`.
+    """Thresholds and limits. None as a limit is none; `triggers` None selects those for the executor, see `preset`.
 
-    A task is what a person asks for until they ask for the next thing. `max_share` is the part of a session's cost
-    that advisors may have, 0 to 1; `max_tokens` counts what they read and write in a session.
+    A task lasts from a person's request to their next one. `max_share` is the advisors' share of a session's cost, 0 to
+    1; `max_tokens` counts their input and output in a session.
     """
 
     triggers: tuple[str, ...] | None = None
-    failure_threshold: int = 2  # turns in a row in which a call failed
+    failure_threshold: int = 2  # consecutive turns with a failed call
     confidence_threshold: float = 0.4  # that the executor reports, 0 to 1
     stagnation_turns: int = 4
-    cooldown_turns: int = 2  # between two consultations that nobody asked for
+    cooldown_turns: int = 2  # between two automatic consultations
     max_advisor_calls: int | None = 5  # in a task
     max_session_calls: int | None = None
     max_usd: Decimal | None = None  # in a session
@@ -46,12 +46,13 @@ class Rules:
     max_tokens: int | None = None
 
     def fired_by(self, model: str, *, text: bool = False) -> tuple[str, ...]:
-        """Return the triggers that hold for an executor, by its model's id, and whether it is spoken to in text."""
+        """Return the triggers for an executor, by its model's id, and whether it uses the text protocol."""
         return preset("text" if text else strength(model)) if self.triggers is None else self.triggers
 
 
 def strength(model: str) -> Strength:
-    """Return the class of a model as an executor, by its name: what a small one needs, a strong one is slowed by."""
+    """Return the class of a model as an executor, by its name: a strong one is slowed down by help that a small one
+    needs."""
     name = model.lower()
     if _SMALL.search(name):
         return "small"
@@ -59,10 +60,10 @@ def strength(model: str) -> Strength:
 
 
 def preset(executor: Strength) -> tuple[Trigger, ...]:
-    """Return the default triggers for a class of executors: for all of them what they ask for and what shows that
-    they are stuck. By what Anthropic measured (docs of the advisor tool, 2026) a checkpoint before the first change
-    gains small models 7.5 points at coding and costs strong ones as much as it gives. A text executor is judged at
-    the end instead: docs/advisor.md has what was measured."""
+    """Return the default triggers for a class of executors: for all of them, their own questions and signs of being
+    stuck. As Anthropic measured (docs of the advisor tool, 2026), a checkpoint before the first change gains small
+    models 7.5 points at coding and costs strong ones as much as it gives. A text executor is judged at the end instead:
+    docs/advisor.md has the measurements."""
     stuck: tuple[Trigger, ...] = ("need_advice", "failures", "confidence", "stagnation")
     if executor == "text":
         return (*stuck, "done", "no_change", "no_calls")

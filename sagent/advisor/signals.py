@@ -1,4 +1,4 @@
-"""Signals in an executor's turns: failures, doubt, standing still. Counted in code, from results and not from words."""
+"""Signals in an executor's turns: failures, doubt, no progress. Counted in code, from results and not from words."""
 
 import re
 from collections import Counter
@@ -16,13 +16,13 @@ from sagent.messages import ToolCall
 from sagent.policy import Turn
 
 _CONFIDENCE = re.compile(r"\[CONFIDENCE\s*[:=]\s*(\d++(?:\.\d++)?|\.\d++)\s*(%?)\s*\]", re.IGNORECASE)
-_WAITS = (TOOL, "BackgroundTask")  # tools whose calls say nothing about what was done: one is repeated while one waits
-_MIN_OVERLAP = 0.7  # of two replies' words, from which on they say the same
+_WAITS = (TOOL, "BackgroundTask")  # tools whose calls show no work: one is repeated while waiting
+_MIN_OVERLAP = 0.7  # of two replies' words, from which on they are the same
 _MIN_WORDS = 8  # that a reply must have to be compared
 
 
 class Spotter(NamedTuple):
-    """A trigger of a plugin. `look` returns what it saw, or ""; with `at_end` it is asked when the executor ends."""
+    """A trigger of a plugin. `look` returns its finding, or ""; with `at_end` it runs when the executor ends."""
 
     name: str
     look: "Callable[[Watch], str]"
@@ -31,20 +31,20 @@ class Spotter(NamedTuple):
 
 @dataclass(slots=True)
 class Watch:
-    """Turns of one agent since its task began. It counts whether or not anybody may be asked. `last` is the latest
-    turn, and `kept` is for what triggers of plugins remember during a task."""
+    """Turns of one agent since its task began. It counts even if no advisor may be asked. `last` is the latest turn,
+    and `kept` stores values of plugins' triggers during a task."""
 
     last: Turn | None = None
     kept: dict[str, object] = field(default_factory=dict[str, object])
     turns: int = 0
-    failed: int = 0  # turns in a row in which a call failed
+    failed: int = 0  # consecutive turns with a failed call
     tests: Counter[str] = field(default_factory=Counter[str])  # failures of the same test command without a success
     idle: int = 0  # turns in a row that brought no call that was not made before
-    alike: int = 0  # replies in a row that say the same
+    alike: int = 0  # consecutive similar replies
     wrote: bool = False
     called: bool = False  # any tool
     doubt: float | None = None  # the confidence stated in the last reply
-    need: str | None = None  # what the last reply wants advice about
+    need: str | None = None  # question of the last reply
     _calls: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _edits: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     _reverted: bool = False
@@ -75,7 +75,7 @@ class Watch:
     def fires(
         self, rules: Rules, triggers: tuple[str, ...], more: Sequence[Spotter] = (), *, ended: bool
     ) -> tuple[str, str] | None:
-        """Return the first rule that holds after a turn, with its reason; `ended`: the executor is finished."""
+        """Return the first rule that applies after a turn, with its reason; `ended`: the executor is finished."""
         for name, what in self._reasons(rules, ended=ended):
             if name in triggers:
                 return name, what
@@ -85,7 +85,7 @@ class Watch:
         return None
 
     def heard(self) -> None:
-        """Advice was given: what led to it begins to count anew."""
+        """Reset the counters, because advice was given."""
         self.failed = self.idle = self.alike = 0
         self.tests.clear()
         self._reverted, self.need, self.doubt = False, None, None
@@ -142,8 +142,8 @@ class Watch:
 
 
 def _errors(turn: Turn) -> Mapping[str, bool]:
-    """Return which calls failed. One that was not allowed, or is to wait, says nothing about the executor's work;
-    one that found nothing has not failed."""
+    """Return the failed calls. One that was not allowed, or has to wait, shows nothing about the executor's work; one
+    that found nothing has not failed."""
     results = turn.results.results if turn.results else ()
     commands = {call.id: as_str(call.arguments.get("command")) for call in turn.reply.calls}
     return {

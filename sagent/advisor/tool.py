@@ -15,11 +15,11 @@ _NONE = {"declined": "declined to advise", "failed": "could not be asked", "with
 
 
 class AdvisorTool(Harmless):
-    """Asks an advisor. What else it is given than `question` and `name` is ignored: models send junk to such tools."""
+    """Asks an advisor. Arguments other than `question` and `name` are ignored: models send junk to such tools."""
 
     name = TOOL
     quick = True
-    lenient = True  # what it does not understand it ignores
+    lenient = True  # unknown arguments are ignored
 
     def __init__(self, names: Sequence[str]) -> None:
         named = f" The advisors are {', '.join(names)}; without a name {names[0]} is asked." if len(names) > 1 else ""
@@ -57,17 +57,17 @@ def format_advice(advice: Advice) -> str:
 
 
 def prompt_text(name: str) -> str:
-    """Return a text that is sent to a model, from the file of that name next to this one."""
+    """Return a text for a model, from the file of that name in this package."""
     return Path(__file__).with_name(f"{name}.md").read_text("utf-8").strip()
 
 
 def is_answer(advice: Advice) -> bool:
-    """Return True if there is advice in it."""
+    """Return True if it has advice."""
     return advice.status in ("answered", "cut")
 
 
 def is_consent(advice: Advice) -> bool:
-    """Return True for advice that asks for nothing."""
+    """Return True for advice that requests nothing."""
     return advice.verdict == "proceed" and not (advice.gaps or advice.next or advice.check)
 
 
@@ -77,8 +77,8 @@ def refusal_of(answers: Sequence[Advice]) -> str:
 
 
 def message_of(advice: Advice, blobs: Blobs, closing: str = "") -> Message:
-    """Return advice that the executor did not ask for, as it reads it: no longer than the result of a call may be.
-    `closing` stands after it."""
+    """Return unrequested advice as the executor reads it, no longer than the result of a call, followed by
+    `closing`."""
     if advice.trigger == "person":
         head = f"Advice that the person asked for{f' ({advice.question})' if advice.question else ''}"
     else:

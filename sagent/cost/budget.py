@@ -1,5 +1,5 @@
-"""A budget and how much of it is used, for the whole tree or for an agent with an allowance; and how many tokens a call
-can have: what bounds them, what is likely, and what a provider can have counted."""
+"""Budgets of a tree or of an agent with an allowance; and the number of tokens in a call: bounds, estimates, and
+plausible counts of providers."""
 
 import asyncio
 from collections import deque
@@ -24,45 +24,45 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_TOKEN_CHARACTERS = 64
-"""Characters that a token stands for at most, on average. With fewer tokens than that makes, a text was not counted."""
+"""Most characters that a token represents on average. A count with fewer tokens was no count."""
 MAX_TOKEN_BYTES = 1_024
-"""Bytes of a request that a token stands for at most: there are images in it, and what frames it is bounded high."""
+"""Most bytes of a request that a token represents: there are images in it, and its framing is bounded generously."""
 
 MAX_EXCESS = 8
-"""Times that a provider's figures are larger at most than all that was sent and asked for: what is hidden is billed."""
+"""Largest factor by which a provider's figures exceed what was sent and requested: hidden text is billed."""
 MAX_HIDDEN_TOKENS, MAX_TOOL_TOKENS = 1_000_000, 10_000_000
-"""Tokens beyond that: of what a provider adds, and of rounds with tools that it runs inside a call."""
-MAX_FEES = 1_000  # of one kind that a call is billed, but for those of tokens
-MAX_HIDDEN_USD, MAX_CALL_USD = Decimal(10), Decimal(1_000)  # the same in a price; and of a call without a known price
+"""Tokens beyond that: added by a provider, and by rounds with tools that it runs inside a call."""
+MAX_FEES = 1_000  # most units of one kind of fee in a call
+MAX_HIDDEN_USD, MAX_CALL_USD = Decimal(10), Decimal(1_000)  # hidden in a stated price; of a call without a known price
 
 Source: TypeAlias = Literal["provider", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)
 class InputBound:
-    """The most tokens that a request's input has, and who says so: the provider counted the request, or the beginning
-    of it and the rest is bounded by its bytes; or all of it is."""
+    """The most tokens of a request's input, and the source: the provider counted the request, or its beginning while
+    the rest is bounded by bytes; or all of it is."""
 
     tokens: int
     source: Source = "bytes"
 
 
 def is_number(usage: Usage) -> bool:
-    """Return True if every bucket is a whole number of tokens, at least 0: a model's code may give anything."""
+    """Return True if every bucket is a whole number of tokens of at least 0, because a model's code may give
+    anything."""
     counts: list[object] = [getattr(usage, bucket) for bucket in BUCKETS]
     return all(isinstance(count, int) and count >= 0 for count in counts)
 
 
 def is_count(usage: Usage, received: int, max_input: int = 0) -> bool:
-    """Return True if a usage can be what a provider counted for a call: of a request of at most `max_input` tokens, and
-    of a reply of which `received` characters came. Zero is no count, nor is so little that no tokenizer makes it of so
-    much text."""
+    """Return True if a usage is a plausible count for a call: a request of at most `max_input` tokens, and a reply of
+    which `received` characters came. Zero is no count, and neither is a number too low for any tokenizer."""
     return usage.total_input > max_input // MAX_TOKEN_BYTES and usage.output * MAX_TOKEN_CHARACTERS >= received
 
 
 MAX_DROP = 16
-"""Times that the count of an input is smaller at most than what counts of its beginning make likely: providers leave
-old thoughts out. Less is a part of the count, such as what was not cached."""
+"""Largest factor by which an input's count is below the estimate from earlier counts, because providers leave old
+thoughts out. Less is a part of the count, such as the uncached tokens."""
 
 
 MAX_DISCOUNT = 256
@@ -70,8 +70,8 @@ MAX_DISCOUNT = 256
 
 
 def is_stated(charges: Iterable[Charge], received: int, ask: "Ask", request: Request | None = None) -> bool:
-    """Return True if a provider has named the price of a reply, or counted what it read and wrote itself, and can have
-    meant it. The `request` is the one that was sent."""
+    """Return True if a provider has stated the price of a reply, or counted its tokens itself, with plausible figures.
+    The `request` is the one that was sent."""
     told = tuple(charges)
     if not all(map(ask.can_be, told)):
         return False
@@ -84,7 +84,7 @@ def is_stated(charges: Iterable[Charge], received: int, ask: "Ask", request: Req
 
 
 def _least_input(ask: "Ask", request: Request | None) -> int:
-    """Return the fewest tokens that the input can have, by what was counted of it before, or by its text."""
+    """Return the fewest tokens that the input can have, by earlier counts or by its text."""
     if ask.input_bound.source == "provider":
         return ask.likely // MAX_DROP
     return 0 if request is None else _text_size(request) // MAX_TOKEN_CHARACTERS
@@ -99,8 +99,8 @@ def _text_size(request: Request) -> int:
 
 
 def counted_input(reply: Reply, ask: "Ask", request: Request) -> int:
-    """Return the input tokens that the provider counted for a reply; 0 if any of it was estimated, or if it named a
-    price beside what is no count."""
+    """Return the input tokens that the provider counted for a reply; 0 if any were estimated, or if a stated price
+    comes with implausible counts."""
     tokens = reply.usage.total_input
     named = any(charge.usd is not None for charge in reply.charges)
     false = named and not (is_count(reply.usage, 0, ask.input_bound.tokens) and tokens >= _least_input(ask, request))
@@ -111,10 +111,10 @@ def counted_input(reply: Reply, ask: "Ask", request: Request) -> int:
 class Budget(Generic[T, R]):
     """Money for the agents from `path` down, "" for all. `cap` None is no limit.
 
-    `counted` is what is spent, with the worst case of calls whose bill is not certain; `held` is for calls in flight,
-    `held_below` for those within allowances further down; `aside` is set aside for these. Others wait in `queue`. If
-    the outer budget has a cap, this one's cap is set aside there: nobody else can spend it, and it can be spent
-    completely.
+    `counted` is spent money, with the worst case of calls without a certain bill; `held` is for calls in flight,
+    `held_below` for those within allowances further down; `aside` is set aside for these. Calls without money wait in
+    `queue`. If the outer budget has a cap, this one's cap is set aside there: nobody else can spend it, and it can be
+    spent completely.
     """
 
     path: str
@@ -126,36 +126,36 @@ class Budget(Generic[T, R]):
     aside: Decimal = ZERO
     claim: Decimal = ZERO
     queue: deque[tuple[T, asyncio.Future[R]]] = field(default_factory=deque[tuple[T, asyncio.Future[R]]])
-    heir: "Budget[T, R] | None" = None  # where its money went when it was closed
+    heir: "Budget[T, R] | None" = None  # received its money when it was closed
 
     def __post_init__(self) -> None:
         self._stake()
 
     @property
     def room(self) -> Decimal:
-        """USD that a new call may hold; only if there is a cap."""
+        """USD that a new call may reserve; only with a cap."""
         assert self.cap is not None
         return EXACT.subtract(self.free, self.held)
 
     @property
     def free(self) -> Decimal:
-        """USD that a new call could hold if all calls in flight cost nothing. Allowances are not waited for."""
+        """USD that a new call could reserve if all calls in flight cost nothing. Allowances stay reserved."""
         assert self.cap is not None
         return EXACT.subtract(self.cap, EXACT.add(self.counted, self.aside))
 
     def hold(self, usd: Decimal) -> None:
-        """Add the worst case of a call that begins; subtract it when it has ended."""
+        """Add the worst case of a starting call; subtract it when it has ended."""
         self.held = EXACT.add(self.held, usd)
         self._stake()
         self._add_held_above(usd)
 
     def count(self, usd: Decimal) -> None:
-        """Add to what is spent."""
+        """Add to the spent money."""
         self.counted = EXACT.add(self.counted, usd)
         self._stake()
 
     def set_aside(self, usd: Decimal) -> None:
-        """Add an allowance further down, or what it takes in addition; subtract what it gives back."""
+        """Add an allowance further down, or an increase of it; subtract returned money."""
         self.aside = EXACT.add(self.aside, usd)
         self._stake()
 
@@ -173,14 +173,14 @@ class Budget(Generic[T, R]):
         self.heir = outer
 
     def living(self) -> "Budget[T, R]":
-        """Return the budget in force: this one, or the one that took over."""
+        """Return the current budget: this one, or the one that took over."""
         budget = self
         while budget.heir is not None:
             budget = budget.heir
         return budget
 
     def _add_held_above(self, usd: Decimal) -> None:
-        """Report to the budgets above that so much more is held here."""
+        """Report to the budgets above that more is held here."""
         above = self.outer
         while above is not None:
             above = above.living()
@@ -188,7 +188,7 @@ class Budget(Generic[T, R]):
             above = above.outer
 
     def _stake(self) -> None:
-        """Update what the outer budget sets aside: the cap, or more if a provider billed more than that."""
+        """Update the amount set aside in the outer budget: the cap, or more if a provider billed more."""
         if self.outer is None or self.heir is not None:
             return
         self.outer = self.outer.living()
@@ -203,7 +203,7 @@ class Budget(Generic[T, R]):
 @dataclass(slots=True, eq=False)
 class Ask:
     """A call that needs money: with at most `input_bound` tokens of input, and with `wanted` tokens of output, but no
-    less than `least`. `likely` is our own estimate of the input: it decides what is worth asking for, and bounds
+    less than `least`. `likely` is our own estimate of the input: it decides whether a call is worthwhile, and bounds
     nothing. `extra_usd` is for models and tools that the provider runs by itself."""
 
     agent: str
@@ -216,13 +216,13 @@ class Ask:
     extra_usd: Decimal
     likely: int = 0
     at: float = field(default_factory=monotonic)
-    counted: bool = False  # the provider was asked to count the input
+    counted: bool = False  # the input was counted by the provider
     ceiling: "Ceiling | None" = None
     most: int = 0  # tokens of either kind that a provider can mean
 
     def can_be(self, charge: Charge) -> bool:
-        """Return True if a charge can be of such a call. Figures far beyond what was sent and asked for are an error of
-        who counted."""
+        """Return True if a charge is plausible for such a call. Figures far beyond the request are an error of the
+        provider."""
         usage, usd, most = charge.usage, charge.usd, self.most
         if not is_number(usage) or max(usage.total_input, usage.output) > most:
             return False
@@ -263,7 +263,7 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
     fits = _largest_input(ask, ask.ceiling, EXACT.subtract(left, ask.extra_usd))
     share = int(EXACT.divide_int(left.scaleb(2, EXACT), worst))
     gone = EXACT.add(EXACT.add(budget.counted, budget.aside), budget.held)
-    # Rounded up, with a tenth for what the next prompt adds: one who raises it to just this is not refused again.
+    # Rounded up, with a tenth for the next prompt, so that a person who raises it to this is not refused again.
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
     how = "" if budget.path else " (max_budget_usd)"
     ways = [
@@ -292,7 +292,7 @@ class Adapting(Protocol):
     """A Model whose protocol changes while it is used."""
 
     def protocol_of(self, request: Request) -> str:
-        """Return the name of the protocol in which a request goes out, or went out."""
+        """Return the name of the protocol used for a request."""
         ...
 
 
@@ -300,18 +300,19 @@ class Adapting(Protocol):
 class Meter:
     """The size of a conversation in tokens: the provider's last count, and the bytes of what came since.
 
-    `max_input` is what `Model.max_input_tokens` returns for a request. Money is held by `bound`, never by `estimate`.
+    `max_input` is what `Model.max_input_tokens` returns for a request. Money is reserved by `bound`, never by
+    `estimate`.
     """
 
     max_input: int = 0  # of the last request that was counted
-    counted: int = 0  # what the provider said it was
+    counted: int = 0  # the provider's last count
     window: int | None = None  # as an overflow error stated it
-    most_output: int | None = None  # tokens that may be asked for, as a refusal stated it
-    parts: tuple[object, ...] = ()  # of the request that was counted; none if the conversation was made smaller
+    most_output: int | None = None  # largest output limit, as a refusal stated it
+    parts: tuple[object, ...] = ()  # of the counted request; none if the conversation was made smaller
 
     def bound(self, request: Request, max_input: int, model: Model | None = None) -> InputBound:
-        """Return the most input tokens of a request: by the count, if it begins with what was counted, else by its
-        bytes. A model that is spoken to in another protocol than before reads another text."""
+        """Return the most input tokens of a request: by the count, if it begins with the counted part, else by its
+        bytes. After a change of protocol the model reads a different text."""
         begins = bool(self.parts) and _parts(request, model)[: len(self.parts)] == self.parts
         if not begins or max_input < self.max_input:
             return InputBound(max_input)
@@ -326,7 +327,7 @@ class Meter:
         return self.counted + (max_input - self.max_input) // 3
 
     def learn(self, request: Request, max_input: int, counted: int, model: Model | None = None) -> None:
-        """Take over what the provider counted; 0 if it did not."""
+        """Record the provider's count; 0 if it made none."""
         if counted > 0:
             self.max_input, self.counted, self.parts = max_input, counted, _parts(request, model)
 

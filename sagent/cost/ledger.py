@@ -49,7 +49,7 @@ class Books:
         self.usage[key] = self.usage.get(key, Usage()) + charge.usage
 
     def cost(self, agent: str) -> Cost:
-        """USD so far, of all agents or of one and its descendants."""
+        """Return USD so far, of all agents or of one and its descendants."""
         cost = (self.totals.get(agent) or Totals()).cost()
         lent = [each.cap or ZERO for each in self.lent if not agent or f"{each.path}/".startswith(f"{agent}/")]
         return replace(cost, unbilled=total([cost.unbilled, *lent])) if lent else cost
@@ -223,11 +223,12 @@ class Ledger:
         return lambda: listeners.remove(listener)
 
     def cap_of(self, agent: str) -> Decimal | None:
-        """USD that an agent and those who share its budget may spend: the nearest allowance, else the whole budget."""
+        """Return USD that an agent and those who share its budget may spend: the nearest allowance, else the whole
+        budget."""
         return self._budget(agent).cap
 
     def room(self, agent: str) -> Decimal | None:
-        """USD that a call of an agent could reserve now; None if it has no limit."""
+        """Return USD that a call of an agent could reserve now; None if it has no limit."""
         budget = self._budget(agent)
         return None if budget.cap is None else budget.room
 
@@ -361,7 +362,7 @@ class Ledger:
         return self._books[0].totals.get(agent) or Totals()
 
     def cost(self, agent: str = "") -> Cost:
-        """USD so far, of the same agents. Lent allowances count as unbilled."""
+        """Return USD so far, of the same agents. Lent allowances count as unbilled."""
         return self._books[0].cost(agent)
 
     def usage(self) -> Mapping[tuple[str, str], Usage]:
@@ -374,7 +375,7 @@ class Ledger:
         return found.usage, found.price
 
     def spent(self, agent: str) -> Decimal:
-        """USD of one agent, in all its roles."""
+        """Return USD of one agent, in all its roles."""
         own = self.totals(agent).by_agent.get(agent)
         return own.usd if own else ZERO
 

@@ -15,26 +15,25 @@ if TYPE_CHECKING:
     from sagent.cost.tariff import Ceiling, Listing, Tariff
 
 LOCAL = frozenset({"ollama", "lmstudio", "vllm"})
-"""The core's providers that run on the user's own machines: their calls cost nothing. Rows say so with `free`."""
+"""The core's providers on the user's own machines: their calls cost nothing. Rows say so with `free`."""
 
-# Our names where genai-prices has another. An unknown name stays unknown: that a server speaks OpenAI's protocol
-# ("openai-compatible") says nothing about what it charges.
+# Our names where genai-prices has another. An unknown name stays unknown: a server with OpenAI's protocol
+# ("openai-compatible") may charge anything.
 _THEIR_NAMES = {"moonshot": "moonshotai", "xai": "x-ai", "gemini": "google", "z.ai": "zai", "openai-chat": "openai"}
-# OpenRouter lists one host's price and may route a call to a dearer one: recorded bills for open models reached 1.6
-# times the list. The bill is what counts; this only makes what is held for a call large enough to cover it.
-# Anthropic bills the regions of _REGIONS dearer, and a workspace's settings may choose one without the request.
+# Anthropic bills the regions of _REGIONS at a higher price, and a workspace's settings may choose one without the
+# request.
 _MARGINS = {"openrouter": Decimal(2), "anthropic": Decimal("1.1")}
 # By which every token's price is multiplied where inference is kept in a region; a charge's tier then ends in its name
 # (platform.claude.com, data residency: 1.1 for "us", Opus 4.6 and later).
 _REGIONS = {"us": Decimal("1.1")}
 STANDARD = ("openai",)
-"""Providers of which requests under a budget name the standard tier, as others do by themselves."""
+"""Providers that need the standard tier named in requests under a budget; others use it by default."""
 # By which a service tier multiplies the price of tokens where the data know nothing of it (ai.google.dev, optimization:
 # half, and "75% to 100% more", of which the dearer stands).
 _GEMINI_TIERS = {"flex": Decimal("0.5"), "priority": Decimal(2)}
 _STANDARD_TIERS = frozenset({"", "standard", "default", "auto", "on_demand"})
 
-_SEARCHING = ("-search", "deep-research")  # in names of models that search as often as they like, for a fee each time
+_SEARCHING = ("-search", "deep-research")  # in names of models that search without limit, for a fee each time
 
 
 class KnownModel(NamedTuple):
@@ -47,8 +46,8 @@ class KnownModel(NamedTuple):
 
 
 class Billing(NamedTuple):
-    """Billing of a provider: the name that price lists have for it, "" for its own; whether calls are free; whether
-    requests may ask for cache writes of an hour by themselves."""
+    """Billing of a provider: its name in price lists, "" for its own; whether calls are free; whether requests may ask
+    for one-hour cache writes by default."""
 
     prices: str = ""
     free: bool = False
@@ -66,7 +65,7 @@ class PriceBook:
     ) -> None:
         """`overrides`: "provider/model" -> USD per million tokens, as in prices.toml. Raises ConfigError.
 
-        `billing` returns what a provider says of its prices; None for providers of sagent and its own plugins.
+        `billing` returns a provider's own price data; None for providers of sagent and its own plugins.
         """
         self._own = {key.lower(): _read(key, row) for key, row in (overrides or {}).items()}
         self._windows = {key.lower(): row.get("window") for key, row in (overrides or {}).items()}
@@ -77,7 +76,7 @@ class PriceBook:
     def price(
         self, provider: str, model: str, usage: Usage, at: datetime | None = None, tier: str = ""
     ) -> Decimal | None:
-        """USD of one call made at a time (now) on a service tier, by list price; None if the price is unknown.
+        """Return USD of one call made at a time (now) on a service tier, by list price; None if the price is unknown.
 
         It is also None if the usage has a fee of unknown price. A tier may end in a region: "priority+us", "us".
         """
@@ -91,15 +90,15 @@ class PriceBook:
         rates: Mapping[str, Decimal] = self.fees(provider, model, at) if usage.fees else {}
         for kind, count in usage.fees.items():
             sound = kind in MEDIA and kind != "image_output"
-            if count > 0 and kind not in rates and not sound:  # which costs what text does where nobody says
+            if count > 0 and kind not in rates and not sound:  # without a price their cost is unknown, unlike text's
                 return None
             usd = EXACT.fma(rates.get(kind, ZERO), max(count, 0), usd)
         return usd
 
     def fees(self, provider: str, model: str, at: datetime | None = None) -> Mapping[str, Decimal]:
-        """USD per call, by kind, of what is billed by the call (`Usage.fees`), as far as known.
+        """Return USD per use, by kind, of everything billed by use (`Usage.fees`), as far as known.
 
-        The prices do not consider what a provider gives away each day or month.
+        Free daily or monthly quotas are not considered.
         """
         entry = self._entry(provider, model)
         known = None if entry is None or isinstance(entry, tuple) else entry.fees(at or datetime.now(UTC))
@@ -111,7 +110,7 @@ class PriceBook:
         return {kind: usd for source in (*shipped, known or {}, *own) for kind, usd in source.items()}
 
     def bill(self, provider: str, charge: Charge, at: datetime | None = None) -> Decimal | None:
-        """USD of a charge: the provider's own figure where it gave a sensible one, else the list price."""
+        """Return USD of a charge: the provider's own figure if it is plausible, else the list price."""
         if charge.usd is not None and charge.usd.is_finite() and charge.usd >= 0:
             return charge.usd
         return self.price(provider, charge.model, charge.usage, at, charge.tier)
@@ -120,7 +119,7 @@ class PriceBook:
         """Return a bound that no call made today can exceed by list price, and the largest output that a sum affords;
         None if a price is unknown.
 
-        It holds for any split over buckets, size band and time of day, and for whichever service tier the provider
+        It holds for any split over buckets, size band and time of day, and for any service tier that the provider
         picks, which under a budget is OpenAI's standard one; "fast" speed and Gemini's "priority" cost more, and no
         request under a budget names them. For OpenRouter, whose hosts differ, it is twice the list price. With `hour`,
         a request may use caches that are kept for an hour. A model that makes images has no bound if their price is
@@ -160,7 +159,7 @@ class PriceBook:
         return tuple(rows[key] for key in sorted(rows))
 
     def window(self, provider: str, model: str) -> int | None:
-        """Return the tokens that a model's window holds; None if the data do not say."""
+        """Return the size of a model's window in tokens; None if unknown."""
         from sagent.cost.tariff import corrections
 
         entry = self._entry(provider, model)
@@ -184,7 +183,7 @@ class PriceBook:
         return entry.tariff(at if at.tzinfo else at.replace(tzinfo=UTC), tier)
 
     def _factor(self, provider: str, model: str, tier: str) -> Decimal:
-        """Return the factor of a tier for the price found, 1 if the data have the tier's own price."""
+        """Return the factor of a tier for a price; 1 if it is the tier's own price."""
         entry = self._entry(provider, model)
         known = entry is not None and not isinstance(entry, tuple) and entry.has_tier(tier)
         gemini = self._billing(provider).prices == "google" and model.lower().startswith("gemini")
@@ -220,7 +219,7 @@ class PriceBook:
 
 @lru_cache(maxsize=256)
 def _declared(provider: str) -> Billing:
-    """Return what the data of a provider of our plugins say; those of the core are known here."""
+    """Return the price data of a provider in our plugins; those of the core are known here."""
     from sagent.cost.tariff import is_listed
 
     if provider in LOCAL or is_listed(_THEIR_NAMES.get(provider, provider)):
@@ -232,11 +231,11 @@ def _declared(provider: str) -> Billing:
 
 CACHES = "cache_control"
 MAX_CALLS = "max_tool_calls"
-"""The option by which caches are chosen, and the member by which they are asked for. Its price is known."""
+"""The option that selects caches, and the member that requests them. Its price is known."""
 
 
 def is_advisor(tool: object) -> bool:
-    """Return True if a provider's own tool is its advisor, whose cost is known to whoever asks for it."""
+    """Return True if a provider's own tool is its advisor, whose cost the caller knows."""
     return as_str(as_object(tool).get("type")).startswith("advisor_")
 
 
@@ -246,7 +245,7 @@ def keeps_an_hour(options: Mapping[str, object]) -> bool:
 
 
 def _tier(name: str) -> tuple[str, Decimal]:
-    """Return a tier without its region, "" for the standard one, and what the region multiplies prices by."""
+    """Return a tier without its region, "" for the standard one, and the region's factor."""
     tier, _, region = name.rpartition("+")
     if region not in _REGIONS:
         tier, region = name, ""

@@ -6,7 +6,7 @@ from sagent.cost.prices import MAX_CALLS, is_advisor
 from sagent.lib.json import as_array, as_int, as_object, as_str
 
 _BY_TOOL = {"web_search_20250305": "web_search", "web_fetch_20250910": ""}
-"""Anthropic's that `max_uses` bounds, with the fee of a use. Newer ones are called by code, which nothing bounds."""
+"""Anthropic's tools that `max_uses` limits, with the fee of a use. Newer ones are called by code, without a limit."""
 _BY_CALL = {
     "web_search": "web_search",
     "web_search_2025_08_26": "web_search",
@@ -18,7 +18,7 @@ _BY_CALL = {
 
 
 def most_uses(options: Mapping[str, object]) -> Mapping[str, int]:
-    """Count how often each fee may be due at most inside one call ("" is a use without one): each use is one more
+    """Return the most times that each fee may be due inside one call ("" is a use without one): each use is one more
     round, which reads everything again. Raises ValueError, with what to do, for a tool that may run without end."""
     uses: dict[str, int] = {}
     calls = as_int(options.get(MAX_CALLS)) or 0
@@ -37,6 +37,6 @@ def most_uses(options: Mapping[str, object]) -> Mapping[str, int]:
 
 
 def _kind(tool: object) -> str:
-    """Return the type of a tool; of Google's, which have none, the name of their only member."""
+    """Return the type of a tool; Google's have none: then the name of their only member."""
     fields = as_object(tool)
     return as_str(fields.get("type")) or next(iter(fields), "")

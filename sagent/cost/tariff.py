@@ -19,12 +19,13 @@ from sagent.lib.money import EXACT, TOO_MUCH, ZERO, as_usd
 from sagent.usage import BUCKETS, Usage
 
 _RATES = (*BUCKETS, "thinking")
-"""What has a price by the token; `thinking` is that of the whole output of a call that reasoned (DashScope's Qwen)."""
+"""Token buckets with a price; `thinking` is the price of the whole output of a call that reasoned (DashScope's
+Qwen)."""
 FEES = (
     *("web_search", "web_search_preview", "file_search", "map_search"),
     *("code_container", "server_tool", "search_source", "image_generation"),
 )
-"""Kinds of what is billed by the call, as `Usage.fees` names them."""
+"""Kinds of fees billed by use, as `Usage.fees` names them."""
 
 MEDIA: Mapping[str, str] = {
     "audio_input": "input",
@@ -32,8 +33,7 @@ MEDIA: Mapping[str, str] = {
     "audio_output": "output",
     "image_output": "output",
 }
-"""Kinds of tokens that are of sound or of images a model made, and the bucket in which they are counted too: what they
-cost beyond it."""
+"""Kinds of audio and image tokens, and the bucket that they are also counted in: their price is in addition to it."""
 
 Steps: TypeAlias = Sequence[tuple[int, Decimal]]
 """A bucket's rates in USD per million tokens, each with the input size above which it holds (-1: from the start)."""
@@ -41,8 +41,8 @@ _FEES = ("web_search", "file_search")
 
 _Clause: TypeAlias = "str | Sequence[_Clause] | Mapping[str, object]"
 _Price: TypeAlias = Mapping[str, object]
-"""A figure by bucket: a text, or a list of a text and [tokens above which it holds, text]. `from` is the day, `between`
-the times of day (UTC) at which it holds; `when` the service tier of a variant."""
+"""A price by bucket: a string, or a list of a string and [tokens above which it applies, string]. It applies from the
+day `from`, and at the times `between` (UTC); `when` is the service tier of a variant."""
 
 
 class Band(NamedTuple):
@@ -66,11 +66,11 @@ FREE: Tariff = (Band(-1, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO),)
 
 
 def build_tariff(rates: Mapping[str, Steps], request: Decimal = ZERO) -> Tariff | None:
-    """Return the tariff of these buckets, or None where the price of input or output is missing.
+    """Return the tariff of these buckets, or None if the price of input or output is missing.
 
-    A bucket without a rate of its own is billed as the next wider one: cached tokens as input, reasoning and what
-    follows it as output; a one-hour write as twice the input where writes are dearer than it, which is Anthropic's
-    rule, else as a write. `request` is USD per call.
+    A bucket without a rate is billed as the next wider one: cached tokens as input, reasoning and the like as output; a
+    one-hour write as twice the input if writes cost more than input, which is Anthropic's rule, else as a write.
+    `request` is USD per call.
     """
     if "input" not in rates or "output" not in rates:
         return None
@@ -99,7 +99,7 @@ def _band(rates: Mapping[str, Steps], over: int, request: Decimal) -> Band:
 
 
 def cost(tariff: Tariff, usage: Usage) -> Decimal:
-    """USD for one call. A negative count (a server's contradiction) is billed as none, never as a credit."""
+    """Return USD for one call. A negative count (a server's contradiction) is billed as none, never as a credit."""
     total = usage.total_input
     band = next(band for band in reversed(tariff) if total > band.over or band.over < 0)
     output = max(usage.output, 0)
@@ -124,9 +124,9 @@ def scale(tariff: Tariff, factor: Decimal) -> Tariff:
 
 
 class Ceiling:
-    """The highest of several tariffs that may apply to a call: an upper bound of its cost. Cache writes for an hour
-    count only with `hour`: they are billed only if a request asks for them. `beyond_text` is what a token of output may
-    cost more than one of text, in USD."""
+    """The highest of several tariffs that may apply to a call: an upper bound of its cost. One-hour cache writes count
+    only with `hour`: they are billed only if a request asks for them. `beyond_text` is the extra cost of an output
+    token that is not text, in USD."""
 
     __slots__ = ("_beyond", "_hour", "_tariffs")
 
@@ -136,24 +136,24 @@ class Ceiling:
         self._beyond = beyond_text
 
     def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
-        """USD that no call with at most so many tokens exceeds, however they fall into buckets and bands."""
+        """Return USD that no call with at most so many tokens exceeds, in any split over buckets and bands."""
         return max(EXACT.fma(rate, max(output_tokens, 0), base) for base, rate in self._corners(max(input_tokens, 0)))
 
     def affordable(self, input_tokens: int, usd: Decimal, max_output: int) -> int:
-        """Return the largest output, at most `max_output`, that `usd` pays for; -1 when not even the input fits."""
+        """Return the largest output, at most `max_output`, that `usd` pays for; -1 if the input alone costs more."""
         allowed = max_output
         for base, rate in self._corners(max(input_tokens, 0)):
             left = EXACT.subtract(usd, base)
             if left < 0:
                 return -1
-            if left < EXACT.multiply(rate, allowed):  # else the quotient may have more digits than there are
+            if left < EXACT.multiply(rate, allowed):  # the quotient may be rounded up
                 allowed = int(EXACT.divide_int(left, rate))
         return allowed
 
     def _corners(self, input_tokens: int) -> list[tuple[Decimal, Decimal]]:
-        """(USD of the input, USD per output token) at every point where a call may be dearest.
+        """Yield (USD of the input, USD per output token) at every point where a call may be most expensive.
 
-        Inside a band the cost rises with the input, so its largest input is the worst; and since a higher band may be
+        Within a band the cost rises with the input, so its largest input is the worst; and since a higher band may be
         cheaper, the top of every band within reach counts.
         """
         corners: list[tuple[Decimal, Decimal]] = []
@@ -170,10 +170,10 @@ class Ceiling:
 
 
 def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
-    """Return tariff of a row of USD per million tokens: `input`, `output`, optionally the other buckets and `tiers`.
+    """Parse the tariff of a row of USD per million tokens: `input`, `output`, optionally the other buckets and `tiers`.
 
-    None for a row without prices (one that only has a window). Raises ConfigError naming the row, the key and what
-    is accepted.
+    Return None for a row without prices (one that only has a window). Raises ConfigError naming the row, the key and
+    the accepted values.
     """
     accepted = (*_RATES, *FEES, *MEDIA, "tiers", "window")
     rates: dict[str, list[tuple[int, Decimal]]] = {}
@@ -197,8 +197,8 @@ def read_tariff(name: str, row: Mapping[str, object]) -> Tariff | None:
 
 
 def read_fees(name: str, row: Mapping[str, object]) -> Mapping[str, Decimal]:
-    """USD per call, by kind, of a row's USD per thousand calls; and what a token of sound or of an image costs beyond
-    one of text. Raises ConfigError as `read_tariff` does."""
+    """Parse a row's USD per thousand uses into USD per use, by kind, and the extra cost of audio and image tokens.
+    Raises ConfigError as `read_tariff` does."""
     media = {
         key: beyond_text(_rate(name, key, row[key]), _rate(name, bucket, row[bucket]))
         for key, bucket in MEDIA.items()
@@ -208,7 +208,7 @@ def read_fees(name: str, row: Mapping[str, object]) -> Mapping[str, Decimal]:
 
 
 def beyond_text(media: Decimal, text: Decimal) -> Decimal:
-    """USD of a token of sound or of an image beyond what it costs as one of text, of USD per million."""
+    """Return the extra USD of an audio or image token over a text token, from USD per million."""
     return max(ZERO, EXACT.subtract(media, text)).scaleb(-6, EXACT)
 
 
@@ -241,7 +241,7 @@ class _Row(TypedDict, total=False):
 
 
 class _Block(NamedTuple):
-    """A provider's models, and the providers whose models it also has unless it lists its own under that name."""
+    """A provider's models, and the providers whose models it also has unless it lists a model of that name itself."""
 
     lenders: Sequence[str]
     rows: Sequence[_Row]
@@ -257,7 +257,7 @@ class Edition(NamedTuple):
 
 @cache
 def _texts() -> tuple[str, str, Mapping[str, str]]:
-    """Return the first line, the second, and the block of each provider: its own line and those of its models."""
+    """Return the first line, the second, and each provider's block: its own line and its models' lines."""
     text = Path(__file__).with_name("catalog.jsonl").read_text(encoding="utf-8")
     head, *blocks = text.removesuffix("\n").split('\n{"provider":"')
     edition, corrections = head.split("\n")
@@ -297,7 +297,7 @@ class Listing:
         self.window = row.get("window")
 
     def tariff(self, at: datetime, tier: str) -> Tariff | None:
-        """Return the prices at a time for a service tier as the provider names it ("" or an unknown one: standard)."""
+        """Return the prices at a time for a service tier by the provider's name ("" or an unknown one: standard)."""
         # The data file tiers under three headings; a tier's name occurs under the one that means it.
         return _tariff(self._select(at, {"service_tier": tier, "processing": tier, "speed": tier}))
 
@@ -306,7 +306,7 @@ class Listing:
         return any(tier in _when(variant).values() for variant in self._variants)
 
     def fees(self, at: datetime) -> Mapping[str, Decimal]:
-        """USD per call of what is billed by the call, by kind."""
+        """Return USD per use of everything billed by use, by kind."""
         price = self._select(at, {})
         found = {kind: Decimal(str(price[kind])).scaleb(-3, EXACT) for kind in _FEES if kind in price}
         for kind, bucket in MEDIA.items():
@@ -316,8 +316,8 @@ class Listing:
 
     def tariffs(self, at: datetime, tier: str | None) -> tuple[Tariff, ...] | None:
         """Return all prices that may apply from `at` to the end of the next day, UTC. `tier` None: any that a provider
-        may choose by itself, that is all but "fast" speed, which only a request can ask for. None if one of the prices
-        is unknown."""
+        may choose, which is all but "fast" speed, because that needs a request. Return None if one of the prices is
+        unknown."""
         if tier is None:
             contexts: list[Mapping[str, str]] = [{}]
             contexts += [_when(variant) for variant in self._variants if "speed" not in _when(variant)]
@@ -328,7 +328,7 @@ class Listing:
         return known if len(known) == len(found) else None
 
     def _moments(self, at: datetime) -> Iterator[datetime]:
-        """Yield every time from `at`'s day to the end of the next at which a price may change."""
+        """Yield the times from the start of `at`'s day to the end of the next when a price may change."""
         clock = {time(0), *(edge for price in (*self._prices, *self._variants) for edge in _between(price))}
         today = at.astimezone(UTC).date()
         for day in (today, today + timedelta(days=1)):
@@ -336,7 +336,7 @@ class Listing:
                 yield datetime.combine(day, moment, UTC)
 
     def _select(self, at: datetime, context: Mapping[str, str]) -> _Price:
-        """Return the last of the prices that holds, with those of the variants that do; the first variant wins."""
+        """Return the last price that applies, combined with its applicable variants; the first variant wins."""
         price: _Price = next((each for each in reversed(self._prices) if _holds(each, at)), self._prices[0])
         for variant in reversed(self._variants):
             if _holds(variant, at) and all(context.get(key) == wanted for key, wanted in _when(variant).items()):
@@ -353,7 +353,7 @@ def _between(price: _Price) -> tuple[time, ...]:
 
 
 def _holds(price: _Price, at: datetime) -> bool:
-    """Return True if a price holds: from its day on (UTC), or daily from one time to another (excluded)."""
+    """Return True if a price applies: from its day on (UTC), or daily from one time to another (exclusive)."""
     moment = at.astimezone(UTC)
     if "from" in price:
         return moment.date() >= date.fromisoformat(str(price["from"]))
@@ -375,9 +375,9 @@ def _steps(figure: object) -> Steps:
     return [(-1, Decimal(base)), *sorted((over, Decimal(rate)) for over, rate in tiers)]
 
 
-@lru_cache(maxsize=8192)  # a list of all models, of which there are a thousand, asks for each many times
+@lru_cache(maxsize=8192)  # a list of a thousand models asks for each repeatedly
 def find(provider: str, model: str) -> Listing | None:
-    """Return listing of a model id (in lower case), by the data's own rules of matching; None where none matches."""
+    """Return the listing of a model id (in lower case), by the data's own matching rules; None if there is none."""
     own = _block(provider)
     for name in (provider, *own.lenders):
         for row in _block(name).rows:
@@ -387,7 +387,7 @@ def find(provider: str, model: str) -> Listing | None:
 
 
 def _matches(clause: _Clause, name: str) -> bool:
-    """Return True if a name meets a clause: a text is the name itself, a list needs one clause that matches."""
+    """Return True if a name matches a clause: a string is the name itself, a list needs one matching clause."""
     if isinstance(clause, str):
         return name == clause
     if not isinstance(clause, Mapping):

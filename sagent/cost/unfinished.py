@@ -1,4 +1,4 @@
-"""The cost of a call of which the provider has not said all: what is billed, and the most it can be."""
+"""The cost of a call without a complete bill: the known part, and the maximum."""
 
 from dataclasses import replace
 
@@ -7,15 +7,15 @@ from sagent.model import Reply
 from sagent.usage import Charge, Usage
 
 SLACK_TOKENS = 1_024
-"""Tokens of output that a provider may have made beyond those that were seen when a call is interrupted."""
+"""Tokens of output that a provider may have produced beyond the visible ones when a call is interrupted."""
 SLACK_PER_SECOND = 256
-"""The same for each second since the call was reserved: reasoning is billed and, with some providers, not shown."""
+"""The same for each second since the call was reserved, because reasoning is billed but not always shown."""
 
 
 def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
     """Return the bill of a call whose connection was lost after `received` bytes of its reply.
 
-    What the provider did not state is estimated and marked as such: the ledger then counts everything that is still
+    Parts that the provider did not state are estimated and marked as such: the ledger then counts everything still
     reserved, because the true bill may be anything below it.
     """
     can_be = reservation.ask.can_be
@@ -32,7 +32,7 @@ def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) ->
 
 
 def estimated(reply: Reply, reservation: Reservation, received: int) -> Reply:
-    """Return a reply whose provider has not stated its bill, or not one that can be, with an estimate instead."""
+    """Return a reply whose bill is missing or implausible with an estimate instead."""
     ask, charges = reservation.ask, lost(reservation, reply.charges, received)
     own = sum((charge.usage for charge in charges if not charge.role), Usage())
     wrong = not all(map(ask.can_be, reply.charges))
@@ -47,8 +47,8 @@ def estimated(reply: Reply, reservation: Reservation, received: int) -> Reply:
 
 
 def interrupted(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
-    """Estimate the charges of a call that we ended: providers stop soon after, so that no more output is billed than
-    there are bytes of it, and a slack for what was not seen."""
+    """Estimate the charges of a call that we ended. Providers stop soon after, so billed output is at most its bytes
+    plus a margin for unseen parts."""
     most = received + SLACK_TOKENS + round(SLACK_PER_SECOND * reservation.seconds)
     reservation.take_note(stated, most)
     return lost(reservation, stated, received)

@@ -1,4 +1,4 @@
-"""Calls that wait for money: what for, how long and whose calls hold it, in words."""
+"""Calls that wait for money: descriptions of the reason, the duration and the calls that hold it."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -8,15 +8,15 @@ from sagent.cost.budget import Ask
 from sagent.lib.money import show
 
 NOTICE_SECONDS = 3.0
-"""Seconds after which a wait is told for the first time."""
+"""Seconds of waiting before the first report."""
 REPEAT_SECONDS = 60.0
-"""Seconds after which it is told again."""
+"""Seconds between later reports."""
 _MAX_NAMED = 2  # calls in flight that are named
 
 
 class Holder(Protocol):
-    """A call in flight: `silent` and `seconds` are how long nothing came and how long ago it was reserved. It is ended
-    after `own_limit` of silence, after `max_silence` if there are signs of life."""
+    """A call in flight: `silent` and `seconds` are the times since its last output and its reservation. It ends after
+    `own_limit` of silence, or after `max_silence` if there are signs of life."""
 
     @property
     def ask(self) -> Ask: ...
@@ -33,8 +33,8 @@ class Holder(Protocol):
 
 
 def describe(ask: Ask, output: int, cap: Decimal, room: Decimal, waited: float, holders: Iterable[Holder]) -> str:
-    """Return a sentence that says what a call waits for, and until when at the latest. `output` is how many tokens it
-    must be able to write to begin."""
+    """Return a sentence that says why a call waits, and until when at the latest. `output` is the number of tokens that
+    it needs to begin."""
     need = ask.ceiling.cost(ask.input_bound.tokens, output) + ask.extra_usd if ask.ceiling else Decimal(0)
     held = sorted(holders, key=lambda each: -each.held)
     calls = [_held(call) for call in held[:_MAX_NAMED]]
@@ -48,7 +48,7 @@ def describe(ask: Ask, output: int, cap: Decimal, room: Decimal, waited: float, 
 
 
 def _held(call: Holder) -> str:
-    pinged = call.silent >= call.own_limit  # signs of life that are no word are not seen here
+    pinged = call.silent >= call.own_limit  # pings are not visible here
     left = max(0.0, (call.max_silence if pinged else min(call.own_limit, call.max_silence)) - call.silent)
     until = f"{'kept alive by its provider, ' if pinged else ''}given up after {left:.0f} s more"
     role = "" if call.ask.role == "executor" else f" as {call.ask.role}"
