@@ -313,11 +313,11 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             warn_of_own_ledger(self.ledger)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
-        """Put a message into the inbox; the run in progress reads it, or the next one. Raises UsageError if the
-        agent has ended.
+        """Put a message into the inbox; the run in progress reads it, or the next one. Raises UsageError if the agent
+        has ended.
 
-        It may be called from any thread. A message from an agent of the tree is answered: the last text of the turn
-        that reads it goes back to the sender.
+        It may be called from any thread. The answer to a message from an agent of the tree, the last text of the turn
+        that reads it, goes back to the sender.
         """
         said = to_message(message)
         if not self.hears:
@@ -343,8 +343,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     async def spawn(self, order: SpawnRequest | str) -> "Agent[Never]":
         """Start a subagent on a prompt; its `wait()` returns the answer.
 
-        It inherits whatever the request leaves open. Raises UsageError for an invalid request, BudgetExceeded if its
-        allowance is more than what is left, and OSError if its log cannot be written; then nothing was started.
+        It inherits whatever the request leaves open. Raises UsageError for an invalid request, BudgetExceeded if less
+        than its allowance is left, and OSError if its log cannot be written; then nothing was started.
         """
         request = SpawnRequest(order) if isinstance(order, str) else order
         check_kind("order", request, SpawnRequest, "a string or SpawnRequest(...)")
@@ -421,8 +421,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return AgentTool(self, name, description, deps)
 
     async def resume(self) -> None:
-        """Resume what an earlier process left in the log, after `restore`: unread and delayed messages, lost jobs, and
-        persistent agents, with what each of them left."""
+        """Resume unfinished work from the log of an earlier process, after `restore`: unread and delayed messages, lost
+        jobs, and persistent agents with theirs."""
         from sagent.agent.resume import resume
 
         entries = await resume(self, self.resources, self._begin)
@@ -443,7 +443,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             self.state.journal.record(MessageSent(path, message.content))
 
     def catalog(self) -> str:
-        """Return the models that can be switched to, for a model to read."""
+        """Return the models to switch to, as text for a model."""
         if self._given.catalog is not None:
             return self._given.catalog()
         return f"Only {self.model.provider}/{self.model.id} can be used here."
@@ -452,10 +452,10 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return self._life.end() if self._life is not None else None
 
     async def wait(self) -> Result:
-        """Return the result of the run in progress, or of the last one; of a spawned agent, once it has read all its
+        """Return the result of the current run, or of the last one; of a spawned agent, once it has read all its
         messages."""
         if self._life is not None:
-            await asyncio.sleep(0)  # for what another thread has sent
+            await asyncio.sleep(0)  # for messages from another thread
             await self._life.rested()
         else:
             await self._runs.ended()
@@ -501,7 +501,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         if self.advisory is not None:
             self.advisory.plan(Stop())()
         await self._runs.released()
-        await self.state.jobs.stop()  # before what they may have spawned
+        await self.state.jobs.stop()  # before the agents that they may have spawned
         await self.tree.end_below(self.path)
         for tool in self.preparation.kept(self.state.tools):
             close = getattr(tool, "aclose", None)

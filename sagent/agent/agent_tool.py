@@ -19,7 +19,7 @@ from sagent.messages import Message, user
 from sagent.tool import Harmless, RunContext, ToolOutput
 from sagent.usage import Cost, Usage
 
-INTERRUPT_SECONDS = 0.8  # that an agent is given to stop by itself when the call that waits for it is cancelled
+INTERRUPT_SECONDS = 0.8  # for an agent to stop by itself when the call that waits for it is cancelled
 
 R = TypeVar("R", bound=Result)
 
@@ -40,7 +40,7 @@ class Composite(ABC):
 
     @property
     def agents(self) -> Sequence[Node]:
-        """Every agent in it, each once."""
+        """All agents in it, each once."""
         found: list[Node] = []
         for member in self.members:
             if isinstance(member, Node):
@@ -51,11 +51,11 @@ class Composite(ABC):
 
     @abstractmethod
     async def perform(self, prompt: Message, stage: "Stage") -> Result:
-        """Answer a prompt with members that run on this stage. Raises what they raise."""
+        """Answer a prompt with members that run on this stage. Raises their errors."""
 
 
 class Stage:
-    """One run of agents together: it runs each, and counts what all of them used.
+    """One run of several agents together: it runs each, and adds up their usage.
 
     Without a caller, each agent runs itself, with its own log and ledger. With one, a copy of it runs below the caller,
     whose tree, ledger, log and permissions then apply; on one stage the copy's conversation continues from run to run.
@@ -67,17 +67,17 @@ class Stage:
         self._started = time.monotonic()
         self._strangers: list[Cost] = []  # of runnables without a ledger that we know
         self.usage, self.turns, self.usd = Usage(), 0, ZERO
-        self.last: Result | None = None  # that says something
+        self.last: Result | None = None  # with a text
 
     async def run(self, member: Runnable, prompt: str | Message) -> Result:
-        """Let one answer. Raises what it raises."""
+        """Run one member on a prompt. Raises its errors."""
         result, error = await self.attempt(member, prompt)
         if error is not None:
             raise error
         return result
 
     async def attempt(self, member: Runnable, prompt: str | Message) -> tuple[Result, Exception | None]:
-        """Run a member and return its result so far and its exception. Raises nothing but a cancellation."""
+        """Run a member and return its result so far and its exception. Raises only a cancellation."""
         message = user(prompt) if isinstance(prompt, str) else prompt
         if isinstance(member, Composite):
             return await self._attempt_composite(member, message)
@@ -93,7 +93,8 @@ class Stage:
         return result, None
 
     def total(self, result: R, agents: Sequence[Node]) -> R:
-        """Return a result with the usage of all on this stage; the cost is that of their ledgers, each counted once."""
+        """Return a result with the usage of all members on this stage; the cost is that of their ledgers, each counted
+        once."""
         ledgers = dict.fromkeys(agent.ledger for agent in (agents if self.caller is None else [self.caller]))
         costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started
@@ -114,7 +115,7 @@ class Stage:
             self._strangers += inner._strangers
 
     async def _attempt_agent(self, agent: Node, prompt: Message) -> tuple[Result, Exception | None]:
-        before = agent.last  # where a run that ends by an exception leaves its result
+        before = agent.last  # a run that ends with an exception leaves its result there
         try:
             return self._count(await agent.answer(prompt, self.deps)), None
         except BaseException as error:
@@ -201,7 +202,7 @@ def _latest(before: Result | None, now: Result | None) -> Result | None:
 
 
 async def stop_child(child: Node) -> Result | None:
-    """Interrupt a spawned agent, so that its log records it, and end it. Returns its result, if it has one by then."""
+    """Interrupt a spawned agent, so that its log records it, and end it. Return its result, if it has one by then."""
     child.interrupt()
     result = None
     with contextlib.suppress(TimeoutError):

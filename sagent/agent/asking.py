@@ -1,5 +1,5 @@
-"""The ways to ask agents and composites: with a prompt, from code that is not async, and as a stream of events; and
-what agents of a tree tell each other about what was asked and answered, in brief."""
+"""The ways to ask agents and composites: with a prompt, from synchronous code, and as a stream of events; and short
+summaries of requests and answers for other agents of a tree."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -18,7 +18,7 @@ MAX_BRIEF_PARTS, MAX_BRIEF_CHARS = 3, 1_500  # hand-offs that a new agent reads,
 
 
 def to_message(prompt: Prompt) -> Message:
-    """Return prompt of a person or program as a message. Raises UsageError for a mapping without a "prompt" string."""
+    """Return a person's or program's prompt as a message. Raises UsageError for a mapping without a "prompt" string."""
     if isinstance(prompt, Message):
         if prompt.role != "user":
             raise UsageError("a prompt must be a message of the user; to set an earlier conversation, use restore()")
@@ -57,8 +57,8 @@ def check_message(message: Message) -> None:
 
 
 async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]]) -> Result:
-    """Return the result of an agent's run, also if it failed: `last` is the agent's `wait`. Raises UsageError and
-    whatever else kept the run from beginning, because the last result is then that of an earlier run."""
+    """Return the result of an agent's run, also if it failed: `last` is the agent's `wait`. Raises UsageError and any
+    error that kept the run from beginning, because the last result is then that of an earlier run."""
     try:
         return await run
     except (ModelError, BudgetExceeded):
@@ -74,7 +74,7 @@ def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None
         finally:
             await close()
 
-    with suppress(RuntimeError):  # and not `except`, for then an error of the run would name that one too
+    with suppress(RuntimeError):  # not `except`: the run's errors would get this one as context
         asyncio.get_running_loop()
         raise UsageError("run_sync cannot be used inside an event loop: await run() instead")
     return asyncio.run(once())

@@ -47,10 +47,10 @@ def run_sync(
 @overload
 def run_sync(work: Runnable, prompt: str | Message, /) -> Result: ...
 def run_sync(work: Coroutine[object, object, object] | Runnable, prompt: Prompt = "", /, **given: object) -> object:
-    """Have an agent, a pattern or your own runnable answer a prompt, as in `run_sync(agent, "...", output=Recipe)`, and
-    close it: what follows the prompt is what its `run` takes. Or run any coroutine to its end.
+    """Run an agent, a pattern or your own runnable on a prompt, as in `run_sync(agent, "...", output=Recipe)`, and
+    close it; further arguments are those of its `run`. Or run any coroutine to its end.
 
-    Raises UsageError inside a running event loop, and what the work raises.
+    Raises UsageError inside a running event loop, and the work's own errors.
     """
     if isinstance(work, Runnable):
         run = cast("Callable[..., Awaitable[Result]]", work.run)

@@ -26,9 +26,9 @@ class ChildTask:
         self._agent, self._tree, self._own = agent, agent.tree, agent.state
         self._runs, self._above, self._persistent, self._deps = runs, above, request.persistent, deps
         self._at_work = False  # in a turn, or has not reported it yet
-        self._still = False  # was interrupted, and nobody has written since
+        self._still = False  # interrupted, with no message since
         self._leaving = self.left = False  # `left`: has ended
-        self._changed = asyncio.Event()  # set when it may rest, and then another
+        self._changed = asyncio.Event()  # set when `rested` may be true, and then replaced
         self._asked = request.prompt  # as it was requested; "" once that is answered
         runs.contained = True
         self.task = runs.life = asyncio.get_running_loop().create_task(self._live(), name=agent.path)
@@ -64,7 +64,7 @@ class ChildTask:
         """Begin to end it and the agents below it; the task is done when it has ended."""
         if not self._leaving:
             self._leaving = True
-            # not before its first step: a task that never began would leave nothing in order
+            # not before its first step: a task that never began would clean nothing up
             asyncio.get_running_loop().call_soon(self.task.cancel)
         return self.task
 
@@ -76,7 +76,7 @@ class ChildTask:
     async def _live(self) -> None:
         own = self._own
         try:
-            with contextlib.suppress(BrokenPipeError):  # nobody listens any more; those above learn it too
+            with contextlib.suppress(BrokenPipeError):  # the reader is gone; agents above notice it too
                 while True:
                     while not own.inbox.holds(*self._moments):
                         await own.inbox.arrival(*self._moments)
@@ -112,7 +112,7 @@ class ChildTask:
         """Clean up when it ends, also by a cancellation."""
         own = self._own
         try:
-            await own.jobs.stop()  # first: one of them may be about to spawn
+            await own.jobs.stop()  # first, because one of them may be about to spawn
             await self._tree.end_below(own.path)
         finally:
             self._tree.remove(self._agent)
@@ -126,7 +126,7 @@ class ChildTask:
             self._wake()
 
     def _return_unread(self) -> None:
-        """Inform those who wait for an answer that their messages were not read."""
+        """Tell senders who wait for an answer that their messages were not read."""
         for arrived in self._own.inbox.take(idle=True):
             agent = self._tree.get(arrived.message.sender)
             if arrived.answer and agent is not None and agent.hears:

@@ -1,5 +1,4 @@
-"""One agent's conversation, log and jobs, as used by those who have the agent: everything that concerns no other
-agent."""
+"""One agent's conversation, log and jobs, without anything that concerns other agents."""
 
 import asyncio
 import time
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from sagent.rewind.filediff import FileDiff
     from sagent.rewind.restore import FileChanges
 
-_OFFER_SECONDS = 5.0  # for a tool to offer that its job outlives us: commands start far sooner
+_OFFER_SECONDS = 5.0  # for a tool to offer that its job outlives this process: commands start far sooner
 _POLL_SECONDS = 0.02
 
 
@@ -40,7 +39,7 @@ class Conversation(Caller):
     """The part of an agent that needs only its engine's state."""
 
     state: AgentState
-    handoffs: list[Handoff]  # what those below it were asked and have answered, the latest few
+    handoffs: list[Handoff]  # the latest requests to agents below, and their answers
 
     @property
     @abstractmethod
@@ -87,7 +86,7 @@ class Conversation(Caller):
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call a function with every event, at once and in the loop's thread; call the returned function to stop.
-        Raises UsageError for a function that cannot be called so, such as an async one, which nobody would await."""
+        Raises UsageError for a function that cannot be called like this, such as an async one."""
         if not callable(listener) or iscoroutinefunction(listener):
             kind = "an async function" if callable(listener) else type(listener).__name__
             raise UsageError(f"a listener is {kind}: give a plain function, which is called with each event")
@@ -99,7 +98,7 @@ class Conversation(Caller):
         self.state.receive(message, "next")
 
     def withdraw(self, message: Message) -> bool:
-        """Take back a message that was sent and is still unread; returns whether that was possible."""
+        """Withdraw a message that was sent and is still unread; return True if that was possible."""
         entries = self.state.inbox.withdraw(message)
         for entry in entries:
             self.state.journal.record(MessageWithdrawn(entry))
@@ -121,7 +120,7 @@ class Conversation(Caller):
         jobs = tuple(job.status() for job in state.jobs.running())
         return Status(
             state.path,
-            "working" if jobs and self._doing == "idle" else self._doing,  # it goes on when they have ended
+            "working" if jobs and self._doing == "idle" else self._doing,  # it continues when they have ended
             full_name(state.model),
             state.run.turns,
             tokens,
@@ -182,9 +181,9 @@ class Conversation(Caller):
             extension.resume(branch_contents(state.log.contents(), ConsultationEntry, AdviceOutcome, AdviceRated))
 
     def rewind(self, entry: str) -> None:
-        """Go back to an earlier entry of the log. What came after it stays there as a branch, to which one can go
-        forward again in the same way. Files stay as they are: see `rewind_files`. Raises UsageError while a run is in
-        progress, and for an entry that does not exist."""
+        """Go back to an earlier entry of the log. Later entries stay there as a branch, to which one can return in the
+        same way. Files stay as they are: see `rewind_files`. Raises UsageError while a run is in progress, and for an
+        entry that does not exist."""
         self._check_idle()
         state, context = self.state, self.state.context
         try:
@@ -203,7 +202,7 @@ class Conversation(Caller):
             raise UsageError(f"agent {self.path} is running: interrupt it before you go back")
 
     async def diff(self, path: str, entry: str = "") -> "FileDiff":
-        """Compare a file, by its absolute path, with what it was when an entry of the log was written ("" is its
+        """Compare a file, by its absolute path, with its state when an entry of the log was written ("" is its
         beginning). Raises UsageError for an entry that does not exist, and for a file that has not changed since."""
         from sagent.rewind.filediff import diff_file
 
@@ -245,7 +244,7 @@ class Conversation(Caller):
 
     async def detach_job(self, name: str) -> str:
         """Let a job outlive this process, wake those who wait for it, and return where its output goes. A job that has
-        only begun is given time to offer that. Raises UsageError if its tool cannot."""
+        just begun gets time to offer that. Raises UsageError if its tool cannot."""
         job = self._job(name)
         while job.state == "running" and job.ongoing.detach is None and time.monotonic() < job.started + _OFFER_SECONDS:
             await asyncio.wait([job.task], timeout=_POLL_SECONDS)

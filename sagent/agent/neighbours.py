@@ -88,7 +88,7 @@ class TreeNeighbours:
 
 
 def _checked_asker(ask: Asker) -> Asker:
-    """Wrap an asker: any answer that is neither a yes nor a no becomes a no that says what is needed."""
+    """Wrap an asker: an answer that is neither yes nor no becomes a no that explains the valid ones."""
 
     async def asked(call: ToolCall, question: Ask) -> str | None:
         given = ask(call, question)

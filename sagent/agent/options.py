@@ -16,7 +16,7 @@ from sagent.lib.json import (
 )
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
-INNER = ("generationConfig", "inferenceConfig")  # members that hold others: of Google, and of Bedrock's Converse
+INNER = ("generationConfig", "inferenceConfig")  # members that contain others: Google's, and that of Bedrock's Converse
 _OURS = {
     **dict.fromkeys(("model", "fallbacks", "models"), "set by model"),
     **dict.fromkeys(("messages", "input", "contents", "prompt"), "the conversation"),
@@ -33,17 +33,17 @@ SAMPLING = {
     *(*INNER, "chat_template_kwargs"),
 }
 """Members that leave a token's price and the bound of an answer as they are."""
-_SERVER_TOOLS = ("tools", MAX_CALLS)  # whose cost is held, where their number is bounded
+_SERVER_TOOLS = ("tools", MAX_CALLS)  # their cost is reserved, if their number is limited
 _OURS_TO_RUN = ("function", "custom", "bash_", "text_editor_", "computer", "memory_", "local_shell", "apply_patch")
-"""What the types of tools begin with that a provider only calls: who runs them is the caller."""
+"""Prefixes of types of tools that the provider only calls: the caller runs them."""
 _DECLARES = {"functionDeclarations", "function_declarations", "input_schema"}  # members of such tools
 _LIVES = ({"type": "ephemeral"}, *({"type": "ephemeral", "ttl": ttl} for ttl in ("5m", "1h")))
 _DEARER = ("cache_control", "service_tier", "serviceTier", "speed", "plugins", "web_search_options", "server_tools")
 
 
 def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
-    """Options as they are sent. Raises UsageError for a member that sagent sets itself, for values that are not JSON
-    and, with a budget, for a member that may change the price of a call."""
+    """Return options as they are sent. Raises UsageError for a member that sagent sets itself, for values that are not
+    JSON and, with a budget, for a member that may change the price of a call."""
     for name in _names(given):
         if name in _OURS:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
@@ -94,8 +94,8 @@ def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
 
 
 def check_body(provider: str, body: Mapping[str, object], *, capped: bool) -> None:
-    """Raise UsageError for a member of a person's own provider row that sagent sets itself, or that is known to raise
-    the price while there is a budget. For unknown members, the row's author is responsible for the cost."""
+    """Raise UsageError for a member of a person's own provider row that sagent sets itself, or, under a budget, that is
+    known to raise the price. For unknown members, the row's author is responsible for the cost."""
     _check_tools(body, capped=capped)
     for name in _names(body):
         dearer = "a budget is counted at list prices; leave it out, or the budget" if capped and name in _DEARER else ""

@@ -11,8 +11,8 @@ from sagent.lib.json import EMPTY, JsonObject, json_dump, json_freeze, json_free
 from sagent.lib.nearjson import fences, read_near, values_among
 from sagent.lib.schema import coerce, violations
 
-_WRAP = "value"  # what an answer that is no object is called in the object that providers want
-_MAX_TRIES = 100  # places in an answer where a value may begin
+_WRAP = "value"  # name of an answer that is not an object, in the object that providers require
+_MAX_TRIES = 100  # positions in an answer to try
 _MAX_NAMED_FAULTS = 10
 
 
@@ -33,7 +33,7 @@ def output_of(form: object) -> Output:
             raise TypeError("it is a function.")
         schema = json_freeze_object({**adapter.json_schema()})
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError, AttributeError) as error:
-        unknown = isinstance(error, PydanticSchemaGenerationError | AttributeError)  # which speak of pydantic's inside
+        unknown = isinstance(error, PydanticSchemaGenerationError | AttributeError)  # texts about pydantic's internals
         why = "pydantic has no schema for it." if unknown else str(error).splitlines()[0]
         raise UsageError(
             f"output: {form!r:.100} cannot be asked for: {why} Give a pydantic model, a dataclass, a TypedDict "
@@ -43,10 +43,10 @@ def output_of(form: object) -> Output:
 
 
 def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> object:
-    """Return the data in an answer, which may have words or a code fence around it. Raises ValueError.
+    """Return the data in an answer, which may be inside text or a code fence. Raises ValueError.
 
     `read` converts a parsed value, or raises ValueError that says what is wrong. If `wrapped`, the schema is that of an
-    object whose only member `value` is the requested one. The last of several values that fit counts, because models
+    object whose only member `value` is the requested one. The last of several matching values counts, because models
     think aloud before they answer.
     """
     wrong: list[str] = []
@@ -107,7 +107,7 @@ def _read_by_type(validate: Callable[[str], object], value: object) -> object:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         wrong = [": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found]
         raise ValueError(_listed(wrong)) from error
-    except Exception as error:  # a validator of the person's own may raise anything; what was paid for is kept
+    except Exception as error:  # a person's own validator may raise anything; keep the paid answer
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
@@ -116,12 +116,11 @@ def _listed(wrong: list[str]) -> str:
     return "; ".join(wrong[:_MAX_NAMED_FAULTS]) + more + "."
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# JSON among words
+# JSON inside text
 
 
 def _values(text: str) -> Iterator[object]:
-    """Yield the JSON values in a text, likeliest first: the whole text, contents of fences, values among words."""
+    """Yield the JSON values in a text, likeliest first: the whole text, contents of fences, values inside text."""
     pieces = (text, *reversed(fences(text)))
     for piece in dict.fromkeys(piece.strip() for piece in pieces):
         with suppress(ValueError):

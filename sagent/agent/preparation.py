@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from sagent.agent.progress import Progress
 
 PromptOf: TypeAlias = Callable[[RunContext[Deps_contra]], str | Awaitable[str]]
-"""Writes the system prompt of a session that begins."""
+"""Writes the system prompt of a new session."""
 PolicyOf: TypeAlias = Callable[[RunContext[Deps_contra]], Policy]
 """Makes the policy of a run."""
 ToolsOf: TypeAlias = Callable[
     [RunContext[Deps_contra], Sequence[ToolSpec]], Sequence[ToolSpec] | Awaitable[Sequence[ToolSpec]]
 ]
-"""Chooses the tools of a run, and how they are described: what is not returned is left out."""
+"""Chooses the tools of a run and their descriptions: tools that it does not return are left out."""
 
 
 class Preparation(Generic[Deps_contra]):
-    """An agent's prompt, policy and choice of tools, as they were given: values, or functions of a run's context.
+    """An agent's prompt, policy and choice of tools, as given: values, or functions of a run's context.
 
-    `judge` is the policy that judges its calls, and `is_fixed` whether that is the same in all runs.
+    `judge` is the policy that judges its calls; `is_fixed` is True if it is the same in all runs.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Preparation(Generic[Deps_contra]):
                 f"prepare_tools is {type(choose).__name__}: give a function of a run's context and its tools"
             )
         self.judge = WatchedPolicy(cast("Policy", self.policy) if self.is_fixed else _PolicyOfRun())
-        self._base: tuple[Tool, ...] | None = None  # the agent's own, whatever a run leaves out; None: never changed
+        self._base: tuple[Tool, ...] | None = None  # all of the agent's own; None: never changed
         self._offered: tuple[Tool, ...] = ()  # in the last run
-        self._specs: dict[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = {}  # equal ones are one, and so logged once
+        self._specs: dict[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] = {}  # equal ones are logged once
 
     async def prepare(self, state: AgentState, more: Sequence[Tool] = ()) -> None:
-        """Prepare a run; `more` are tools of this run only. Raises UsageError, and what the functions raise."""
+        """Prepare a run; `more` are tools of this run only. Raises UsageError, and the functions' errors."""
 
         def progress(text: str) -> None:
             state.journal.notify("info", text)
@@ -86,14 +86,14 @@ class Preparation(Generic[Deps_contra]):
         return state.context.system if isinstance(self.system, str) or state.prompt_id else self.system
 
     def kept(self, tools: Mapping[str, Tool]) -> Sequence[Tool]:
-        """Return the agent's own tools among its current ones, without those of a run or those that it left out."""
+        """Return the agent's own tools, without those of a run, including those that the run left out."""
         if self._base is None:
             return tuple(tools.values())
         known = {id(tool) for tool in (*self._base, *self._offered)}
         return (*self._base, *(tool for tool in tools.values() if id(tool) not in known))
 
     async def _offer(self, state: AgentState, run: RunContext[Deps_contra], more: Sequence[Tool]) -> None:
-        """Let the run offer the agent's tools and its own, as far as they are chosen."""
+        """Offer the chosen tools of the agent and of the run."""
         self._base = tuple(self.kept(state.tools))
         tools = {tool.name: tool for tool in (*self._base, *more)}
         if len(tools) < len(self._base) + len(more):
@@ -134,7 +134,7 @@ class WatchedPolicy(Policy):
         self._progress: Progress | None = None
 
     def begin(self, state: AgentState) -> None:
-        """Take note that a run begins."""
+        """Record that a run begins."""
         self._state, self._progress = state, None
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
@@ -152,7 +152,7 @@ class WatchedPolicy(Policy):
 
 
 class _PolicyOfRun(Policy):
-    """The policy made for the run in progress."""
+    """The policy made for the current run."""
 
     now: Policy | None = None
 

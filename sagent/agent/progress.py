@@ -1,4 +1,4 @@
-"""Turns that lead nowhere: the same calls with the same results, and claims of work that no call has done."""
+"""Detects turns without progress: the same calls with the same results, and claims of work without a call."""
 
 import re
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from sagent.peer import Action, Inject, Stop
 from sagent.policy import Turn
 
 WARNED_AT, ENDED_AT = 3, 5
-"""Times in a row that calls have had the same results when the model is told, and when the run ends."""
+"""Consecutive repetitions of calls with the same results after which the model is warned, and the run ends."""
 REPEATED = "repeated_calls"
-"""Why a run ended whose calls went round in circles."""
+"""Stop reason of a run with repeating calls."""
 UNPROVEN = (
     "Nothing was changed or run in this turn: no tool was called. If the task needs it, make the call now. If nothing "
     "is left to do, answer without saying that it was done."
@@ -25,14 +25,14 @@ _PENDING = re.compile(
     r"\b(?:pending|running|in[ _-]progress|queued|waiting|processing|starting|not (?:yet|ready)|still)\b", re.IGNORECASE
 )
 _DURATION = re.compile(r"\b\d+\.\d+ ?(?:[mµ]?s|sec|seconds?)\b")
-_MAX_STATUS = 500  # characters of a result that says how far something is
+_MAX_STATUS = 500  # characters of a progress result
 
 _Round = tuple[tuple[str, str, object], ...]
 """The names, arguments and results of a reply's calls."""
 
 
 class Progress:
-    """Looks at the turns of one run."""
+    """Watches the turns of one run."""
 
     def __init__(self, state: AgentState) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class Progress:
         self._called = self._asked = False
 
     def observe(self, turn: Turn) -> Sequence[Action]:
-        """Return what is to follow from a turn, which is nearly always nothing."""
+        """Return the actions to take after a turn, nearly always none."""
         if turn.results is not None:
             self._called = True
             return self._repeated(turn.reply, turn.results)
@@ -53,8 +53,7 @@ class Progress:
         return (Inject(user(UNPROVEN, sender="sagent"), "next"),)
 
     def _repeated(self, reply: Message, results: Message) -> Sequence[Action]:
-        """Look for calls that are made again and again. Who waits for something is left alone: a job, an agent, a
-        command that says so."""
+        """Look for repeated calls. Waiting is not a repetition: for a job, an agent, or a command that says so."""
         state, answers = self._state, {result.call_id: result for result in results.results}
         if state.jobs.running() or state.neighbours.busy:
             self._rounds.clear()
@@ -71,7 +70,7 @@ class Progress:
             return ()
         self._rounds = [*self._rounds, this][-_MAX_CYCLE * ENDED_AT :]
         for size in range(1, _MAX_CYCLE + 1):
-            match _times(self._rounds, size):
+            match _count_repeats(self._rounds, size):
                 case 5:
                     return (Stop(REPEATED),)
                 case 3 if not state.closing and any(one not in self._told for one in self._rounds[-size:]):
@@ -82,7 +81,7 @@ class Progress:
         return ()
 
     def _may_change(self) -> bool:
-        """Return True if a tool is offered that can change something."""
+        """Return True if an offered tool can change something."""
         return any(
             {"command", "content", "new_string", "edits", "patch", "code"}
             & {*as_object(tool.parameters.get("properties"))}
@@ -98,12 +97,13 @@ class Progress:
 
 
 def _steady(result: ToolResult) -> object:
-    """Return what a result holds, without how long something took."""
+    """Return a result without durations."""
     return tuple(_DURATION.sub("", part.text) if isinstance(part, Text) else part for part in result.content)
 
 
-def _times(rounds: Sequence[_Round], size: int) -> int:
-    """Return how often the last rounds, so many, have come in a row; 0 unless the last of them has just ended."""
+def _count_repeats(rounds: Sequence[_Round], size: int) -> int:
+    """Return how many times in a row the last rounds (of this number) have come; 0 unless the last of them has just
+    ended."""
     last = rounds[-size:]
     if len(last) < size or (size > 1 and all(one == last[0] for one in last)):
         return 0

@@ -1,4 +1,4 @@
-"""Resources of an agent: what it keeps longer than a turn or shares, and the short forms that a program may pass."""
+"""Resources of an agent, which outlive a turn or are shared, and the short forms that a program may pass."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -45,16 +45,17 @@ class Function(Protocol):
 GivenTool: TypeAlias = Tool[Deps_contra] | type[Tool[Deps_contra]] | Function | partial[object]
 Amount: TypeAlias = Decimal | int | float | str
 Admit: TypeAlias = Callable[[AgentState, Message | None], Awaitable[Sequence[Message] | Failure]]
-"""Asked before a run, with its prompt, if it has one: what the agent reads, or why there is no run."""
+"""Called before a run with its prompt, if any; returns the messages for the agent, or why there is no run."""
 BeforeCompaction: TypeAlias = Callable[[AgentState, str, str], Awaitable[str]]
-"""Before an agent's context is made smaller: why that is, and hints for a summary; the hints that it is to have."""
+"""Called before an agent's context is made smaller, with the reason and hints for a summary; returns the hints to
+use."""
 ExtensionFactory: TypeAlias = Callable[[Node, Extension | None], Extension]
-"""Makes an agent's extension; that of the agent which spawned it, where it has one, is taken over."""
+"""Makes an agent's extension, given that of the spawning agent, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """State that an agent keeps longer than a turn, or shares with its tree. None: the agent creates its own."""
+    """Resources of an agent that outlive a turn, or that its tree shares. None: the agent creates its own."""
 
     log: Log | None = None
     ledger: Ledger | None = None
@@ -62,17 +63,17 @@ class Resources:
     ask: Asker | None = None
     path: str = "root"
     resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch
-    model_limits: Callable[[Model], ModelLimits] | None = None  # what is known of sizes beyond the model
-    fallbacks: Sequence[Model] = ()  # take over, one after the other, when the model cannot be reached
-    finish: Callable[[], Awaitable[str]] | None = None  # awaited before a run's result; says what held its commands
+    model_limits: Callable[[Model], ModelLimits] | None = None  # known sizes beyond the model's own data
+    fallbacks: Sequence[Model] = ()  # replace an unreachable model, one after the other
+    finish: Callable[[], Awaitable[str]] | None = None  # awaited before a run's result; returns the sandbox's name
     tree: Tree | None = None
-    catalog: Callable[[], str] | None = None  # the models that can be switched to, in words
+    catalog: Callable[[], str] | None = None  # the models to switch to, as text
     advisory: ExtensionFactory | None = None  # gives it advisors
-    advised: bool = True  # from the start; else when it is first switched to one
+    advised: bool = True  # from the start; otherwise after a first switch
     role: str = EXECUTOR  # who its calls are billed as
     compactor: Model | None = None  # who sums up a conversation that is cut
-    call_forms: Forms = own_forms  # in which calls in the text of replies are made
-    admit: "Admit | None" = None  # asked before each run
+    call_forms: Forms = own_forms  # forms of calls that are recognized in text
+    admit: "Admit | None" = None  # called before each run
     before_compaction: "BeforeCompaction | None" = None
 
 
@@ -115,8 +116,7 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 
 
 def check_resources(given: Resources) -> None:
-    """Raise UsageError for resources that an agent could not use: otherwise the error would only occur when they are
-    needed."""
+    """Raise UsageError for unusable resources: otherwise the error would only occur when they are needed."""
     for field in fields(given):
         name, each = field.name, cast("object", getattr(given, field.name))
         if each is None and field.default is None:
@@ -146,14 +146,14 @@ def check_resources(given: Resources) -> None:
 
 def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
     """Raise UsageError for an argument of the wrong type, for programs without a type checker."""
-    if not isinstance(given, kind | None) or isinstance(given, str):  # which is iterable, too
+    if not isinstance(given, kind | None) or isinstance(given, str):  # a string is iterable, too
         raise UsageError(f"{name} is {type(given).__name__}: give {wanted}")
 
 
 def session_at(given: object) -> Path:
     """Return the path of a session's directory. Raises UsageError for an invalid path."""
     if isinstance(given, str | PathLike) and not why_no_path(path := fspath(cast("str", given))):
-        with suppress(RuntimeError):  # of a home that nobody has
+        with suppress(RuntimeError):  # the home directory is unknown
             return Path(path).expanduser()
     raise UsageError(f'session={given!r:.60}: give the path of its directory, as "chats/ann"')
 
@@ -193,7 +193,7 @@ def check_limits(limits: RunLimits | None) -> None:
 
 
 def tools_of(given: Sequence[object]) -> list[Tool]:
-    """Tools; some may be functions, or classes without arguments. Raises UsageError for anything else."""
+    """Convert to tools; some may be functions, or classes without arguments. Raises UsageError for anything else."""
     check_kind("tools", given, Iterable, "a list of tools and functions, tools=[...]")
     return [_tool_of(each) for each in given]
 
@@ -221,14 +221,14 @@ def _tool_of(given: object) -> Tool:
 
 
 def _is_record(given: type) -> bool:
-    """Return True for a class whose objects are data that JSON can hold: to make one is a call like another."""
+    """Return True for a class whose objects are JSON data: making one is a call like any other."""
     named = tuple in given.__mro__ and hasattr(given, "_fields")
     marked = any(hasattr(given, mark) for mark in ("__dataclass_fields__", "model_fields"))
     return (marked or named) and "__call__" not in vars(given)
 
 
 def _tool_of_class(given: type) -> Tool:
-    """Make a tool of a class whose objects can be called: they are the tools."""
+    """Make a tool of a class whose objects can be called: each object is a tool."""
     try:
         made = given()
     except Exception as error:
@@ -238,7 +238,7 @@ def _tool_of_class(given: type) -> Tool:
 
 
 def _checked(given: Tool) -> Tool:
-    """Return the tool if its schema is one and its traits are such. Raises UsageError that names what is not."""
+    """Return the tool if its schema and traits are valid. Raises UsageError that names the invalid one."""
     try:
         schema = json_freeze_object(given.parameters, f"{given.name}.parameters")
         traits_of(given)
@@ -250,8 +250,8 @@ def _checked(given: Tool) -> Tool:
 
 
 def ledger_of(ledger: Ledger | None, path: str, cap: Amount | None) -> Ledger:
-    """Return the given ledger, for the root of a tree a branch of it, or one with this budget in USD. Raises UsageError
-    for both, and for an invalid amount."""
+    """Return the given ledger, for the root of a tree a branch of it, or a new one with this budget in USD. Raises
+    UsageError for both, and for an invalid amount."""
     if cap is None and ledger is not None:
         return ledger if "/" in path else ledger.branch(path)
     if cap is None:

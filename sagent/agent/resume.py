@@ -1,4 +1,5 @@
-"""Resumes what an earlier process left in an agent's log: unread messages, lost jobs, children, open checkpoints."""
+"""Resumes an earlier process's unfinished work from an agent's log: unread messages, lost jobs, children, open
+checkpoints."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +37,7 @@ Begin: TypeAlias = Callable[[spawn.AgentParts, Sequence[Message], SpawnRequest],
 
 
 async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
-    """Resume what the log of an agent has, given its entries from before. `own` are the parts of the agent."""
+    """Resume an agent, given the earlier entries of its log. `own` are the parts of the agent."""
     state, tree = agent.state, agent.tree
     entries = state.log.contents()
     for found in unread(entries, state.log.blobs.get):
@@ -67,7 +68,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
 
 
 def _leave_out(state: AgentState, entries: "LogView") -> None:
-    """Have requests go on without the parts that providers have refused."""
+    """Leave out of requests the parts that providers have refused."""
     logged = [entry.content for entry in entries.of("request") if b'"left_out"' in entry.line]
     if not logged:
         return
@@ -93,12 +94,12 @@ def answer_lost_calls(state: AgentState) -> None:
 
 
 async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:
-    """Restore a persistent child as it was, from its `spawned` entry and its log of later changes, but without the turn
-    that it was in. `heads` are those of logs that ended a turn."""
+    """Restore a persistent child from its `spawned` entry and its log of later changes, but without its unfinished
+    turn. `heads` are those of logs that ended a turn."""
     state, path = above.state, born.agent
     log = _log_of(state, born)
     entries = log.contents()
-    # an advisor's switches say nothing of model, effort and limits
+    # an advisor's switches have no model, effort or limits
     switch = next((found for found in reversed(contents(entries, SwitchedEntry)) if found.model), None)
     prompts, now = contents(entries, PromptEntry), switch or born
     request = SpawnRequest(
@@ -118,7 +119,7 @@ async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, head
     with allowance(state.ledger, path, rest):
         parts = spawn.parts_for(above, own, path, request, None if switch is None else _all_of(switch.limits))
         child = begin(parts, history(entries, state.log.blobs.get), request)
-    if unfinished(entries, heads) and not waiting(entries):  # in a turn, and will not go on with it by itself
+    if unfinished(entries, heads) and not waiting(entries):  # its turn was interrupted and nothing else continues it
         last = child.messages[-1] if child.messages else None
         if last is not None and last.role == "assistant" and not last.calls and last.stop != "interrupted":
             text = f"{path} has answered:\n{last.content}"
@@ -140,7 +141,7 @@ def _all_of(limits: Mapping[str, object]) -> Mapping[str, int | str]:
 
 def _log_of(state: AgentState, born: Spawned) -> "Log":
     """Return the log of a child. Raises SessionCorrupt if another log is in its place."""
-    first = next(iter(read_agent(state.log, born.agent)), None)  # which makes no file where there is none
+    first = next(iter(read_agent(state.log, born.agent)), None)  # does not create a missing file
     if first is None or first.id != born.entry:
         raise SessionCorrupt("its log is missing, or is not the one that was begun (`sagent verify` shows more)")
     return state.log.child(born.agent)
@@ -159,7 +160,7 @@ def _report_lost(state: AgentState, born: Spawned, heads: Sequence[str]) -> None
 
 
 def cut_off(path: str, entries: Iterable[Entry], heads: Sequence[str], messages: Sequence[Message]) -> str | None:
-    """Return the report about a child that was to answer once and had not when the process ended; None if it had."""
+    """Return the report about a child that owed an answer when the process ended; None if it had answered."""
     if not unfinished(entries, heads):
         return None
     said = (message.content for message in reversed(messages) if message.role == "assistant" and message.content)

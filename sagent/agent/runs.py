@@ -55,8 +55,8 @@ _NEED = re.compile(r"\[NEED[_ ]ADVICE\b[:\s]*([^\]]*)\]", re.IGNORECASE)
 
 
 def wanted_advice(text: str) -> str | None:
-    """Return the question that a reply asks its advisor, "" if it states none; None if it asks for no advice. A marker
-    inside code does not count."""
+    """Return the question for its advisor in a reply, "" without one; None if it asks for no advice. A marker inside
+    code does not count."""
     plain = _CODE.sub("", text) if "[" in text else ""
     found = _NEED.search(plain, 0, plain.rfind("]") + 1)  # else each beginning is searched to the end of the text
     return found and found[1].strip()
@@ -82,7 +82,7 @@ def _output_of(form: object) -> "Output":
 
 
 def _limit_words(state: AgentState, reason: str) -> str:
-    """Describe which limit ended the run, and what to do."""
+    """Describe the limit that ended the run, and the remedy."""
     from sagent.lib.text import count
 
     if reason == "max_tokens" and (cut := [note for note in state.noted if REPEATED in note]):
@@ -110,13 +110,13 @@ def _output_limit(state: AgentState) -> str:
 
 
 def _wants_advice(state: AgentState, reason: str) -> bool:
-    """Return True if a turn ended in a question for advice that nobody has answered, which is not an answer."""
+    """Return True if a turn ended in an unanswered question for advice, which is not an answer."""
     replies = state.run.replies
     return reason == "end" and bool(replies) and wanted_advice(replies[-1].content) is not None
 
 
 class _Outcome(NamedTuple):
-    """The outcome of a run. `cancelled` is raised in the end: whoever cancelled the task waits for it."""
+    """The outcome of a run. `cancelled` is raised at the end, because whoever cancelled the task waits for it."""
 
     reason: str
     data: object = None
@@ -126,7 +126,7 @@ class _Outcome(NamedTuple):
 
 
 class Runner:
-    """Takes an agent's runs, interrupts them, and keeps the last result. If `contained`, every error is in the result,
+    """Makes an agent's runs, interrupts them, and keeps the last result. If `contained`, every error is in the result,
     and only a cancellation is raised."""
 
     def __init__(
@@ -141,17 +141,17 @@ class Runner:
         self._admit = admit
         self.last: Result | None = None
         self.contained = False
-        self.closing = False  # the run in progress, or the last one, reads no more messages
-        self._task: asyncio.Task[object] | None = None  # which a run is in
-        self.life: asyncio.Task[None] | None = None  # of one that was spawned: in which all its runs are
+        self.closing = False  # the current or last run reads no more messages
+        self._task: asyncio.Task[object] | None = None  # task of a run
+        self.life: asyncio.Task[None] | None = None  # task of a spawned agent, which contains all its runs
         self._claim = Lock()  # of two threads that begin a run
-        self._ended: asyncio.Event | None = None  # of the run in progress, or of the last one
-        self._cancelled = 0  # times that task had been cancelled before
+        self._ended: asyncio.Event | None = None  # end of the current or last run
+        self._cancelled = 0  # number of earlier cancellations of that task
         self._interrupted = False
         self._ahead = False  # the next run is interrupted before it begins
         self._announced = self._remarked = False
-        self._payer = state.path if "/" in state.path else ""  # whose costs a result has; "" is the session
-        self._before = ZERO  # what it and those below it had spent before the run
+        self._payer = state.path if "/" in state.path else ""  # agent whose costs a result has; "" is the session
+        self._before = ZERO  # its tree's spending before the run
         self._savings: Savings | None = None
 
     @property
@@ -167,7 +167,7 @@ class Runner:
             loop.call_soon_threadsafe(self._task.cancel) if loop else self._task.cancel()
 
     def check_here(self) -> None:
-        """Raise UsageError where a run is in progress in another thread."""
+        """Raise UsageError if a run is in progress in another thread."""
         if self.loop_elsewhere():
             raise UsageError(f"agent {self._state.path} is running in another thread: make one agent per thread")
 
@@ -180,11 +180,11 @@ class Runner:
         return loop
 
     def interrupt_ahead(self) -> None:
-        """Interrupt a run that is about to begin: it ends before it does anything."""
+        """Interrupt a run that is about to begin: it ends before any work."""
         self._ahead = True
 
     async def ended(self) -> None:
-        """Wait for the end of the run in progress."""
+        """Wait for the end of the current run."""
         if self._ended is not None:
             await self._ended.wait()
 
@@ -235,7 +235,7 @@ class Runner:
             self._tree.wake_above(state.path)
 
     def _begin(self, deps: object) -> AgentState:
-        """Claim the agent for a run in this task. Raises UsageError where another run has it."""
+        """Claim the agent for a run in this task. Raises UsageError if another run has it."""
         with self._claim:
             if self._task is not None:
                 self.check_here()
@@ -251,7 +251,7 @@ class Runner:
         return self._state
 
     async def _admitted(self, message: Message | None, tools: Sequence[Tool]) -> "_Outcome | None":
-        """Prepare the turn and put what it reads into the inbox; returns the outcome where there is to be none."""
+        """Prepare the turn and put its messages into the inbox; return the outcome if there is to be no turn."""
         state = self._state
         await self._prepare(state, tools)
         self._announce()
@@ -266,13 +266,13 @@ class Runner:
         return None
 
     def _limited(self, reason: str, data: object = None, failure: Failure | None = None) -> "_Outcome":
-        """Return the outcome of a turn, with a failure where a limit ended it."""
+        """Return the outcome of a turn, with a failure if a limit ended it."""
         if failure is None and reason in LIMIT_REASONS:
             failure = Failure(reason, _limit_words(self._state, reason))
         return _Outcome(reason, data, failure)
 
     def _outcome_of(self, error: asyncio.CancelledError | Exception) -> "_Outcome":
-        """Return the outcome of a turn that raised. Raises the error where it is the program's."""
+        """Return the outcome of a turn that raised an error. Raises a program's own error."""
         match error:
             case ModelError() | BudgetExceeded():
                 reason = "budget" if isinstance(error, BudgetExceeded) else "error"
@@ -280,7 +280,7 @@ class Runner:
             case asyncio.CancelledError():
                 if self._interrupted and self._task is not None and self._task.uncancel() <= self._cancelled:
                     return _Outcome("interrupted", failure=Failure("interrupted", "the run was interrupted"))
-                # cancelled by somebody else as well, for whom it was not only interrupted
+                # cancelled by another task as well, not only interrupted
                 for agent in self._tree.below(self._state.path):
                     agent.interrupt("self")
                 failure = Failure("interrupted", "the run was cancelled")
@@ -341,7 +341,7 @@ class Runner:
         for text in () if self._remarked else report.remarks:
             state.journal.notify("warning", text)
             self._remarked = True
-        if self.contained and failure is not None and not self.last.content:  # what it had until then
+        if self.contained and failure is not None and not self.last.content:  # the answer so far
             said = next((reply.content for reply in reversed(replies) if reply.content), "")
             self.last = replace(self.last, content=said)
         state.answer_askers(answer_of(state.path, self.last))
@@ -349,7 +349,7 @@ class Runner:
         return self.last
 
     def _saving(self) -> Saving:
-        """Add up what compactions saved for this agent and those below, as far as their logs can be read."""
+        """Add up the savings of compactions for this agent and those below, as far as their logs are readable."""
         state, known = self._state, self._tree.savings
         with suppress(SagentError, OSError):
             known[state.path] = self._own_saving()

@@ -1,4 +1,4 @@
-"""The session on disk that an agent is given by its path: started there, or continued."""
+"""The session on disk given to an agent by its path: started there, or continued."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class SavedSession:
         path, cwd = self._path, self._cwd
         known = is_session(path) or is_damaged(path) or is_session_id(path.name)
         self._session = Session.open(path) if known else Session.create_at(path)
-        self._first = ""  # entry of one that was begun here
+        self._first = ""  # first entry of a session started here
         try:
             self.log = self._session.log()
             if not self.log.head:
@@ -51,7 +51,7 @@ class SavedSession:
         return not self._first
 
     def losses(self) -> list[str]:
-        """Return what is lost of it, a sentence for each."""
+        """Return a sentence for each loss."""
         return self._session.losses()
 
     def restore(self, agent: Node) -> None:
@@ -78,6 +78,6 @@ class SavedSession:
         agent.state.journal.log, agent.state.journal.lost = self.log, False
 
     def close(self) -> None:
-        """Let others open it. A session that was started here and in which nothing happened is removed."""
+        """Release it for others. A session that was started here without any event is removed."""
         self.closed = True
         self._session.close_begun(self._first)

@@ -43,9 +43,9 @@ class AgentParts(TypedDict):
 def parts_for(
     above: Node, own: Resources, path: str, request: SpawnRequest, limits: Mapping[str, int | str] | None = None
 ) -> AgentParts:
-    """Return the parts of an agent below another; `own` are those of the other, `limits` what the new one was given
-    since it was spawned. Raises UsageError for a request that cannot be met: a model that is unknown, not allowed or
-    without a key, tools that the other does not have, invalid limits."""
+    """Return the parts of an agent below another; `own` are those of the other, `limits` the new one's changes since it
+    was spawned. Raises UsageError for an impossible request: a model that is unknown, not allowed or without a key,
+    missing tools, invalid limits."""
     state, extension = above.state, above.advisory
     model = state.model
     if request.model and request.model != full_name(model):
@@ -76,7 +76,7 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
     workspace.profile = _combined_profile(own.workspace.profile, above.state.workspace)
     resources = resources_for(above, given, path, workspace)
-    most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own bounds, where they are not wider
+    most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own limits, if they are not wider
     return AgentParts(
         model=own.model,
         system=model.preparation.prompt(own),
@@ -91,7 +91,7 @@ def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentPa
 
 
 def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
-    """Return a policy in which both judge; if one is made for each run, it is made for each run of the copy too."""
+    """Return a policy in which both judge; if one is made for each run, so is the combination."""
     make = model.preparation.policy
     if model.preparation.is_fixed or not callable(make):
         return CombinedPolicy(model.state.policy, above.state.policy)
@@ -135,8 +135,8 @@ def prompt_for(state: AgentState, request: SpawnRequest, path: str, handoffs: Se
 
 
 def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, prompt: Message) -> None:
-    """Record a new agent in its own log and that of the one above, so that a persistent one can be restored by a later
-    process; put its prompt into its inbox."""
+    """Record a new agent in its own log and that of the one above, so that a later process can restore a persistent
+    one; put its prompt into its inbox."""
     spawned = Spawned(
         agent=state.path,
         entry=state.journal.record(Opened(state.log.session_id, state.path, str(state.workspace.cwd))),
@@ -151,25 +151,25 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
         max_depth=request.max_depth,
         budget_usd=request.budget_usd,
     )
-    if not above.journal.record(spawned):  # no later process would know of it, nor of what it spent
+    if not above.journal.record(spawned):  # no later process would know of it, or of its spending
         state.journal.lost = True
-    for message in state.context.history:  # taken over: each log is whole in itself
+    for message in state.context.history:  # inherited messages: each log is complete in itself
         state.journal.record(MessageEntry(StoredMessage.of(message, state.journal.keep)))
     if request.persistent:
-        state.receive(prompt, "next")  # which would be given to it again after this process
+        state.receive(prompt, "next")  # it is received again after this process
     else:
         state.inbox.put(Arrived(prompt))
 
 
 def _inherited(make: ExtensionFactory | None, above: Extension | None) -> ExtensionFactory | None:
-    """Return a factory of extensions that take over the one of the agent above."""
+    """Return a factory of extensions that continue the one of the agent above."""
     if make is None or above is None:
         return make
     return lambda agent, own: make(agent, own or above)
 
 
 def _tools(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
-    """Return the parent's tools with these names. Raises UsageError for one that it does not have."""
+    """Return the parent's tools with these names. Raises UsageError for a missing one."""
     if request.tools is None:
         return tuple(state.tools.values())
     if request.share == "full":

@@ -34,15 +34,15 @@ Give the whole answer again, as one JSON value{schema}, with nothing around it."
 @dataclass(frozen=True, slots=True)
 class Output:
     """The form of an answer: `schema` is an object's, and `find` returns the data in an answer, or raises ValueError
-    that says what is wrong with it."""
+    that explains the error."""
 
     schema: JsonObject
     find: Callable[[str], object]
 
 
 async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, object, Failure | None]:
-    """Take a turn whose answer is to be data; returns why it ended, the data, and what is wrong if there is none. If an
-    answer does not match, the model reads what is wrong and may answer once more."""
+    """Take a turn with data as its answer; return why it ended, the data, and the error if there are none. If an answer
+    does not match, the model reads the error and may answer once more."""
     state.context.output_schema = output.schema
     try:
         in_words = not _held(state)

@@ -1,4 +1,4 @@
-"""The agents of a session: which are alive, how they are related, how many there may be, and their allowances."""
+"""The agents of a session: the living ones, their relations, their limits and their allowances."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sagent.usage import Saving
 
 MAX_NAME_CHARS = 40
-END_SECONDS = 5.0  # given to agents that are ended; what has not let go by then is left alone
+END_SECONDS = 5.0  # for ending agents; slower ones are abandoned
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class TreeLimits:
 
 
 class Node(Conversation):
-    """An agent, as the others of its tree use it."""
+    """An agent, as seen by others of its tree."""
 
     tree: "Tree"  # all agents of its session
-    preparation: "Preparation[Never]"  # what is made ready for each of its runs
+    preparation: "Preparation[Never]"  # preparation of each of its runs
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class Node(Conversation):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """True while it works, or has something to read or to wait for after which it will continue."""
+        """True while it works, or has something to read or to wait for, after which it will continue."""
 
     @property
     @abstractmethod
@@ -75,14 +75,14 @@ class Node(Conversation):
 
     @abstractmethod
     async def resume(self) -> None:
-        """Resume what an earlier process left in the log."""
+        """Resume unfinished work from the log of an earlier process."""
 
     @abstractmethod
     def spawn_like(
         self, model: "Node", name: str, prompt: Message, messages: Sequence[Message] | None, deps: object
     ) -> "Node":
         """Return a copy of another agent below this one, working on a prompt with these dependencies; `messages` is its
-        conversation so far, by default the other's own. Raises UsageError; then none was started."""
+        earlier conversation, by default the other's own. Raises UsageError; then none was started."""
 
     @abstractmethod
     async def spawn_with(self, request: SpawnRequest, deps: Callable[[], object] | None = None) -> "Node":
@@ -106,7 +106,7 @@ class Tree:
         self._living: dict[str, Node] = {}
         self._used: set[str] = set()
         self._spawns = 0
-        self._exchanges = 0  # messages of agents that were read since a person has said something
+        self._exchanges = 0  # messages between agents since a person's last message
         self._numbers: dict[str, int] = {}  # last given, by the beginning of the path
         self._detached: list[str] = []  # by agents that have ended
         self.prompts = Prompts()
@@ -134,9 +134,9 @@ class Tree:
             self._detached += _detached_jobs(agent)
 
     def attend(self, event: Event) -> None:
-        """Count the messages that agents read from each other and from jobs, and stop all agents if that goes on and
-        on: two agents that answer each other would never end by themselves, nor would one that starts a job at the end
-        of each."""
+        """Count the messages that agents read from each other and from jobs, and stop all agents if there are too many:
+        two agents that answer each other would never end by themselves, and neither would one that starts a job at the
+        end of each turn."""
         if not isinstance(event, Received):
             return
         sender, most = event.message.sender, self.limits.max_exchanges
@@ -147,7 +147,7 @@ class Tree:
         if most is None or self._exchanges <= most:
             return
         living = self.living
-        for agent in living:  # and again, should one of them have written before it was stopped
+        for agent in living:  # again, in case one has written before it was stopped
             if "/" in agent.path:
                 agent.interrupt("self")
             elif agent.running:
@@ -162,7 +162,7 @@ class Tree:
 
     @property
     def detached(self) -> Sequence[str]:
-        """The jobs that outlive the session, each with where its output goes and how to end it."""
+        """The jobs that outlive the session, each with its output's path and the way to end it."""
         return (*self._detached, *(job for agent in self.living for job in _detached_jobs(agent)))
 
     def interrupt(self, path: str, scope: Scope = "tree") -> None:

@@ -15,7 +15,7 @@ from sagent.session.contents import SwitchedEntry
 
 
 def check(state: AgentState, action: Action) -> None:
-    """Raise UsageError for a change that cannot be made."""
+    """Raise UsageError for an impossible change."""
     match action:
         case Switch(model, effort, limits, advisor):
             if advisor is not None:
@@ -37,7 +37,7 @@ def check(state: AgentState, action: Action) -> None:
 
 
 def apply(state: AgentState, action: Action) -> None:
-    """Do to this agent what an Action says; called between two model calls only."""
+    """Apply an Action to this agent; called between two model calls only."""
     match action:
         case Inject(message, moment):
             state.receive(message, moment)
@@ -66,7 +66,7 @@ def apply_pending(state: AgentState) -> None:
     for action in pending:
         try:
             apply(state, action)
-        except (SagentError, OSError) as error:  # it was checked when it was asked for; that may be long ago
+        except (SagentError, OSError) as error:  # it was checked when requested, which may be long ago
             state.journal.notify("warning", f"The change was not made: {error}")
 
 
@@ -130,7 +130,7 @@ def _check_model(state: AgentState, model: Model) -> None:
 
 
 def _extend(state: AgentState, action: Action) -> None:
-    """Let the extension, if there is one, do its part."""
+    """Apply the extension's part of an action, if there is an extension."""
     if state.context.extension is not None:
         state.context.extension.plan(action)()
 

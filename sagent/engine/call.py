@@ -27,11 +27,11 @@ from sagent.peer import Switch
 from sagent.session.contents import RequestSent
 
 DEFAULT_OUTPUT = 16_000  # tokens reserved for a reply when neither the user nor the model's data sets a limit
-MIN_REPLY_TOKENS = 1_024  # that are asked for however full the window seems: our figures may be wrong
-MARGIN_TOKENS = 256  # between what we count and what a provider counts
+MIN_REPLY_TOKENS = 1_024  # to request however full the window seems: our figures may be wrong
+MARGIN_TOKENS = 256  # difference between our counts and a provider's
 UNFIT: tuple[ModelErrorKind, ...] = ("not_found", "auth", "permission", "payment", "invalid_request")
-"""Errors by which a model that was switched to shows that it cannot be used: the one before it goes on."""
-MAX_RECOVERIES = 3  # of one call from a full window
+"""Errors that show that a new model cannot be used: the previous one continues."""
+MAX_RECOVERIES = 3  # from a full window, in one call
 TOO_FULL = (
     "Nothing more can be left out of the conversation: start a new session, use a model with a larger window, or "
     "send less at once."
@@ -85,20 +85,20 @@ async def _switched(state: AgentState, seconds: float) -> bool:
 
 @dataclass(slots=True)
 class Partial(Attempt):
-    """An attempt at the next reply, and what was learned about how much of it fits."""
+    """An attempt at the next reply, and the known limit of its output."""
 
-    max_output: int | None = None  # tokens of output, where a provider said that no more fit
+    max_output: int | None = None  # limit of output tokens stated by a provider
     recoveries: int = 0  # from a full window
 
     def discard(self, state: AgentState, error: ModelError) -> None:
-        """Drop what was received: the call is made again."""
+        """Drop the received part, because the call is repeated."""
         if self.text:
             state.journal.emit(Retrying(state.path, str(error), error.kind, self.recoveries, 0.0, self.text))
         self.pieces, self.thought, self.charges = [], 0, ()
 
 
 def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Return True if a request was refused for the advisor that the provider was to ask: it is then sent without."""
+    """Return True if a request was refused because of the provider's own advisor: it is then sent without."""
     refused = error.kind in ("invalid_request", "not_found", "permission")
     if not refused or state.context.extension is None or not state.context.extension.refused(error):
         return False
@@ -109,7 +109,7 @@ def _without_advisor(state: AgentState, error: ModelError, partial: Partial) -> 
 
 
 async def _recover(state: AgentState, partial: Partial) -> Message:
-    """Make the request smaller if it does not fit, and try again. If that is impossible, raise the provider's error."""
+    """Make a request that does not fit smaller, and repeat it. If that is impossible, raise the provider's error."""
     while True:
         try:
             return await _afford(state, partial)
@@ -162,7 +162,7 @@ async def _afford(state: AgentState, partial: Partial) -> Message:
         if wrong is not None:
             settle(state, reservation, reply.charges)
             raise _error(state, *wrong)
-        max_input = state.model.max_input_tokens(request)  # what the provider cannot take may have been left out
+        max_input = state.model.max_input_tokens(request)  # parts that the provider rejects may have been left out
         context.meter.learn(request, max_input, counted_input(reply, reservation.ask, request), state.model)
         return _accept(state, reply, reservation, extra.roles)
 
@@ -183,7 +183,7 @@ def _accept(state: AgentState, reply: Reply, reservation: Reservation, roles: Ma
     if context.extension is not None:
         context.extension.after_reply(reply)
     for note in reply.notes:
-        if note not in state.noted:  # what is so at every call is said once
+        if note not in state.noted:  # permanent notes are shown once
             state.journal.notify("warning", note)
     state.noted = reply.notes
     state.journal.emit(ReplyFinished(state.path, message, reply.usage, usd))
@@ -210,7 +210,7 @@ def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | 
         wanted = min(meter.most_output, wanted or meter.most_output)
     if partial.max_output is not None:
         return min(partial.max_output, wanted or partial.max_output)
-    known = limits.max_output or (2 * DEFAULT_OUTPUT if meter.window else 0)  # a server's own may be too much
+    known = limits.max_output or (2 * DEFAULT_OUTPUT if meter.window else 0)  # a server's own limit may be too high
     usual = wanted or min(known, 2 * DEFAULT_OUTPUT)
     if limits.window is None or not usual:
         return wanted
@@ -219,7 +219,7 @@ def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | 
 
 
 def _likely(state: AgentState, max_input: int) -> int:
-    """Return the input tokens of a request, with a margin for what an estimate may miss."""
+    """Return the input tokens of a request, with a margin for errors of the estimate."""
     tokens = state.context.meter.estimate(max_input)
     return tokens + tokens // 16 + MARGIN_TOKENS
 
@@ -263,10 +263,9 @@ def _shrink(state: AgentState, error: ModelError) -> bool:
 
 
 def _fall_back(state: AgentState, error: ModelError, partial: Partial) -> bool:
-    """Let the next fallback take over from a model that cannot be reached. False if none can.
+    """Let the next fallback replace an unreachable model. Return False if none can.
 
-    Only for errors that may not occur elsewhere: a wrong key, an empty account or a refused request is for a person to
-    fix.
+    Only for errors that may not occur elsewhere: a wrong key, an empty account or a refused request needs a person.
     """
     while error.kind in RETRYABLE and state.fallbacks:
         model, down = state.fallbacks.pop(0), full_name(state.model)

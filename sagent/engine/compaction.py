@@ -1,5 +1,5 @@
 """Makes a context smaller, as `context/compaction.py` decides: when it is nearly full, when a request did not fit, or
-as requested. It calls the model that sums up, and writes what changed to the log."""
+on request. It calls the summarizing model, and logs the changes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,14 +32,14 @@ CLEARED = "The conversation was cleared, as asked; only the last request is left
 
 
 def fill(state: AgentState) -> float:
-    """Return the filled share of the usable window, 0 to 1; 0 if the window is not known."""
+    """Return the filled share of the usable window, 0 to 1; 0 if the window is unknown."""
     usable = input_budget(state.model_limits)
     return state.context.tokens() / usable if usable else 0.0
 
 
 async def keep_room(state: AgentState) -> None:
-    """Make, before a model call, the compaction that was requested, or one that is due. After one that did not help,
-    the next waits until the conversation has grown."""
+    """Before a model call, make the compaction that was requested or is due. After one that did not help, wait until
+    the conversation has grown."""
     wanted, state.requested.compact = state.requested.compact, None
     if wanted is not None:
         await make_room(state, "asked for", wanted.hints, summarise=True)
@@ -49,8 +49,8 @@ async def keep_room(state: AgentState) -> None:
 
 
 async def make_room(state: AgentState, reason: str, hints: str = "", *, summarise: bool = False) -> None:
-    """Make the context smaller: replace old results by stubs or, if that would not be enough or with `summarise`,
-    summarize all but the last turns. Whatever fails, the requests and the last turns stay."""
+    """Make the context smaller: replace old results by stubs or, if that is not enough or with `summarise`, summarize
+    all but the last turns. Requests and last turns stay, whatever fails."""
     before = state.context.tokens()
     hints = await state.neighbours.before_compaction(reason, hints)
     target = int((input_budget(state.model_limits) or before) * state.limits.compact_at * STUBBED_SHARE)
@@ -72,7 +72,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
 
 
 def cut_short(state: AgentState, reason: str) -> bool:
-    """Summarize at once and without a model, because a request does not fit. False if nothing can be left out."""
+    """Summarize at once without a model, because a request does not fit. Return False if nothing can be left out."""
     before, outlook = state.context.tokens(), removable_parts(state)
     if outlook.cut is None:
         return False
@@ -157,7 +157,7 @@ async def _summary(state: AgentState, hints: str) -> str | None:
 
 
 def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
-    """Return the first model that can read all of it to summarize it, its meter, and how many tokens it may write."""
+    """Return the first model that can read all of it, its meter, and the number of tokens it may write."""
     size = state.context.tokens()
     for model, meter in _readers(state):
         limits = state.model_limits if model is state.model else state.neighbours.sizes(model)
@@ -168,7 +168,7 @@ def _reader(state: AgentState) -> tuple[Model, Meter | None, int] | None:
 
 
 def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
-    """Yield the models that may summarize: the compactor, the current one, those that answered before."""
+    """Yield the models that may summarize: the compactor, the current one, the earlier ones."""
     context = state.context
     if state.compactor is not None:
         yield state.compactor, None
@@ -181,13 +181,13 @@ def _readers(state: AgentState) -> Iterator[tuple[Model, Meter | None]]:
 
 
 def _sum_up(state: AgentState, outlook: RemovableParts, summary: str | None, before: int, reason: str) -> None:
-    """Replace what was cut by a summary, built by code if there is no other."""
+    """Replace the cut part by a summary, built by code if there is no other."""
     where = _keep(state, outlook.gone)
     _replace(state, reason, before, outlook.summed_up(summary, where, state.workspace.cwd))
 
 
 def _keep(state: AgentState, messages: Sequence[Message]) -> str:
-    """Save what is cut to a file that the model can read; returns its path, "" if that failed."""
+    """Save the cut part to a file that the model can read; return its path, "" if that failed."""
     try:
         return keep_transcript(messages, state.log.blobs)
     except OSError as error:

@@ -28,10 +28,10 @@ class RunLimits:
     max_request_tokens: int | None = None
     max_response_tokens: int | None = None
     max_retries: int = 8
-    fallback_after: int = 1_000  # retries after which a fallback takes over, where that is sooner
+    fallback_after: int = 1_000  # retries before a fallback takes over, if that is sooner
     longest_wait: float = 120.0  # a provider that asks for more than this is not waited for
     compact_at: float = 0.8  # how full the usable window may be, 0 to 1, before the context is made smaller; 0 is never
-    foreground_seconds: float | None = None  # a call that runs longer goes on in the background
+    foreground_seconds: float | None = None  # a call that runs longer continues in the background
     wait_for_jobs: bool = True  # a run does not end before its jobs and the agents below it are done
 
 
@@ -40,7 +40,7 @@ CHANGEABLE = ("max_turns", "max_tool_call_rounds", "max_request_tokens", "max_re
 
 
 def is_reached(limit: int | None, count: int) -> bool:
-    """Return True if no more is allowed; the limit may have been lowered below the current count."""
+    """Return True at the limit, which may have been lowered below the current count."""
     return limit is not None and count >= limit
 
 
@@ -50,7 +50,8 @@ def limits_of(run: RunLimits) -> Mapping[str, int]:
 
 
 def with_limits(run: RunLimits, limits: Mapping[str, int | str]) -> RunLimits:
-    """RunLimits with some changed; 0 or "none" takes a limit away. Raises UsageError naming the limits there are."""
+    """Return RunLimits with some changed; 0 or "none" removes a limit. Raises UsageError with the names of all
+    limits."""
     changed: dict[str, int | None] = {}
     for name, value in limits.items():
         if name not in CHANGEABLE:
@@ -65,19 +66,19 @@ def with_limits(run: RunLimits, limits: Mapping[str, int | str]) -> RunLimits:
 class Context:
     """Content of the next model call, and its model. `history` only grows, except in `replace`."""
 
-    conversation: str  # by which providers and caches know it
+    conversation: str  # its id for providers and caches
     model: Model
     system: str
     limits: RunLimits
     effort: Effort | None = None
     options: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])  # of requests, by provider
     specs: tuple[ToolSpec, ...] = ()
-    output_schema: JsonObject | None = None  # that the answer of this run is to fit
+    output_schema: JsonObject | None = None  # that this run's answer has to match
     extension: Extension | None = None
     history: list[Message] = field(default_factory=list[Message])
     meter: Meter = field(default_factory=Meter)
-    proven: tuple[Model, Meter] | None = None  # the model before the one that has not answered yet
-    compacted_length: int = -1  # messages there were when a compaction was made because the window was full
+    proven: tuple[Model, Meter] | None = None  # the last model that has answered, until a new one does
+    compacted_length: int = -1  # number of messages at the last compaction for a full window
 
     def request(self) -> Request:
         """Return the next model call, with the current history."""
@@ -102,7 +103,7 @@ class Context:
         return self.meter.estimate(self.max_input_tokens())
 
     def replace(self, entry: Compacted) -> None:
-        """Apply a compaction to the history; nothing else makes it smaller."""
+        """Apply a compaction to the history; nothing else shortens it."""
         compact(self.history, entry)
         self.meter.parts = ()
 
@@ -131,8 +132,8 @@ class Prompts:
 
 
 def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
-    """Return tools as the model sees them. Where one looks after jobs, calls of those that are not `quick` may be put
-    into the background; where one calls others by name, `deferrable` ones are left to it: all where one finds them."""
+    """Return tools as the model sees them. If a tool manages jobs, calls of those that are not `quick` can be put into
+    the background; if a tool calls others by name, `deferrable` ones are left to it: all, if it can search for them."""
     names = [tool.name for tool in tools]
     late = 0 if "find_tools" in names else names.index("call_tool") if "call_tool" in names else len(names)
     return tuple(_spec(tool, names, later=place >= late) for place, tool in enumerate(tools))

@@ -1,4 +1,4 @@
-"""From calls to results. What all tools need is done here: validate, judge, order, bound, record, answer.
+"""From calls to results. The steps common to all tools are here: validate, judge, order, bound, record, answer.
 
 A call that is still running when a message arrives, when it is moved to the background, or after a time, becomes a job.
 """
@@ -26,8 +26,8 @@ from sagent.policy import Allow, Ask, Deny, Hold, Verdict
 from sagent.tool import Answer, Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
-MAX_SHOWN_CHARS = 4_000  # of what an interrupted call had shown that its result keeps
-MESSAGE_GRACE_SECONDS = 0.02  # that running calls have to end when a message arrives, before they go on as jobs
+MAX_SHOWN_CHARS = 4_000  # of an interrupted call's output to keep in its result
+MESSAGE_GRACE_SECONDS = 0.02  # for running calls to end when a message arrives, before they become jobs
 MAX_DELAY_SECONDS = 86_400.0
 
 Results: TypeAlias = dict[str, ToolResult]  # by the ids of their calls
@@ -36,7 +36,7 @@ Results: TypeAlias = dict[str, ToolResult]  # by the ids of their calls
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
     """A call that may be made: in the `background` from the start, and after a `delay` in seconds, if requested.
-    `effect` is what it would do in the directory `cwd`, and `verdict` the policy's decision about that."""
+    `effect` is its foreseen effect in the directory `cwd`, and `verdict` the policy's decision about that."""
 
     call: ToolCall
     tool: Tool
@@ -57,7 +57,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     results: Results = {}
     tasks: dict[str, Task[None]] = {}
     ready: list[PreparedCall] = []
-    state.requested.take_background()  # what was said of earlier calls
+    state.requested.take_background()  # requests for earlier calls do not apply
     try:
         for call in reply.calls:
             item = await _prepare(state, call, reply, tuple(ready))
@@ -85,7 +85,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
 
 
 async def _until_answered(state: AgentState, tasks: Mapping[str, Task[None]], reply: Message, results: Results) -> None:
-    """Wait for the calls; those that are not waited for any longer are answered as jobs."""
+    """Wait for the calls; those that become jobs are answered as such."""
     clock, limit = asyncio.get_running_loop().time, state.limits.foreground_seconds
     deadline = None if limit is None else clock() + limit
     while open_calls := {call: task for call, task in tasks.items() if not task.done() and call not in results}:
@@ -150,8 +150,8 @@ async def _prepare(
 
 
 async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial | ToolOutput:
-    """Return a call with what it would do now, or its result if it is refused; a question that was answered is not
-    asked again."""
+    """Return a call with its present effect, or its result if it is refused; an answered question is not asked
+    again."""
     call, cwd = item.call, state.workspace.cwd
     try:
         effect = foresee(item.tool, item.arguments, state.workspace)
@@ -160,12 +160,12 @@ async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial
             return await _prepare(state, replace(call, arguments=verdict.arguments), Message("assistant"), item.earlier)
         settled = not any(one.effect.kind == "execute" or conflict(one.effect, effect) for one in item.earlier)
         if settled and effect.check and isinstance(verdict, Ask) and state.neighbours.ask:
-            effect.check()  # nobody is asked for what fails anyway
-        known = item.verdict is not None and verdict == item.verdict  # None is what a policy gives that forgot to
+            effect.check()  # no question about a call that fails anyway
+        known = item.verdict is not None and verdict == item.verdict  # a policy may return None by mistake
         refused = None if known else await _refusal(state, call, verdict)
     except ToolError as error:
         return _error(str(error))
-    except Exception as error:  # neither a tool nor a policy may end a run; what cannot be judged is not done
+    except Exception as error:  # a tool's or policy's error must not end a run; an unjudged call is not made
         return _error(f"{call.name} was not run: {failure(error)}")
     if refused is None:
         return replace(item, effect=effect, cwd=cwd, verdict=verdict)
@@ -196,7 +196,7 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
 
 
 def _split_arguments(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:
-    """Return a call's own arguments, and those that every call may have: `background` and `delay`."""
+    """Split a call's arguments into its own and those of every call: `background` and `delay`."""
     own = as_object(tool.parameters.get("properties"))
     extra = {name: arguments[name] for name in ("background", "delay") if name in arguments and name not in own}
     if not extra:
@@ -252,14 +252,14 @@ def _end_job(state: AgentState, job: Job, output: ToolOutput, how: JobState) -> 
     result = ToolResult(job.call.id, output.content, output.is_error)
     state.journal.emit(ToolFinished(state.path, job.call, result, job.ended - job.started, output.summary, output.diff))
     if how == "detached" or (how == "cancelled" and not state.jobs.stopping):
-        state.inbox.nudge("next")  # who did that knows; a run that waits for it may end
+        state.inbox.nudge("next")  # whoever did that knows; a run that waits for it may end
     else:
         state.receive(result_message(job), "next")
     state.neighbours.wake_above()
 
 
 def _close_job(state: AgentState, job: Job) -> None:
-    """End a job that was cancelled before its first step, so that nothing of it ran."""
+    """End a job that was cancelled before its first step."""
     if job.state == "running":
         _end_job(state, job, _error("cancelled before it began"), "cancelled")
 
@@ -267,7 +267,7 @@ def _close_job(state: AgentState, job: Job) -> None:
 async def _invoke(
     state: AgentState, item: PreparedCall, running: Task[None], ongoing: RunningCall, deps: object
 ) -> ToolOutput:
-    """Return the tool's output. Whatever it raises becomes an error result, because a failing tool never ends a run."""
+    """Return the tool's output. Any error becomes an error result, because a failing tool never ends a run."""
 
     def progress(text: str) -> None:
         ongoing.tail = text = valid_text(text)
@@ -294,7 +294,7 @@ async def _invoke(
 
 
 async def _begin(state: AgentState, item: PreparedCall, context: RunContext) -> Answer:
-    """Make a call in the directory where it was judged, so that relative paths mean what the policy has seen."""
+    """Make a call in the directory where it was judged, so that relative paths keep their meaning."""
     if item.cwd != state.workspace.cwd:
         raise ToolError("Another call has just changed the working directory. Call it again.")
     return await item.tool(item.arguments, context)

@@ -1,5 +1,5 @@
-"""The surroundings of an agent's engine: a person, other agents, models and files; and extensions, such as its
-advisors."""
+"""Interfaces of an agent's engine to its surroundings: a person, other agents, models and files; and extensions, such
+as its advisors."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
@@ -18,11 +18,11 @@ from sagent.tool import Effect
 
 T = TypeVar("T")
 Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
-"""Puts a question to a person: None means yes, a string is the reason for no."""
+"""Asks a person: None means yes, a string is the reason for no."""
 
 
 class ExtraCost(NamedTuple):
-    """The cost of other models that a provider asks inside one call, and the roles they are billed as, by the roles
+    """The cost of other models that a provider runs inside one call, and the roles they are billed as, by the roles
     that the provider's adapter gives them."""
 
     usd: Decimal
@@ -31,8 +31,8 @@ class ExtraCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The state of an extension: its advisors, in words; what each has done in this session; remarks at the end of a
-    run."""
+    """The state of an extension: a description of its advisors; each one's activity in this session; remarks at the end
+    of a run."""
 
     advisors: str = ""
     tallies: Mapping[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])
@@ -47,7 +47,7 @@ class Extension(Protocol):
         ...
 
     def extra_cost(self, max_input: int) -> ExtraCost:
-        """Return what a request with so many tokens of input may cost in addition."""
+        """Return the additional maximum cost of a request with so many tokens of input."""
         ...
 
     def after_reply(self, reply: Reply) -> None:
@@ -55,7 +55,7 @@ class Extension(Protocol):
         ...
 
     def refused(self, error: ModelError) -> bool:
-        """Return True if a request that a provider refused should be prepared again and repeated."""
+        """Return True if a refused request should be prepared again and repeated."""
         ...
 
     def plan(self, action: Action) -> Callable[[], None]:
@@ -107,9 +107,9 @@ class Neighbours(Protocol):
         ...
 
     async def before_compaction(self, reason: str, hints: str) -> str:
-        """Return what a summary should keep, before the context is made smaller; `hints` are those of the request."""
+        """Return hints for a summary before the context is made smaller; `hints` are those of the request."""
         ...
 
     async def watch(self, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of a call that may change files, and record which it changed."""
+        """Run a call that may change files, and record its changes."""
         ...

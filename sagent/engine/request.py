@@ -22,17 +22,17 @@ from sagent.session.contents import COMPACTOR, ChargeEntry, Released, RequestSen
 from sagent.usage import Charge, Sum
 
 MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 30.0
-MIN_OUTPUT_TOKENS = 256  # that must be affordable for a call to be made
-MAX_SIDE_RETRIES, SIDE_TIMEOUT_SECONDS = 2, 15.0  # a side call that takes longer is done without
+MIN_OUTPUT_TOKENS = 256  # that must be affordable to make a call
+MAX_SIDE_RETRIES, SIDE_TIMEOUT_SECONDS = 2, 15.0  # a slower side call is skipped
 
 Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
-"""Called with what a model says as it comes."""
+"""Called with each piece of a model's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A call to make. Its input has at most `bound` tokens, about `likely`; other models that the provider asks inside
-    it may cost `extra_usd`. `reserved_output` is what is reserved where the request itself sets no limit."""
+    """A call to make. Its input has at most `bound` tokens, about `likely`; other models that the provider runs inside
+    it may cost `extra_usd`. `reserved_output` is reserved if the request itself sets no limit."""
 
     model: Model
     request: Request
@@ -48,10 +48,10 @@ class Attempt:
     """The state of one attempt."""
 
     pieces: list[str] = field(default_factory=list[str])
-    thought: int = 0  # bytes received of reasoning, and of what is not shown as it comes
+    thought: int = 0  # bytes received of reasoning, and of unshown output
     charges: tuple[Charge, ...] = ()
-    asked: int | None = None  # tokens of output that were asked for
-    forms: Forms | None = None  # in which calls in its text are made; none are where it is None
+    asked: int | None = None  # requested tokens of output
+    forms: Forms | None = None  # of calls in text; none are recognized if None
 
     @property
     def heard(self) -> bool:
@@ -69,7 +69,7 @@ class Attempt:
         return len(self.text.encode("utf-8", "replace")) + self.thought
 
     def bill(self, reservation: Reservation, error: BaseException, *, stopped: bool) -> tuple[Charge, ...]:
-        """Return the cost of a call that did not end well: nothing if the provider was not reached or refused it."""
+        """Return the cost of a failed call: nothing if the provider was not reached or refused it."""
         if isinstance(error, ModelError) and not (error.sent or self.heard):
             return ()
         from sagent.cost.unfinished import interrupted, lost  # for few calls
@@ -141,9 +141,9 @@ async def sending(
 
 
 async def within(reply: Awaitable[Reply], model: Model, call: Reservation) -> Reply:
-    """Wait for a reply. If others wait for the money of a silent call, it is given up: ModelError is raised. A model
-    may end silent calls itself, after its `max_silence` in seconds; pings of its provider may keep them alive."""
-    own_limit = getattr(model, "max_silence", None)  # no isinstance: a wrapper may have it from what it wraps
+    """Wait for a reply. If others wait for the money of a silent call, it is given up with a ModelError. A model may
+    end silent calls itself, after its `max_silence` in seconds; pings of its provider may keep them alive."""
+    own_limit = getattr(model, "max_silence", None)  # no isinstance: a wrapper may delegate it
     if isinstance(own_limit, int | float):
         call.own_limit, call.max_silence = own_limit, max(own_limit, call.max_silence)
     limit = asyncio.timeout(None)
@@ -161,7 +161,7 @@ async def within(reply: Awaitable[Reply], model: Model, call: Reservation) -> Re
 
 
 def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, ...]) -> Decimal | None:
-    """Bill a finished call, in the ledger and the log; returns its price in USD, or None if it is not known."""
+    """Bill a finished call in the ledger and the log; return its price in USD, or None if it is unknown."""
     if reservation.ask.role == state.role:  # a call of the conversation itself
         for charge in charges:
             if not charge.role:
@@ -176,11 +176,11 @@ def settle(state: AgentState, reservation: Reservation, charges: tuple[Charge, .
 
 
 def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int, alike: int = 0) -> float | None:
-    """Seconds to wait before the same request is sent again, or None if it should not be.
+    """Return the seconds before the same request is repeated, or None if it should not be.
 
-    The provider's own figure is used up to `longest_wait`; otherwise exponential backoff with full jitter. If a
-    provider named too short a wait twice, its figure is ignored: all tries would be over at once. `alike` is how many
-    of the `attempt` tries before had an error of this kind.
+    The provider's own figure is used up to `longest_wait`; otherwise exponential backoff with full jitter. A provider
+    that named too short a wait twice is ignored: all tries would be over at once. `alike` is the number of earlier
+    tries, of `attempt`, with this kind of error.
     """
     if not error.retryable or attempt >= limits.max_retries or alike >= error.most_retries:
         return None
@@ -225,7 +225,7 @@ async def make_side_call(
                 request = replace(request, max_output=most)  # the data were wrong
                 continue
             wait = wait_before_retry(limits, error, tries, tries)
-            if wait is None or attempt.heard or (error.kind == "cut" and role == COMPACTOR):  # that is asked once more
+            if wait is None or attempt.heard or (error.kind == "cut" and role == COMPACTOR):  # it is repeated once
                 raise
             tries += 1
             state.journal.notify("info", f"{role}, {full_name(model)}: {error}; trying again in {wait:.1f} s")

@@ -36,7 +36,7 @@ from sagent.tool import Tool, ToolOutput, Workspace
 from sagent.usage import Usage
 
 Listener: TypeAlias = Callable[[Event], None]
-MAX_DIFF_CHARS = 50_000  # of a change that its result keeps
+MAX_DIFF_CHARS = 50_000  # of a change to keep in its result
 
 
 _working: "ContextVar[list[AgentState] | None]" = ContextVar("working", default=None)  # emptied when the work is over
@@ -44,14 +44,14 @@ _working: "ContextVar[list[AgentState] | None]" = ContextVar("working", default=
 
 @contextmanager
 def working_for(state: "AgentState") -> Generator[None]:
-    """Note the agent that this code, and the asyncio tasks and threads it starts, work for: nothing else would tell
-    what a tool starts of its own accord."""
+    """Record the agent that this code, and the asyncio tasks and threads it starts, work for: nothing else would tell
+    for work that a tool starts itself."""
     before, held = _working.get(), [state]
     _working.set(held)
     try:
         yield
     finally:
-        held.clear()  # what it has left running works for nobody
+        held.clear()  # work that is left running is for nobody
         _working.set(before)
 
 
@@ -61,7 +61,7 @@ def caller() -> "AgentState | None":
 
 
 class Arrived(NamedTuple):
-    """A message, the id of its log entry ("" for a prompt, which is read at once), and whether its sender, an agent,
+    """A message, the id of its log entry ("" for a prompt, which is read at once), and True if its sender, an agent,
     waits for an answer."""
 
     message: Message
@@ -70,7 +70,7 @@ class Arrived(NamedTuple):
 
 
 class Inbox:
-    """Messages in order of arrival, each with the moment when it is to be read. Putting never blocks."""
+    """Messages in order of arrival, each with the moment to read it. Putting never blocks."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Moment, Arrived]] = []
@@ -88,7 +88,7 @@ class Inbox:
         return taken
 
     def withdraw(self, message: Message) -> list[str]:
-        """Remove an unread message; returns the id of its entry, or nothing if it is not there."""
+        """Remove an unread message; return the id of its entry in a list, [] if it is not there."""
         waiting, self._waiting = self._waiting, [item for item in self._waiting if item[1].message is not message]
         return [arrived.entry for _, arrived in waiting if arrived.message is message]
 
@@ -122,11 +122,11 @@ class Inbox:
 
 
 class Journal:
-    """The log and the listeners of one agent. If the log cannot be written, it is given up and the run continues."""
+    """The log and the listeners of one agent. If the log cannot be written, it is abandoned and the run continues."""
 
     def __init__(self, path: str, log: Log) -> None:
         self.path, self.log = path, log
-        self.lost = False  # nothing is logged any more
+        self.lost = False  # logging has ended
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -135,8 +135,8 @@ class Journal:
         return lambda: self._listeners.remove(listener)
 
     def emit(self, event: Event) -> None:
-        """Pass an event to every listener. If one fails, that is reported to the loop's handler and the run continues;
-        but a broken pipe ends the run, because nobody reads it any more."""
+        """Pass an event to every listener. If one fails, the loop's handler gets the error and the run continues; a
+        broken pipe ends the run, because its reader is gone."""
         for listener in tuple(self._listeners):
             try:
                 listener(event)
@@ -151,9 +151,9 @@ class Journal:
         self.emit(Notice(self.path, level, text))
 
     def record(self, content: Content | Callable[[], Content]) -> str:
-        """Append to the log; returns the entry's id. If that fails, the run continues and reports it once, and the id
-        is "". Nothing is logged after a failure, even if the disk has room again: a history with a gap is worse than a
-        short one."""
+        """Append to the log; return the entry's id. After a failure, which is reported once, the run continues without
+        logging, and the id is "". Logging does not resume even if the disk has room again: a history with a gap is
+        worse than a short one."""
         if self.lost:
             return ""
         try:
@@ -168,7 +168,7 @@ class Journal:
             return ""
 
     def keep(self, data: bytes) -> str:
-        """Keep media as a blob; the name by which the log refers to it."""
+        """Store media as a blob; return its name in the log."""
         return self.log.blobs.put(data).name
 
     def close(self) -> None:
@@ -187,10 +187,10 @@ class Journal:
 
 @dataclass(slots=True)
 class RunningCall:
-    """A running call, whether it is a job or not: its latest output, and how to detach it if that is possible."""
+    """A running call, whether it is a job or not: its latest output, and the way to detach it, if any."""
 
     tail: str = ""
-    detach: Callable[[], str] | None = None  # has it outlive this process; says where its output goes
+    detach: Callable[[], str] | None = None  # makes it outlive this process; returns its output's path
 
 
 @dataclass(slots=True)
@@ -217,18 +217,18 @@ class Job:
         return JobStatus(self.name, self.call.name, self.what, self.state, round(seconds, 1))
 
     def entry(self) -> JobEntry:
-        """Return the job's log entry: that it began, or how it ended."""
+        """Return the job's log entry: its beginning, or its end."""
         return JobEntry(self.name, self.call.id, self.call.name, self.state)
 
 
 class Jobs:
-    """An agent's jobs, including those that have ended. A name is never used twice in a session."""
+    """An agent's jobs, including ended ones. A name is never used twice in a session."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._ongoing: WeakKeyDictionary[asyncio.Task[None], RunningCall] = WeakKeyDictionary()
-        self.stopping = False  # all are ended, and nobody asked for that one by one
-        self.last = 0  # number of the latest; a resumed session goes on from there
+        self.stopping = False  # all are being ended, not single ones on request
+        self.last = 0  # number of the latest; a resumed session continues from there
 
     def begin(self, call: ToolCall, task: asyncio.Task[None]) -> Job:
         """Make a job of a call's task."""
@@ -250,7 +250,7 @@ class Jobs:
         return self._jobs.get(name if name.startswith("job:") else f"job:{name}")
 
     def all(self) -> tuple[Job, ...]:
-        """Return every job, in the order in which they began."""
+        """Return all jobs, in the order in which they began."""
         return tuple(self._jobs.values())
 
     def running(self) -> tuple[Job, ...]:
@@ -258,7 +258,7 @@ class Jobs:
         return tuple(job for job in self._jobs.values() if job.state == "running")
 
     async def stop(self) -> None:
-        """Cancel all running jobs; returns when they have ended. For detached ones, only the waiting ends."""
+        """Cancel all running jobs; return when they have ended. For detached ones, only the waiting ends."""
         self.stopping = True
         tasks = [job.task for job in self._jobs.values() if not job.task.done()]
         for task in tasks:
@@ -284,11 +284,11 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     turns: int = 0
     rounds: int = 0
-    cut_replies: int = 0  # in a row of which no call was whole
+    cut_replies: int = 0  # in a row without a whole call
     stop: str = ""
-    deps: object = None  # what it was given, for its tools
-    interrupted: bool = False  # on purpose, which is when providers stop, and not with its task
-    askers: list[str] = field(default_factory=list[str])  # agents whose messages want an answer
+    deps: object = None  # for its tools
+    interrupted: bool = False  # on purpose, when providers stop, and not with its task
+    askers: list[str] = field(default_factory=list[str])  # agents waiting for an answer
     usage: Usage = field(default_factory=Usage)
     denials: list[Denial] = field(default_factory=list[Denial])
     replies: list[Message] = field(default_factory=list[Message])  # of the model, those cut off included
@@ -300,8 +300,8 @@ class RequestedChanges:
 
     actions: list[Action] = field(default_factory=list[Action])  # to apply before the next model call
     compact: Compact | None = None  # a compaction to make before it
-    background: set[str] = field(default_factory=set[str])  # calls that are to go on in the background; "" is all
-    cancelled: set[str] = field(default_factory=set[str])  # calls that are to end
+    background: set[str] = field(default_factory=set[str])  # calls to move to the background; "" is all
+    cancelled: set[str] = field(default_factory=set[str])  # calls to end
 
     def take_background(self) -> set[str]:
         """Return the calls to move to the background, each returned once."""
@@ -318,21 +318,21 @@ class AgentState:
     journal: Journal
     tools: Mapping[str, Tool]
     judge: Policy  # as it was given
-    policy: Policy  # with what an extension has put around it
+    policy: Policy  # wrapped by an extension, if any
     ledger: Ledger
     workspace: Workspace
     neighbours: Neighbours
     prompts: Prompts
     caller: Caller | None = None  # the agent itself, as its tools may use it
     role: str = EXECUTOR  # who its calls are billed as
-    fallbacks: list[Model] = field(default_factory=list[Model])  # take over, one after the other
+    fallbacks: list[Model] = field(default_factory=list[Model])  # replace the model, one after the other
     compactor: Model | None = None  # who sums up a conversation that is cut; None is the model itself
-    call_forms: Forms = own_forms  # in which calls in the text of replies are made
+    call_forms: Forms = own_forms  # of calls in text
     inbox: Inbox = field(default_factory=Inbox)
     jobs: Jobs = field(default_factory=Jobs)
     run: Run = field(default_factory=Run)
     requested: RequestedChanges = field(default_factory=RequestedChanges)
-    noted: tuple[str, ...] = ()  # what was clamped or left out in the last call
+    noted: tuple[str, ...] = ()  # clamped or left out in the last call
     prompt_id: str = ""  # hash of the system prompt and tools last logged
 
     @property
@@ -375,7 +375,7 @@ class AgentState:
             self.context.specs = self.prompts.specs(tuple(self.tools.values()))
 
     def add(self, message: Message, entry: str = "") -> None:
-        """Add a message to the history, in memory and in the log; `entry` is the one by which it was received."""
+        """Add a message to the history, in memory and in the log; `entry` is the one of its arrival."""
         self.context.history.append(message)
         self.journal.record(lambda: MessageEntry(StoredMessage.of(message, self.journal.keep), entry))
         if message.role == "user":
@@ -384,8 +384,8 @@ class AgentState:
             self.run.replies.append(message)
 
     def add_result(self, result: ToolResult, seconds: float, diff: str = "") -> None:
-        """Log a call's result as soon as it is known; the message that carries it enters the history later. `diff` is
-        for those who read the log."""
+        """Log a call's result at once; the message with it enters the history later. `diff` is for readers of the
+        log."""
         if len(diff) > MAX_DIFF_CHARS:
             diff = f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF_CHARS) + 1]}@@ {len(diff)} characters in all @@\n"
         self.journal.record(lambda: ResultEntry(StoredResult.of(result, self.journal.keep), seconds, diff))
@@ -393,7 +393,7 @@ class AgentState:
     def receive(self, message: Message, moment: Moment, *, answer: bool = False) -> None:
         """Put a message into the inbox, after logging it: an unread one survives this process.
 
-        With `answer`, the agent's last words of the turn go back to the sender.
+        With `answer`, the agent's last text of the turn goes back to the sender.
         """
         entry = self.journal.record(
             lambda: MessageReceived(StoredMessage.of(message, self.journal.keep), moment, answer)
@@ -401,9 +401,9 @@ class AgentState:
         self.inbox.put(Arrived(message, entry, answer), moment)
 
     def admit(self, *, idle: bool = False) -> bool:
-        """Move the messages that are due into the history, when idle all of them; returns whether there were any.
+        """Move the due messages into the history, when idle all of them; return True if there were any.
 
-        Their senders get an answer if they asked for one; the agent above is informed of the turn in any case.
+        Their senders get an answer if they requested one; the agent above is informed of the turn in any case.
         """
         arrived = self.inbox.take(idle=idle)
         for message, entry, answer in arrived:
@@ -413,7 +413,7 @@ class AgentState:
         return bool(arrived)
 
     def answer_askers(self, answer: Message) -> None:
-        """Send the answer to those whose messages were read."""
+        """Send the answer to the senders of read messages."""
         askers, self.run.askers = self.run.askers, []
         for path in askers:
             self.neighbours.deliver(path, answer)
@@ -427,7 +427,7 @@ class AgentState:
 
 
 def parse_effort(text: str) -> Effort:
-    """Return an effort by name. Raises UsageError naming the valid ones."""
+    """Parse an effort. Raises UsageError with the valid ones."""
     for effort in EFFORTS:
         if text == effort:
             return effort
