@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from sagent.context.frontmatter import Document, read_document
+from sagent.context.frontmatter import MARKDOWN, Document, read_document
 from sagent.context.places import Kind, Place, places
 from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import readable, text_in
@@ -18,7 +18,7 @@ from sagent.lib.text import why_unread
 ValueKind: TypeAlias = Literal["text", "flag", "number"]
 MAX_ENTRIES = 256  # of a folder that are looked at
 _MAX_NAMED = 3  # in one notice
-_TEXTS = ("", ".txt", ".text", ".markdown", ".mdown", ".rst", ".mdx", ".mdc", ".md", ".yaml", ".yml", ".toml", ".json")
+_TEXTS = MARKDOWN | {"", ".txt", ".text", ".rst", ".yaml", ".yml", ".toml", ".json"}
 """File name endings of definitions; other files may lie beside them."""
 _ABOUT = frozenset(
     ("license", "compatibility", "metadata", "version", "author", "authors", "tags", "color", "homepage", "category")
@@ -88,7 +88,7 @@ class DefinitionReader:
             elif entry.suffix == ".md":
                 yield entry
             elif entry.suffix.lower().strip() in _TEXTS:
-                self.leave_out(entry, f"its name must end in .md, as in {entry.stem or 'NAME'}.md")
+                self.leave_out(entry, f"its name must end in .md, as in {entry.stem.removesuffix('.md') or 'NAME'}.md")
         for below in folders:
             if depth > 1:
                 yield from self.files(below, depth - 1)

@@ -4,8 +4,12 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_BEGUN = re.compile(r"(?:[ \t]*(?:<!--.*-->)?\n)*[ \t]*[-–—+]{3,}[ \t]*\n\w[\w-]*\s*[:=]")
-_KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?$")
+MARKDOWN = frozenset((".md", ".markdown", ".mdown", ".mdwn", ".mdtext", ".mdtxt", ".mdx", ".mdc", ".mkd", ".mkdn"))
+_BEGUN = re.compile(
+    r"(?:[ \t]*(?:<!--.*-->|%YAML.*|`{3}\w*)?\n)*[ \t]*(?:[-–—+]{3,}|`{3}ya?ml)[ \t]*\n[ \t\"']*\w[\w-]*[\"']?\s*[:=]"
+)
+_KEY = re.compile(r"[\"']?([A-Za-z_][\w-]*)[\"']?\s*:(?:\s+(.*))?$")
+_YAML_ONLY = re.compile(r"\*[\w-]+|(?:&|!!?)[\w-]+(?:\s.*)?")  # an alias, an anchor or a tag
 
 
 class Document(NamedTuple):
@@ -56,6 +60,8 @@ def read_document(text: str) -> Document:
                 faults.append(f"line {number} gives {key} again, and counts")
             fold = value[:1] if re.fullmatch(r"[|>][+-]?\d?", value) else ""
             found[key] = "" if fold else _plain(value)
+            if _YAML_ONLY.fullmatch(value):
+                faults.append(f"line {number} is read as it is written, {value!r:.40}: & and * and ! mean nothing here")
             folded |= {key} if fold else set()
         else:
             faults.append(f"line {number} is ignored, {line.rstrip()!r:.60}: it is not `key: value`")

@@ -2,6 +2,7 @@
 of plugins, and a project's."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -62,11 +63,25 @@ def places(kind: Kind, cwd: Path, user_dir: Path, notices: list[str] | None = No
                 notices.append(f"{place.path} is not read: {why}.")
         elif place.path.is_dir():
             yield place
+        if notices is not None:
+            notices += (f"{each} is not read: its name must be {kind}." for each in _misnamed(place))
 
 
 def is_any(kind: Kind, cwd: Path, user_dir: Path) -> bool:
     """Return True if anything exists at one of the places."""
-    return any(os.path.lexists(place.path) for place in _places(kind, cwd, user_dir))
+    return any(os.path.lexists(place.path) or _misnamed(place) for place in _places(kind, cwd, user_dir))
+
+
+def _misnamed(place: Place) -> list[Path]:
+    """Return directories beside a place that have its name but for capitals, blanks, - or _, and a plural."""
+    plain, kind = re.compile(r"[\s_-]|s$"), place.path.name
+    with suppress(OSError):
+        alike = [
+            each for each in place.path.parent.iterdir() if plain.sub("", each.name.lower()) == plain.sub("", kind)
+        ]
+        own = (path := place.path).exists()  # where capitals do not count
+        return [each for each in alike if each.name != kind and each.is_dir() and not (own and each.samefile(path))]
+    return []
 
 
 def _why_not(place: Place) -> str:

@@ -5,10 +5,12 @@ dashes (agentskills.io). Only these two are in the prompt; scripts and further f
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.context.frontmatter import MARKDOWN
 from sagent.context.places import Place, is_any
 from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_regular
@@ -24,7 +26,7 @@ _MAX_DEPTH = 3  # levels of directories below `skills`
 FILE = "SKILL.md"
 _PACKED = (".zip", ".skill", ".tgz", ".gz")
 _ABOUT = ("README", "LICENSE", "CHANGELOG", "CONTRIBUTING")  # files about skills
-_MISNAMED = frozenset(("SKILL.MD", "SKILLS.MD", "SKILL.TXT", "SKILL.MARKDOWN", "SKILL", "SKILL.MDX"))
+_MISNAMED = re.compile(r"skill|skills?[ _]?(\.(md\w*|mkdn?|markdown|txt))+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def skills_in(place: Place, reader: "DefinitionReader") -> Iterator[Skill]:
 
 def _is_meant(file: Path) -> bool:
     """Return True for a Markdown file that may be intended as a skill."""
-    return file.suffix.lower() == ".md" and file.stem.upper() not in _ABOUT and file.is_file()
+    return file.suffix.lower() in MARKDOWN and file.stem.upper() not in _ABOUT and file.is_file()
 
 
 def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path]:
@@ -119,7 +121,7 @@ def _files(place: Path, reader: "DefinitionReader", depth: int) -> Iterator[Path
                 reader.leave_out(entry, f"a skill is a folder: name the file {entry.with_suffix('') / FILE}")
             elif depth == _MAX_DEPTH and entry.suffix.lower() in _PACKED:
                 reader.leave_out(entry, "it is packed: unpack it to a folder here")
-        elif named := [each for each in reader.entries(entry) if each.name.upper() in _MISNAMED]:
+        elif named := [each for each in reader.entries(entry) if _MISNAMED.fullmatch(each.name)]:
             reader.leave_out(named[0], f"it must be called {FILE}")
         elif depth > 1 and not entry.is_symlink():
             below = list(_files(entry, reader, depth - 1))

@@ -42,7 +42,7 @@ def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None =
     if name.lower() in found:
         return found[name.lower()][0]
     there = f"there are {', '.join(known)}" if known else "none was found"
-    left = "".join(f" {notice}" for notice in notices if name.lower() in notice.lower())
+    left = "".join(f" {notice}" for notice in notices if name.lower() in notice.lower() or " is not read: " in notice)
     raise UsageError(
         f"There is no output style {name!r}; {there}. A style is a file: .sagent/output-styles/NAME.md.{left}"
     )
