@@ -69,8 +69,7 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
 
 
 def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
-    """Raise UsageError for tools that the provider does not run itself and, with a budget, for tools without a limit of
-    uses."""
+    """Raise UsageError for tools that the provider does not run, and under a budget for those without a limit."""
     tools = given.get("tools", ())
     for fields in map(as_object, as_array(tools) or ((None,) if tools else ())):
         kind = as_str(fields.get("type"))

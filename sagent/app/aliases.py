@@ -1,5 +1,4 @@
-"""Short names of models ("sonnet"): the shipped ones in aliases.toml and the person's own. Requests and logs use full
-names."""
+"""Short names of models ("sonnet"): those in aliases.toml and the person's own. Requests and logs use full names."""
 
 import re
 from collections.abc import Container, Mapping

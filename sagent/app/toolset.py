@@ -54,8 +54,7 @@ def _unknown(name: str, by_name: Mapping[str, Sequence[ToolEntry]], owner: str) 
 
 
 def make_tools(chosen: Sequence[ToolEntry], builder: "AgentBuilder") -> "list[Tool]":
-    """Make the tools for an agent. Notices name the unavailable ones: their packages are missing, or their plugin
-    fails."""
+    """Make the tools for an agent. Notices name unavailable ones: a package is missing, or their plugin fails."""
     made: dict[str, Tool] = {}
     for entry in chosen:
         for tool in _made(entry, builder):
@@ -72,8 +71,7 @@ def make_tools(chosen: Sequence[ToolEntry], builder: "AgentBuilder") -> "list[To
 
 
 def _made(entry: ToolEntry, builder: "AgentBuilder") -> "Sequence[Tool]":
-    """Return a plugin's tool, the tool of its function, or those of a file. Raises UsageError for a file without
-    one."""
+    """Return a plugin's tool, the tool of its function, or those of a file. Raises UsageError if a file has none."""
     if not entry.tool:
         return _of_file(entry.name)
     plugin = builder.settings.plugins.owner(ToolEntry, entry.name)

@@ -285,8 +285,7 @@ def _fits(value: object, hint: object) -> bool:
 
 
 def index_of(found: Sequence[Known]) -> Index:
-    """Return the index of these plugins, without what another one or the core has by the same name, which its notices
-    say."""
+    """Return the index of these plugins; what another one or the core has by the same name is in its notices."""
     owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES, "-h", "-p", "-r", "-V")}
     owners["command", "help"] = CORE.name
     origins = {CORE.name: "the core"}

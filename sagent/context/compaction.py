@@ -126,8 +126,7 @@ class RemovableParts:
         return self.cut is not None or can_shrink(self._history)
 
     def needs_summary(self, target: int) -> bool:
-        """Return True if stubs alone leave far more than `tokens`, and a summary would free enough to be worth a
-        call."""
+        """Return True if stubs alone leave far more than `tokens`, and a summary would free enough for its cost."""
         if self._tokens - self._share(freed_bytes(self._history, self._room.words)) <= target * _STUBBED_TOLERANCE:
             return False
         freed = sum(map(size_of, self.gone)) - min(self._room.summary, MAX_SUMMARY_TOKENS * BYTES_PER_TOKEN) // 2
@@ -325,8 +324,7 @@ def edited(history: Sequence[Message], limit: int) -> tuple[str, ...]:
 
 
 def notes_of(history: Sequence[Message], gone: Sequence[Message]) -> tuple[tuple[str, str], ...]:
-    """Return removed notes that stay verbatim, as messages with sender and text: advice, the plan, and the to-do
-    list."""
+    """Return removed notes that stay verbatim, as messages with sender and text: advice, plan, and to-do list."""
     from sagent.context import plan, todo
 
     return (*advice_in(gone), *plan.plan_note(history, gone), *todo.list_note(history, gone))

@@ -25,8 +25,7 @@ class Document(NamedTuple):
         return {"true": True, "false": False}.get(self.fields.get(name, "").lower(), default)
 
     def words(self, name: str) -> tuple[str, ...] | None:
-        """Return the words of a field: a list, or text split at commas and blanks outside parentheses; None if it is
-        missing."""
+        """Return the words of a field: a list, or text split at commas and blanks outside parentheses; None if none."""
         if name not in self.fields:
             return None
         found = re.findall(r"(?:[^\s,()\[\]]+(?:\([^)]{0,500}\))?)+", self.fields[name])

@@ -74,7 +74,7 @@ def is_any(kind: Kind, cwd: Path, user_dir: Path) -> bool:
 
 def _misnamed(place: Place) -> list[Path]:
     """Return directories beside a place that have its name but for capitals, blanks, - or _, and a plural."""
-    plain, kind = re.compile(r"[\s_-]|s$"), place.path.name
+    plain, kind = re.compile(r"s?[\s_-]*$|[\s_-]"), place.path.name
     with suppress(OSError):
         alike = [
             each for each in place.path.parent.iterdir() if plain.sub("", each.name.lower()) == plain.sub("", kind)

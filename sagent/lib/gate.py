@@ -90,8 +90,7 @@ class Gate:
 
 
 class Wall:
-    """Such a program, for which it raises a wall. It lies in memory until it is closed; what was started by then goes
-    on."""
+    """Such a program, for which it raises a wall. It lies in memory until it is closed; what was started goes on."""
 
     def __init__(self, program: bytes) -> None:
         """Raises OSError."""

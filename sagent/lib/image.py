@@ -44,8 +44,7 @@ def measure_image(data: bytes, media_type: str) -> tuple[int, int] | None:
 
 
 def _is_whole_png(data: bytes) -> bool:
-    """Return True if the chunks that are needed have the right sums and the pixels can be unpacked. W3C, PNG, 5.3 and
-    10."""
+    """Return True if the needed chunks have the right sums and the pixels can be unpacked. W3C, PNG, 5.3 and 10."""
     at, pixels = 8, zlib.decompressobj()
     unpacked = 0
     while at + 12 <= len(data):

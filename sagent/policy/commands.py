@@ -387,8 +387,7 @@ def _is_assignable(word: Word, *, alone: bool) -> bool:
 
 
 def _suggested(words: tuple[Word, ...]) -> str:
-    """Return the rule that a person most likely wants: program and subcommand, or this exact command if that is
-    risky."""
+    """Return the rule that a person most likely wants: program and subcommand, or, if risky, this exact command."""
     first, name = words[0].text, known_program(words[0])
     if name in INTERPRETERS or name in SHELLS or name in WRAPPERS or name in _WRITERS:
         return _exactly(words)

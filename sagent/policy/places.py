@@ -118,8 +118,7 @@ class Places:
         return lambda path: is_env(path.rpartition("/")[2]) or self._is_listed(path, places)
 
     def is_guarded(self, path: str) -> bool:
-        """Return True if writing a path plants something that runs by itself, changes sagent's permissions, or touches
-        keys."""
+        """Return True if writing a path plants what runs by itself, changes sagent's permissions, or touches keys."""
         for spelled in spellings(path):
             if self._guarded_names.search(f"{spelled}/"):
                 return True

@@ -20,8 +20,7 @@ _EXPRESSION = re.compile(r"(?:-[nErsuz]*e|--expression(?:=|\Z))(.*)", re.DOTALL)
 
 
 def _between(mark: str) -> str:
-    """Return a regular expression for the text before a delimiter. A bracket that could hide the delimiter is not
-    matched."""
+    """Return a regular expression for the text before a delimiter. No bracket that could hide one is matched."""
     return rf"(?:[^{mark}\\\n\[]|\\[^\n]|\[\^?\]?[^\]{mark}\\\n\[]*\])*"
 
 

@@ -103,8 +103,7 @@ class Redirect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A simple command. `is_read`: the commands that it makes a shell run (`bash -c '...'`) follow as parts of their
-    own."""
+    """A simple command. `is_read`: commands that it makes a shell run (`bash -c '...'`) follow as their own parts."""
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...] = ()

@@ -28,8 +28,7 @@ class FileDiff:
 
 
 async def diff_file(log: Log, entry: str, path: str) -> FileDiff:
-    """Compare a file with its state at an entry. Raises UsageError if it has not changed since, or if there is no such
-    entry."""
+    """Compare a file with its state at an entry. Raises UsageError if it has not changed, or without such an entry."""
     return await in_thread(lambda stop: _compare(log, entry, path, stop))
 
 

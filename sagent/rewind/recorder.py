@@ -114,8 +114,7 @@ class Checkpoints:
         self._watches.clear()
 
     async def around(self, recorder: Recorder, call: ToolCall, effect: Effect, work: Callable[[], Awaitable[T]]) -> T:
-        """Run a call that may change files, and record its changes. Errors here are logged and do not disturb the
-        call."""
+        """Run a call that may change files, and record its changes. Errors here are logged and do not disturb it."""
         named = effect.kind == "write" and bool(effect.paths)
         if not (named or self._looks_around) or recorder.journal.lost:
             return await work()

@@ -357,8 +357,7 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _read(path: bytes, max_bytes: int) -> tuple[bytes, os.stat_result]:
-    """Return the content of a regular file at a path without links. Raises OSError for anything else or a larger
-    file."""
+    """Return the content of a regular file at a path without links. Raises OSError for all else and larger files."""
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
         data = file.read(max_bytes + 1)

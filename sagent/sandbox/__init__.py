@@ -360,8 +360,7 @@ class Sandbox:
         )
 
     async def _look(self, guard: "Guard") -> None:
-        """Restore protected paths while anything runs inside, because the person's editor or shell might run a planted
-        file."""
+        """Restore protected paths while anything runs inside: the person's editor or shell might run a plant."""
         plants = self._plants
         while (runs := any(each.paths for each in self._running)) or self._outlived or (plants and not plants.is_done):
             if plants is not None and not plants.is_done and not runs and not self._outlived:

@@ -86,8 +86,7 @@ class Guard:
 
     @property
     def kept(self) -> frozenset[str]:
-        """Paths that are unchanged, held by a mount or restored; paths that could not exist before a command are left
-        out."""
+        """Paths that are unchanged, held by a mount or restored, but for those that did not exist before a command."""
         noted = (real for each in self._before.values() for real in each)
         return frozenset((*noted, *(real for real, _ in self._held.values())))
 
@@ -220,8 +219,7 @@ class Guard:
     def _adopted(
         self, path: str, before: PathState, links: dict[str, bool]
     ) -> tuple[_State | None, Path | None] | None:
-        """Return the state that another session recorded; None if it is the current one, or if that session has
-        ended."""
+        """Return the state that another session recorded; None if it is the current one or that session has ended."""
         if before.copy is None:
             return _State(before.link) if before.link else None, None
         with contextlib.suppress(OSError):

@@ -89,8 +89,7 @@ class Entry:
         return cls(host, port, below)
 
     def rules_out(self, other: "Entry") -> bool:
-        """Return True if a denial of this endpoint applies to a host of the other entry: at any port if it names
-        none."""
+        """Return True if a denial of this endpoint applies to a host of the other entry: at any port if it has none."""
         if self.port and self.port not in ((other.port,) if other.port else _WEB):
             return False
         return _is_among(other, self) or _is_among(self, other)

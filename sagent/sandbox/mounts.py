@@ -199,8 +199,7 @@ def _fits(entry: str, own: Path) -> bool:
 
 
 def _shown(place: str) -> Iterator[str]:
-    """Yield the host's temporary files that can be read in a box: the newest, without sockets and what leads to
-    them."""
+    """Yield the host's temporary files that can be read in a box: the newest, without sockets and links to them."""
     sockets, entries = set(_holding(place, listening(()))), list[tuple[int, str]]()
     ours = f"{place}/{PREFIX}"  # commands may leave many, with future dates: they must not displace ours
     with contextlib.suppress(OSError):

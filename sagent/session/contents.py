@@ -241,8 +241,7 @@ class PromptEntry:
 
 @dataclass(frozen=True, slots=True)
 class MessageEntry:
-    """A message as it entered the history; `received` is the entry of its arrival, "" if it did not come through an
-    inbox."""
+    """A message as it entered the history; `received` is the entry of its arrival, "" if it came by no inbox."""
 
     message: StoredMessage
     received: str = ""

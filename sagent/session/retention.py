@@ -33,8 +33,7 @@ class Glance:
 
 
 def glances(state: Path, cwd: Path | None = None) -> list[Glance]:
-    """List sessions, last used first. Reads two pieces of each session's root log. One that cannot be read is passed
-    over."""
+    """List sessions, last used first. Reads two pieces of each session's root log; unreadable ones are left out."""
     found: list[Glance] = []
     room = bytearray(HEAD + TAIL)  # allocated once: a new one takes longer than reading
     for path in sessions(state, cwd):

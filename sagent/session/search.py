@@ -20,8 +20,7 @@ _SEARCHED_CHARS = 4_000  # on either side to search for secrets
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A message with all the words, and the text around the first of them without likely secrets. `at` is UTC, ISO
-    8601."""
+    """A message with all the words, and the text around the first without likely secrets. `at` is UTC, ISO 8601."""
 
     session: Path
     agent: str

@@ -32,8 +32,7 @@ _MAX_FILE_BYTES = 64_000_000  # of a larger file it may hold the whole
 
 
 class Listing(NamedTuple):
-    """The files below a directory. `cut`: there was no time for all of them. `closed` are directories that could not be
-    read."""
+    """The files below a directory. `cut`: there was no time for all. `closed`: directories that could not be read."""
 
     files: list[str]
     by_ripgrep: bool

@@ -57,6 +57,12 @@ def put(folder: Path, kind: str, name: str, data: bytes) -> Path:
         (b"+++\nname = 'x'\ndescription = 'a'\n+++\nText", "its head is not between two lines of ---"),
         (b"-----\nname: x\ndescription: a\n-----\nText", "its head is not between two lines of ---"),
         (b"---\nname: x\ndescription: a\n...\nText", "its head is not between two lines of ---"),
+        (b"```yaml\nname: x\ndescription: a\n```\nText", "its head is not between two lines of ---"),
+        (b"%YAML 1.2\n---\nname: x\ndescription: a\n---\nText", "its head is not between two lines of ---"),
+        (b"---\nname: x\ndescription: &d a\n---\nText", "line 3 is read as it is written, '&d a'"),
+        (b"---\nname: x\ndescription: *d\n---\nText", "line 3 is read as it is written, '*d'"),
+        (b"---\nname: x\ndescription: !!str a\n---\nText", "line 3 is read as it is written, '!!str a'"),
+        (b"---\nname: x\ndescription: a\n1: b\n---\nText", "line 4 is ignored, '1: b'"),
     ],
 )
 def test_faulty_file_is_named(kind: str, data: bytes, words: str, tmp_path: Path) -> None:
@@ -215,7 +221,29 @@ def test_empty_description_is_none(nothing: bytes, tmp_path: Path) -> None:
         assert "is left out" in notice
 
 
-@pytest.mark.parametrize("name", ["x.mdown", "x.rst", "x.md "])
+@pytest.mark.parametrize("name", ["x/SKILL.mkd", "x/SKILL.md.txt", "x/skills.Markdown", "x.markdown", "x.mkdn"])
+def test_skill_called_otherwise_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / ".sagent/skills" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(HEAD.format("x"))
+    (notice,) = said("skills", tmp_path)
+    assert f"{path} is left out" in notice
+    assert "SKILL.md" in notice
+
+
+@pytest.mark.parametrize("kind", ["skills", "agents", "commands", "output-styles"])
+def test_folder_called_otherwise_is_named(kind: str, tmp_path: Path) -> None:
+    names = {kind.title(), kind.upper(), kind.removesuffix("s"), f"{kind} "} | {kind.replace("-", "_")} - {kind}
+    for folder in (".sagent", ".claude"):
+        for name in names:
+            put(tmp_path / folder / name, kind, "x", HEAD.format("x").encode())
+    found = {text.partition(" is not read: its name must be ")[0] for text in said(kind, tmp_path)}
+    assert {f"{tmp_path}/{folder}/{name}" for folder in (".sagent", ".claude") for name in names} <= found
+    (tmp_path / ".sagent" / kind).symlink_to(tmp_path / ".sagent" / kind.upper())  # as where capitals do not count
+    assert not any(text.startswith(f"{tmp_path}/.sagent/{kind.upper()} is") for text in said(kind, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["x.mdown", "x.rst", "x.md ", "x.mkd", "x.md.txt", "x.Markdown"])
 def test_text_with_other_ending_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / ".sagent/agents").mkdir(parents=True)
     (tmp_path / ".sagent/agents" / name).write_text(HEAD.format("x"))

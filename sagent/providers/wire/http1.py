@@ -161,8 +161,7 @@ class Connection(asyncio.Protocol):
                 return
 
     def renew(self, seconds: float) -> bool:
-        """Get ready for another request within a time; false when the last exchange, or the server, does not allow
-        one."""
+        """Get ready for another request within a time; false if the last exchange or the server does not allow one."""
         if not self._alive or self._exchange.trailing_data[0]:
             return False
         try:
