@@ -1,5 +1,4 @@
-"""Creation of child agents: none gets more than the agent above it has. A copy of another agent may do only what both
-may."""
+"""Creation of child agents: none gets more than the agent above it has, and a copy may do only what both may."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -166,8 +166,7 @@ class Tree:
         return (*self._detached, *(job for agent in self.living for job in _detached_jobs(agent)))
 
     def interrupt(self, path: str, scope: Scope = "tree") -> None:
-        """Interrupt an agent by its path, as its own `interrupt` does. Raises UsageError that names the living
-        agents."""
+        """Interrupt an agent by its path, as its own `interrupt` does. Raises UsageError that names living agents."""
         if (agent := self._living.get(path)) is None:
             raise UsageError(f"No living agent is called {path!r}. There are: {', '.join(sorted(self._living))}.")
         agent.interrupt(scope)

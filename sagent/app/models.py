@@ -1,5 +1,4 @@
-"""Chooses provider and model: the requested ones, otherwise one with a key, otherwise one that answers on this
-machine."""
+"""Chooses provider and model: the requested ones, else one with a key, else one that answers on this machine."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

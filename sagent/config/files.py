@@ -230,9 +230,16 @@ def parse_file(path: Path, raw: bytes) -> File:
     """Return the settings file that these bytes are. Raises ConfigError."""
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        wrong = text.find("\0") if "\0" in text else None  # as in UTF-16 without its mark
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise ConfigError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
+        text, wrong = "", error.start
+    if wrong is not None:
+        from sagent.lib.encoding import Binary, decode
+
+        found = decode(raw)
+        kind = found.kind if isinstance(found, Binary) else found.encoding.name
+        line = raw[:wrong].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text, but {kind}. Save the file as UTF-8.")
     match path.suffix.lower():
         case ".yaml" | ".yml":
             return _read_yaml(path, text)

@@ -20,8 +20,7 @@ _PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFur
 def compose(
     workspace: Workspace, today: date, instructions: str = "", system: str | None = None, append: str = ""
 ) -> str:
-    """Return the default prompt, or `system` in its place, then the directory and date, the instructions found, and
-    `append`."""
+    """Return the default prompt, or `system` instead, then the directory and date, the instructions, and `append`."""
     lines = [f"Working directory: {workspace.cwd}", f"Platform: {sys.platform}", f"Date: {today.isoformat()}"]
     others = [str(root) for root in workspace.roots if root != workspace.cwd]
     if others:

@@ -42,8 +42,7 @@ _SIGNS = frozenset("\xa0“”‘’„‚–—…•«»‹›€£§©®™·
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """An encoding that bytes may have; `certain` where the file says it itself. `other` is the second best, where it is
-    near."""
+    """An encoding that bytes may have; `certain` if the file says it itself. `other`: the second best, if near."""
 
     codec: str
     certain: bool = False

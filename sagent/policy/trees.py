@@ -1,5 +1,4 @@
-"""Commands that go through whole directories, and so through files that were not named: `grep -r`, `rg`, `git
-clean`."""
+"""Commands that go through whole directories, and so files that were not named: `grep -r`, `rg`, `git clean`."""
 
 import re
 from fnmatch import fnmatchcase

@@ -58,8 +58,7 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
 
 
 def check_text(name: str, given: object) -> None:
-    """Raise UsageError for an argument that is no text: not everybody has a type checker. It may be a key: it is not
-    shown."""
+    """Raise UsageError for an argument that is no text, without showing it: it may be a key."""
     if not isinstance(given, str):
         raise UsageError(f"{name} is {type(given).__name__}: give a string")
 

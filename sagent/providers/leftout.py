@@ -62,8 +62,7 @@ _MAX_SIDE, _MAX_BYTES = 1_024, 1_000_000  # pixels and bytes of an image that is
 
 
 def without(request: Request, left: Mapping[str, object], known: Known, smaller: dict[str, Image]) -> Request:
-    """Return the request without the parts that are left out. `known` keeps messages that were changed: the same each
-    time."""
+    """Return the request without the parts that are left out. `known` keeps changed messages: the same each time."""
 
     def shown(message: Message) -> Message:
         place = id(message), len(left)

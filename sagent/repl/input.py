@@ -200,8 +200,7 @@ class InputActions:
         *,
         when_idle: bool,
     ) -> None:
-        """Send a message after those before it, with the files, resources and images that it names, once they are
-        read."""
+        """Send a message after those before it, with the files, resources and images that it names, once read."""
         async with self._sending:
             parts, wrong = await asyncio.to_thread(attach, text, self._session.cwd, mentions)
             for mention in mentions:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sagent.context.instructions import NAMES, repository_root
 from sagent.errors import UsageError
+from sagent.lib.encoding import Binary, decode
 from sagent.lib.git import git_call
 from sagent.lib.image import image_type
 from sagent.lib.names import path_of
@@ -17,6 +18,7 @@ from sagent.lib.process import run
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 from sagent.messages import Image, Part, Text
+from sagent.tools.textfile import encode, write_atomic
 
 HEADING = "## Notes"
 MAX_FILES = 200_000
@@ -59,12 +61,16 @@ def instructions_file(directory: Path) -> Path:
 
 
 def add_note(directory: Path, text: str) -> Path:
-    """Write a note into the project's instructions, under their last heading "Notes". Raises OSError, and UsageError if
-    the file is a link out of the project."""
+    """Write a note into the project's instructions, under their last heading "Notes". Raises OSError, ToolError for
+    what their encoding lacks, and UsageError if the file is no text or a link out of the project."""
     path = instructions_file(directory)
     if not path.resolve().is_relative_to(path.parent.resolve()):
         raise UsageError(f"{path} is a link that leads out of the project, so the note was not saved. Make it a file.")
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = decode(read_regular(path) if path.exists() else b"")
+    if isinstance(found, Binary):
+        raise UsageError(f"{path} is {found.kind}, not text, so the note was not saved.")
+    crlf = found.text.count("\r\n") == found.text.count("\n") > 0
+    before = found.text.replace("\r\n", "\n") if crlf else found.text
     note = "- " + " ".join(text.split()) + "\n"
     place = before.rfind(f"{HEADING}\n")
     if place < 0:
@@ -77,7 +83,7 @@ def add_note(directory: Path, text: str) -> Path:
         gap = "\n" if section.endswith(f"{HEADING}\n") else ""
         rest = before[end:]
         after = f"{section}{gap}{note}" + (f"\n{rest}" if rest else "")
-    path.write_text(after, encoding="utf-8")
+    write_atomic(path.resolve(), encode(after.replace("\n", "\r\n") if crlf else after, found.encoding))
     return path
 
 

@@ -40,8 +40,7 @@ class Difference:
 
 
 def compare(before: TreeSnapshot, after: TreeSnapshot, skip: frozenset[bytes], keep: Keep, stop: Stop) -> Difference:
-    """Compare two snapshots, except for files in `skip`, which another call records. Raises StoppedError and
-    OSError."""
+    """Compare two snapshots, without the files in `skip`, which another call records. Raises StoppedError, OSError."""
     found = Difference()
     _compare_files(before, after, [path for path in _suspects(before, after) if path not in skip], keep, stop, found)
     _compare_directories(before, after, found)

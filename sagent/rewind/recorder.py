@@ -358,8 +358,7 @@ def _below(root: bytes) -> Callable[[bytes], bool]:
 
 
 def _holds(tree: TreeSnapshot, root: bytes) -> bool:
-    """Return True if a directory is covered by the snapshot of another; git decides if it is in a work tree without
-    files."""
+    """Return True if the snapshot of another directory covers one; git decides in a work tree without files."""
     return root == tree.root or any(map(_below(root), tree.files)) or (not tree.git and root in tree.listings)
 
 

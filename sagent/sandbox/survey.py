@@ -1,5 +1,4 @@
-"""A survey of the paths in a workspace that a sandbox must know of: made once, then updated cheaply before each
-command."""
+"""A survey of the paths in a workspace that a sandbox must know of: made once, then updated before each command."""
 
 import os
 import time

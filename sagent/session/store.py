@@ -137,8 +137,7 @@ class Session:
         return said
 
     def close_begun(self, first: str) -> None:
-        """Close the session. Remove it if it began with this entry, or was copied up to it, and nothing has happened
-        since."""
+        """Close the session. Remove it if nothing has happened since this entry, with which it began or was copied."""
         empty = self.log().head == first
         self.close()
         if empty:

@@ -327,6 +327,16 @@ def test_documented_variables_are_known(place):
     assert not [each for each in warnings if "no such setting" in each]
 
 
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le"])
+@pytest.mark.parametrize("name", ["config.toml", "config.yaml"])
+def test_wide_text_in_file_is_named(place, codec, name):
+    file = place.user_file.with_name(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes('model = "x"\n'.encode(codec))
+    with pytest.raises(ConfigError, match=rf"{name}:1: not UTF-8 text, but {codec}"):
+        load({}, {"HOME": str(place.home)}, place.tree)
+
+
 def test_unreadable_files_are_errors(place):
     place.user_file.write_bytes(b'# fine\nmodel = "\xff"')
     with pytest.raises(ConfigError, match=r"config\.toml:2: not UTF-8"):

@@ -460,6 +460,24 @@ def test_notes_go_under_their_heading(tmp_path: Path, before: str, after: str) -
     assert path.read_text() == after
 
 
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_note_keeps_encoding_and_line_ends(codec: str, end: str, tmp_path: Path) -> None:
+    text = f"# Café, déjà vu{end}{end}## Notes{end}{end}- Où est le garçon né à Besançon ?{end}"
+    (tmp_path / "AGENTS.md").write_bytes(text.encode(codec))
+    (tmp_path / "AGENTS.md").chmod(0o664)
+    path = add_note(tmp_path, "new")
+    assert path.read_bytes().decode(codec) == f"{text}- new{end}"
+    assert path.stat().st_mode & 0o777 == 0o664
+
+
+def test_note_in_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_bytes(bytes(range(256)))
+    with pytest.raises(UsageError, match="was not saved"):
+        add_note(tmp_path, "new")
+    assert (tmp_path / "AGENTS.md").read_bytes() == bytes(range(256))
+
+
 def test_note_outside_project_is_refused(tmp_path: Path) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     project.mkdir()

@@ -162,8 +162,7 @@ class Picker(Generic[T]):
         return self._titles[width]
 
     def whole(self, width: int) -> list[Line]:
-        """Return everything to read before a choice, including facts on the current option and options longer than a
-        row."""
+        """Return all to read before a choice, including facts on the current option and options longer than a row."""
         rows = [_option(self, option, number, width) for number, option in enumerate(self.options)] if self.keys else []
         long = [line for option in rows for line in option] if any(len(option) > 1 for option in rows) else []
         return [*self.title_for(width), *(self.preview(width, 1000) if self.lookup else ()), *long]

@@ -31,8 +31,7 @@ MAX_NAMED_CALLS = 3
 
 
 def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directory: Path) -> str:
-    """Return the rules that would allow a call, with other calls of the session that they match. Reads files: for a
-    thread."""
+    """Return the rules that would allow a call, with other calls of the session that they match. Reads files."""
     names = ", ".join(map(spelled_name, rules))
     try:
         made = calls_made(agent)
