@@ -9,7 +9,7 @@ from sagent.providers.families.openai_models import plain_name
 from sagent.providers.registry import class_of
 from sagent.providers.rows import Abilities, Row
 
-# In these words names say that a model makes or takes something else: price lists have those too.
+# Words in names of models that make or accept something else than text: price lists have such models too.
 _MUTE = re.compile(
     r"(^|[-/.:])(embed|rerank|moderation|whisper|transcribe|transcription|tts|speech|audio|realtime|live-|live$|image"
     r"|imagen|dall-e|veo|lyria|sora|video|music|ocr|guard|safeguard|computer-use|aqa|ada$|babbage|curie$|davinci)"
@@ -23,7 +23,7 @@ def can_converse(model: str) -> bool:
 
 
 def accepts_images(row: Row, model: str) -> bool | None:
-    """Return whether a model accepts images; None if that is not known."""
+    """Return whether a model accepts images; None if unknown."""
     able = row.able(model)
     if able.images is not None:
         return able.images
@@ -40,7 +40,7 @@ def accepts_images(row: Row, model: str) -> bool | None:
 
 
 def can_reason(row: Row, model: str) -> bool:
-    """Return whether a model is known to think before it answers when a request asks for it."""
+    """Return True if a model is known to think before it answers on request."""
     able = row.able(model)
     if able.efforts is not None:
         return bool(able.efforts)
@@ -72,11 +72,11 @@ class Knowing(Protocol):
     """A class of providers that knows more of its models than their family does."""
 
     def abilities_of(self, model: str) -> Abilities | None:
-        """Return what is known of a model by its name; None to leave it to the family."""
+        """Return the known abilities of a model by its name; None to leave them to the family."""
 
 
 def _known_of(row: Row, model: str) -> Abilities | None:
-    with suppress(UsageError):  # which whoever asks the model is told
+    with suppress(UsageError):  # reported when the model is used
         kind = class_of(row) if row.make or row.via else None
         return kind.abilities_of(model) if isinstance(kind, Knowing) else None
     return None

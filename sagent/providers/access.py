@@ -8,16 +8,15 @@ from urllib.parse import urlsplit
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 
-NO_KEY = "none"  # what is sent where there is no key
+NO_KEY = "none"  # sent if there is no key
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An endpoint and a key. `variable` is where the key comes from, for messages. The key is never shown.
+    """An endpoint and a key. `variable` is the source of the key, for messages. The key is never shown.
 
-    A `delegated` access is the SDK's own affair: it finds the login and, where `base_url` is empty, the address. The
-    key is then only one it may use (`given` by the caller) or find by itself. `others` take over from a key that has
-    reached its limit.
+    For a `delegated` access the SDK finds the login and, if `base_url` is empty, the address. The key is then only one
+    that it may use (`given` by the caller) or find itself. `others` replace a key that has reached its limit.
     """
 
     name: str
@@ -31,7 +30,7 @@ class Access:
 
 
 def first_set(names: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Return the first of some variables that is set, and its value; the first of them and "" where none is."""
+    """Return the first variable that is set, and its value; the first name and "" if none is."""
     environ = os.environ if environ is None else environ
     alternatives = names.split()
     found = ((name, value) for name in alternatives if (value := environ.get(name, "").strip()))
@@ -44,8 +43,7 @@ def either(*names: str) -> str:
 
 
 def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", bearer: bool = True) -> Access:
-    """Return an access with a key given, or several with commas between them. Raises UsageError for a key or an address
-    that cannot be used."""
+    """Return an access with one or several comma-separated keys. Raises UsageError for an unusable key or address."""
     check_text("key", key)
     base_url = check_url(name, base_url)
     found = [each.strip() for each in key.split(",") if each.strip()]
@@ -64,7 +62,7 @@ def check_text(name: str, given: object) -> None:
 
 
 def check_url(name: str, base_url: str) -> str:
-    """Return a base URL without slashes at its end. Raises UsageError for one below which there can be no path."""
+    """Return a base URL without trailing slashes. Raises UsageError for one that cannot have paths below it."""
     check_text("base_url", base_url)
     base_url = base_url.strip().rstrip("/")
     try:
@@ -81,7 +79,7 @@ def check_url(name: str, base_url: str) -> str:
 
 
 def loopback(url: str) -> bool:
-    """Return whether a URL points to this machine."""
+    """Return True if a URL points to this machine."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

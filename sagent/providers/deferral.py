@@ -1,7 +1,7 @@
 """Tools that a model is not shown at first: it finds them by `find_tools`, and calls them through `call_tool`.
 
-Only the wire knows `call_tool`: a reply that uses it becomes a call of the tool that is meant, before anybody sees it,
-and goes out again as the model wrote it. Where a provider has a search of its own, that takes the place of both.
+Only the wire knows `call_tool`: a reply that uses it becomes a call of the intended tool before anybody sees it, and is
+sent again as the model wrote it. A provider's own search replaces both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,18 @@ from sagent.model import ToolSpec
 
 FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
 THROUGH = "through"
-"""In what is private to the provider of a call: that a model wrote it by CALL_TOOL, and its arguments where those
-have another form than ours."""
+"""Private member of a call that the model made by CALL_TOOL, with its original arguments if they have another form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """The tools that are called through `call_tool`. `native`: there are none, for the provider searches by itself."""
+    """The tools that are called through `call_tool`. `native`: none, because the provider searches itself."""
 
     names: frozenset[str] = frozenset()
     native: bool = False
 
     def sent(self, call: ToolCall) -> ToolCall:
-        """Return call as it goes out: where its provider has signed it, as that wrote it, whatever is deferred now."""
+        """Return a call as it is sent: if its provider has signed it, in its original form, always."""
         if call.private is None:
             return _through(call, _arguments(call), None) if call.name in self.names else call
         data = as_object(call.private.data)
@@ -39,7 +38,8 @@ class Deferral:
         return _through(call, arguments, replace(call.private, data=rest) if rest else None)
 
     def meant(self, message: Message) -> Message:
-        """Return a reply with the calls that the model means. What names no such tool stays: `call_tool` says so."""
+        """Return a reply with the calls that the model intends. A call that names no such tool stays: `call_tool`
+        reports it."""
         parts = tuple(self._meant(part) for part in message.parts)
         return message if parts == message.parts else replace(message, parts=parts)
 
@@ -58,8 +58,8 @@ class Deferral:
         return replace(meant, private=replace(part.private, data=data))
 
     def forgets(self, block: Mapping[str, object]) -> bool:
-        """Return whether to leave out a block of a provider's tool search that this request does not use. Anthropic's
-        name tools, and are refused if those are gone; OpenAI's hold the tools that were found."""
+        """Return True if a block of a provider's tool search that this request does not use has to be left out.
+        Anthropic's blocks name tools, and are refused if those are gone; OpenAI's contain the found tools."""
         said = as_str(block.get("type")), as_str(block.get("name"))
         start = "tool_search_" if self.names else "tool_search_tool"
         return not self.native and any(word.startswith(start) for word in said)
@@ -78,17 +78,17 @@ def _through(call: ToolCall, arguments: JsonObject, private: Private | None) -> 
 
 
 def _read(given: Json) -> JsonObject:
-    """Return a call's arguments, which some models write as a text of JSON."""
+    """Return a call's arguments, which some models write as a string of JSON."""
     if isinstance(given, str):
         try:
             given = json_freeze(read_near(given).value)
         except (ValueError, RecursionError):
-            return JsonObject({"arguments": given})  # which its tool refuses, in words
+            return JsonObject({"arguments": given})  # its tool rejects that with a message
     return given if isinstance(given, JsonObject) else EMPTY
 
 
 def deferral_of(tools: Sequence[ToolSpec]) -> Deferral:
-    """Return which of a request's tools are deferred, and by whose search they are found."""
+    """Return which of a request's tools are deferred, and whose search finds them."""
     names = frozenset(tool.name for tool in tools if tool.deferred)
     called = any(tool.name == CALL_TOOL for tool in tools)
     return Deferral(names if called else frozenset(), native=bool(names) and not called)
@@ -101,5 +101,5 @@ def shown(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
 
 
 def searchable_tools(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    """Return the tools for a provider that searches by itself."""
+    """Return the tools for a provider with its own search."""
     return tuple(tool for tool in tools if tool.name not in (FIND_TOOLS, CALL_TOOL))

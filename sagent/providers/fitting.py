@@ -1,6 +1,6 @@
-"""Rewrites tools whose names or schemas a provider would refuse. Nothing is refused here: what cannot be said is words.
+"""Rewrites tools whose names or schemas a provider would refuse. Inexpressible parts are described in text.
 
-A tool checks its arguments by its own schema, so that the one which the model reads may be wider.
+A tool checks its arguments by its own schema, so the model's may be wider.
 """
 
 import re
@@ -11,9 +11,9 @@ from sagent.lib.json import EMPTY, Json, JsonObject, as_array, as_object, as_str
 from sagent.model import ToolSpec
 from sagent.providers.toolforms import MAX_NUMBER, NAME, Fitted, Naming, ToolForm, are_plain, is_plain
 
-MAX_DEPTH = 30  # schemas within each other
-MAX_INLINED = 6  # references within each other that are written out
-MAX_NODES = 5_000  # of one tool; what comes after them takes anything
+MAX_DEPTH = 30  # nested schemas
+MAX_INLINED = 6  # nested references that are expanded
+MAX_NODES = 5_000  # of one tool; further ones accept anything
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 _UNIONS = ("anyOf", "oneOf")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -24,7 +24,7 @@ _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multi
 
 
 def fit_tools(tools: tuple[ToolSpec, ...], form: ToolForm) -> Fitted:
-    """Return the tools in a form that the provider takes. Equal tools are fitted equally."""
+    """Return the tools in a form that the provider accepts. Equal tools are fitted equally."""
     if are_plain(tools, form):
         return Fitted(tools)
     key, wire = re.compile(form.keys), wire_names([tool.name for tool in tools])
@@ -42,7 +42,7 @@ def fit_tools(tools: tuple[ToolSpec, ...], form: ToolForm) -> Fitted:
 
 
 def wire_names(names: Sequence[str]) -> list[str]:
-    """Return a name for each tool that providers take and no other has. A name that is taken as it is stays."""
+    """Return a unique, accepted name for each tool. Accepted names are kept."""
     taken: dict[str, int] = {name: place for place, name in reversed([*enumerate(names)]) if NAME.fullmatch(name)}
     found: list[str] = []
     for place, name in enumerate(names):
@@ -62,7 +62,7 @@ def _free(name: str, taken: dict[str, int], place: int, max_length: int) -> str:
 
 
 def fit_tool(tool: ToolSpec, name: str, form: ToolForm) -> tuple[ToolSpec, Mapping[str, str]]:
-    """Return a tool in a provider's form, and the names of properties that are others in it."""
+    """Return a tool in a provider's form, and its renamed properties."""
     writer = _Writer(tool.parameters, form)
     root, words = writer.top()
     described = (tool.description.strip() and tool.description) or tool.name
@@ -71,7 +71,7 @@ def fit_tool(tool: ToolSpec, name: str, form: ToolForm) -> tuple[ToolSpec, Mappi
 
 
 class _Writer:
-    """Writes the schema of one tool. `renamed` are names of properties by what they are in it."""
+    """Writes the schema of one tool. `renamed` are names of properties by their new names."""
 
     def __init__(self, schema: JsonObject, form: ToolForm) -> None:
         self._root, self._form, self._key = schema, form, re.compile(form.keys)
@@ -79,7 +79,7 @@ class _Writer:
         self.renamed = self._names(schema)
 
     def _names(self, schema: JsonObject) -> Mapping[str, str]:
-        """Return new names for the properties whose names are refused, which no other property of the tool has."""
+        """Return new names for properties with refused names, unused by other properties of the tool."""
         known = dict.fromkeys(_property_names(schema))
         taken = {name: -1 for name in known if self._key.fullmatch(name)}
         new: dict[str, str] = {}
@@ -92,7 +92,7 @@ class _Writer:
         return new
 
     def top(self) -> tuple[JsonObject, list[str]]:
-        """Return the whole schema, as that of an object without alternatives, and what it no longer says, in words."""
+        """Return the whole schema, as an object without alternatives, and a text for the parts it lost."""
         flat, words = self._flat(self._root, 0)
         for name in ("enum", "const", "not"):
             if name in flat:
@@ -135,13 +135,13 @@ class _Writer:
                 ways = [", ".join(need) or "nothing" for need in needs]
                 if len({*ways}) > 1:
                     words.append(f"Of the arguments give one of these sets: ({'), or ('.join(ways)}).")
-            merged.pop("additionalProperties", None)  # each branch has names that the others do not know
+            merged.pop("additionalProperties", None)  # each branch has names that the others lack
         merged["properties"] = JsonObject(properties)
         merged["required"] = tuple(dict.fromkeys(required))
         return merged, words
 
     def _node(self, schema: Json, depth: int, inlined: int = 0) -> JsonObject:
-        """Return one schema inside the schema, in a form that is taken."""
+        """Return a nested schema in an accepted form."""
         self._left -= 1
         if isinstance(schema, bool) or not isinstance(schema, JsonObject):
             return EMPTY
@@ -152,7 +152,7 @@ class _Writer:
         return JsonObject(self._object(schema, depth, inlined))
 
     def _reference(self, schema: JsonObject, depth: int, inlined: int) -> JsonObject:
-        """Keep a reference to a definition where the provider follows it; write out any other."""
+        """Keep a reference to a definition if the provider follows it; expand any other."""
         target, name = schema["$ref"], as_str(schema["$ref"]).rpartition("/")[2]
         found = self._resolved(target)
         if self._form.refs and target in (f"#/$defs/{name}", f"#/definitions/{name}") and found is not None:
@@ -164,7 +164,7 @@ class _Writer:
         return self._node(JsonObject({**found, **rest}), depth + 1, inlined + 1)
 
     def _resolved(self, target: Json) -> Json:
-        """Return what a pointer into this schema leads to; None for any other."""
+        """Return the target of a pointer into this schema; None for any other."""
         path = as_str(target)
         if path != "#" and not path.startswith("#/"):
             return None
@@ -180,9 +180,9 @@ class _Writer:
         return at
 
     def _object(self, schema: Mapping[str, Json], depth: int, inlined: int = 0) -> dict[str, Json]:
-        """Return a schema with each of its members in a form that is taken."""
+        """Return a schema with each of its members in an accepted form."""
         empty = [name for name in _LISTS if all(each is False for each in as_array(schema.get(name)))]
-        held = {name: value for name, value in schema.items() if name not in empty}  # no branch: it says nothing
+        held = {name: value for name, value in schema.items() if name not in empty}  # no branch: it constrains nothing
         words: list[str] = []
         self._limit(held, words)
         self._choose(held, words)
@@ -208,7 +208,7 @@ class _Writer:
         return held
 
     def _limit(self, held: dict[str, Json], words: list[str]) -> None:
-        """Keep the limits that are known: those of drafts before 6 in their later form, no number beyond 64 bits."""
+        """Keep the known limits: those of drafts before 6 in their later form, no number beyond 64 bits."""
         for end, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if isinstance(held.get(end), bool) and held.pop(end) is True and bound in held:
                 held[end] = held.pop(bound)
@@ -239,7 +239,7 @@ class _Writer:
         return self._form.patterns or (pattern.startswith("^") and pattern.endswith("$") and "(?" not in pattern)
 
     def _choose(self, held: dict[str, Json], words: list[str]) -> None:
-        """Give each schema one type that exists, where alternatives of types are unknown, and values that are taken."""
+        """Give each schema one existing type if alternatives of types are not supported, and accepted values."""
         kinds = held.get("type")
         known = [kind for kind in (kinds if isinstance(kinds, tuple) else (kinds,)) if kind in _TYPES]
         if "type" in held and not known:
@@ -257,7 +257,7 @@ class _Writer:
             self._unite(held, words)
 
     def _unite(self, held: dict[str, Json], words: list[str]) -> None:
-        """Write what lists of types, constants and mixed values say in ways that every provider knows."""
+        """Write lists of types, constants and mixed values in ways that every provider supports."""
         if "const" in held:
             held["enum"] = (held.pop("const"),)
         values = held.get("enum")
@@ -277,7 +277,7 @@ class _Writer:
             del held["type"]
 
     def _name(self, held: dict[str, Json], member: str, depth: int, inlined: int) -> None:
-        """Write the schemas that have names; those of properties under a name that is taken."""
+        """Write the schemas with names; those of properties under an accepted name."""
         named = held[member]
         if not isinstance(named, JsonObject):
             del held[member]
@@ -305,7 +305,7 @@ class _Writer:
             held["items"] = EMPTY
 
     def _need(self, held: dict[str, Json], flagged: Sequence[str]) -> None:
-        """List the properties that are needed, each of which must be a known one."""
+        """List the required properties, which must all be known."""
         names = [name for name in as_array(held.pop("required", ())) if isinstance(name, str)]
         needed = [self.renamed.get(name, name) for name in dict.fromkeys((*names, *flagged))]
         if held.get("type") == "object":
@@ -330,7 +330,7 @@ def _required(schema: JsonObject) -> list[str]:
 
 
 def _either(one: Json, other: Json) -> Json:
-    """Return a schema for what either of two takes."""
+    """Return a schema that accepts the values of either of two."""
     if one == other or other in (True, EMPTY):
         return one
     before = one.get("anyOf") if isinstance(one, JsonObject) and {*one} == {"anyOf"} else None

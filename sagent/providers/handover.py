@@ -1,8 +1,7 @@
-"""History written by anybody, made acceptable to one family of providers. Pure: no bytes, no network.
+"""Converts history by any model to an acceptable form for one family of providers. Pure: no bytes, no network.
 
-What comes out is a strict alternation, the user first; every call is answered once, right after it was made; no text is
-blank; nothing private to somebody else is left. And it is stable: a turn that has been closed never changes when the
-history grows; only the turn still open does.
+The result alternates strictly, user first; every call is answered once, right after it; no text is blank; no private
+data of others are left. It is stable: a closed turn never changes when the history grows, only the open one.
 """
 
 import hashlib
@@ -34,7 +33,7 @@ _ASKED = ("query", "queries", "url", "pattern", "code", "command")
 
 
 def excerpt(words: str) -> str:
-    """Shorten a server tool's result to what a person and other providers are shown."""
+    """Shorten a server tool's result for a person and other providers."""
     return words if len(words) <= MAX_EXCERPT_CHARS else f"{words[:MAX_EXCERPT_CHARS]}…"
 
 
@@ -58,7 +57,7 @@ def words_in(value: object, members: Sequence[str]) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of one call. `call_id` and `name` are the call's, as they go out."""
+    """The result of one call. `call_id` and `name` are the call's, as sent."""
 
     call_id: str
     name: str
@@ -75,7 +74,7 @@ class UserTurn:
 
     @property
     def shown(self) -> tuple[Shown, ...]:
-        """Everything that the model is shown, in order."""
+        """Everything in it for the model, in order."""
         return (*(part for answer in self.answers for part in answer.content), *self.parts)
 
 
@@ -93,8 +92,8 @@ Turn: TypeAlias = UserTurn | ModelTurn
 class Rules:
     """Limits of one family: private data under the label `family`; ids up to `longest_id` characters.
 
-    Ids are of letters, digits, `_` and `-`. With `own_ids`, messages of that "provider/" keep ids of any other form.
-    These may have `longest_own` characters. With `id_length` an id is exactly so many letters and digits.
+    Ids consist of letters, digits, `_` and `-`. With `own_ids`, messages of that "provider/" keep ids of any other
+    form, up to `longest_own` characters. With `id_length` an id has exactly so many letters and digits.
     """
 
     family: str
@@ -113,7 +112,7 @@ class Handover:
         self._started = False
         self._users: list[Message] = []  # since the last turn of the model
         self._calls: tuple[tuple[str, ToolCall], ...] = ()  # of that turn: the id in the history, and what goes out
-        self._paused: ModelTurn | None = None  # that turn, while its provider may still go on with it
+        self._paused: ModelTurn | None = None  # that turn, while its provider may still continue it
         self._open: UserTurn | None = None
         self._used: set[str] = set()
         self._next: dict[str, int] = {}
@@ -130,7 +129,7 @@ class Handover:
             return closed
         calls, parts = self._accept(message)
         if not parts:
-            return closed  # nothing that may be sent: the user's turn stays open
+            return closed  # nothing to send: the user's turn stays open
         if self._paused is not None:
             parts = (*self._paused.parts, *parts)
             self._paused = None
@@ -179,7 +178,7 @@ class Handover:
         return tuple(answers)
 
     def _accept(self, message: Message) -> tuple[tuple[tuple[str, ToolCall], ...], tuple[Said, ...]]:
-        """Return the calls and the parts of a model's message that this family may be shown."""
+        """Return the calls and the parts of a model's message that this family may read."""
         calls: list[tuple[str, ToolCall]] = []
         parts: list[Said] = []
         own = bool(self._rules.own_ids) and message.model.startswith(self._rules.own_ids)
@@ -209,14 +208,14 @@ class Handover:
                         parts.append(part)
                     elif text.strip():
                         parts.append(Text(text))
-                case Image() | Document() | ToolResult():  # no provider takes them from a model
+                case Image() | Document() | ToolResult():  # no provider accepts them from a model
                     parts += (Text(f"[{part.media_type}]"),) if isinstance(part, Image) else ()
         while parts and isinstance(parts[-1], Thinking):
-            parts.pop()  # a reply must not end in thinking (Anthropic), and thinking alone says nothing
+            parts.pop()  # a reply must not end in thinking (Anthropic), and thinking alone has no content
         return tuple(calls), tuple(parts)
 
     def _sent(self, call: ToolCall) -> ToolCall:
-        """Return a call as it goes out, where the model was not shown its tool."""
+        """Return a call as sent, if the model was not shown its tool."""
         if self._deferral is None and not (call.private and "through" in as_object(call.private.data)):
             return call
         from sagent.providers.deferral import NONE
@@ -224,7 +223,7 @@ class Handover:
         return (self._deferral or NONE).sent(call)
 
     def _forgets(self, private: Private) -> bool:
-        """Return whether to leave out a block of a provider's tool search that this request does not use."""
+        """Return True if a block of a provider's tool search that this request does not use has to be left out."""
         block = as_object(private.data)
         if "tool_search" not in as_str(block.get("type")) + as_str(block.get("name")):
             return False
@@ -253,7 +252,7 @@ class Handover:
         return new
 
     def _exact_id(self, original: str) -> str:
-        """Return the id itself where it has the form, else letters and digits made from it."""
+        """Return the id itself if it has the form, else letters and digits made from it."""
         length, new = self._rules.id_length, original
         while new in self._used or not (len(new) == length and new.isascii() and new.isalnum()):
             count = self._next[original] = self._next.get(original, 0) + 1
@@ -282,7 +281,7 @@ def _shown(message: Message) -> Iterable[Shown]:
 
 
 def _typed(part: Shown) -> Shown:
-    """Return an image with the type that its bytes have: providers refuse another one."""
+    """Return an image with the type of its bytes, because providers refuse another."""
     if not isinstance(part, Image):
         return part
     from sagent.lib.image import image_type  # for few conversations
@@ -292,10 +291,10 @@ def _typed(part: Shown) -> Shown:
 
 
 def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:
-    """Drop a server tool's use that has no result: it will never be continued (Anthropic answers with 400)."""
+    """Drop a server tool's use without a result: it will never be continued (Anthropic answers 400)."""
     uses = [as_str(_data(part).get("id")) for part in parts if _is_use(part)]
     named = [as_str(_data(part).get("tool_use_id")) for part in parts if isinstance(part, Opaque)]
-    unknown = sum(bool(name) and name not in uses for name in named)  # results whose uses were renamed on the way
+    unknown = sum(bool(name) and name not in uses for name in named)  # results whose uses were renamed
     lost = [use for use in uses if use not in named][unknown:]
     kept = [part for part in parts if not (_is_use(part) and as_str(_data(part).get("id")) in lost)]
     while kept and isinstance(kept[-1], Thinking):

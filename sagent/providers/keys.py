@@ -1,21 +1,21 @@
-"""Several keys of one provider: one is used until it is refused for what it has used up, then the next."""
+"""Several keys of one provider: one is used until its limit is reached, then the next."""
 
 import time
 from collections.abc import Sequence
 
 from sagent.errors import ModelError
 
-_REST = 60.0  # seconds that a key is left alone whose provider does not say when it may be used again
-_SPENT = 3_600.0  # the same of one without credit, which somebody may add
+_REST = 60.0  # seconds to pause a key if its provider names no time
+_SPENT = 3_600.0  # the same for one without credit, which somebody may add
 
 
 class Keys:
-    """The keys of an access. The one in use stays so while it is taken: a provider's cache is its account's."""
+    """The keys of an access. The current one stays while it works, because a cache belongs to an account."""
 
     def __init__(self, keys: Sequence[str], variable: str) -> None:
         self._keys = tuple(keys) or ("",)
         self._variable = variable
-        self._rests = [0.0] * len(self._keys)  # until when each is left alone, on the monotonic clock
+        self._rests = [0.0] * len(self._keys)  # end of each key's pause, on the monotonic clock
         self._at = 0
         self._why = ""
 
@@ -35,9 +35,9 @@ class Keys:
         return f"{self._variable} ({place})" if len(self._keys) > 1 else self._variable
 
     def pass_on(self, refused: str, error: ModelError) -> bool:
-        """Switch to another key after `refused` was rejected; return whether one can be used now.
+        """Switch to another key after `refused` was rejected; return True if one is usable now.
 
-        Where all rest it is the one that rests no more the soonest, and the error holds.
+        If all are paused, the one with the earliest end becomes current, and the error stands.
         """
         if not self.others or error.kind not in ("rate_limit", "payment"):
             return False

@@ -1,8 +1,8 @@
-"""Parts of a request that a provider refuses: which one an error is about, and requests without it.
+"""Parts of a request that a provider refuses: finds the part that an error is about, and makes requests without it.
 
-A part is a tool, known by its definition, or an image, document or recording of the conversation, known by its bytes.
-An image is made smaller first if it is large. What a model was seen to refuse is an option of later requests and a
-parameter of what is logged of them: it stays out when a session goes on.
+A part is a tool, identified by its definition, or an image, document or recording of the conversation, identified by
+its bytes. A large image is first made smaller. Refused parts are an option of later requests and a parameter of logged
+ones, so they stay out when a session is resumed.
 """
 
 import re
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sagent.errors import ModelError
     from sagent.providers.toolforms import Naming
 
-_STATUSES = (None, 400, 413, 415, 422, 500)  # 500 where it is known to be about the request (`wire/faults.py`)
+_STATUSES = (None, 400, 413, 415, 422, 500)  # 500 if it is known to be about the request (`wire/faults.py`)
 _PATH = re.compile(
     r"\b(?:tools|messages|input|contents|tool_?config|function_?declarations)(?:\.\w+|\[\d+\]|\[['\"]\w+['\"]\])+",
     re.IGNORECASE,
@@ -43,7 +43,7 @@ _LOCATION = re.compile(r"['\"]?loc['\"]?\s*[:=]\s*[\[(]\s*(?:['\"](?:body|reques
 _PIXELS = re.compile(r"(\d{3,5}) ?(?:px|pixels?)\b", re.IGNORECASE)
 _MANY_MEDIA = re.compile(r"(too many|at most \d+) (images?|documents?|files?|media|audios?)\b", re.IGNORECASE)
 _MANY_TOOLS = re.compile(r"too many (tools|functions)|'?tools'?: array too long|number of tools", re.IGNORECASE)
-_MIN_TOOLS = 8  # that a limit of tools is: a smaller number means something else
+_MIN_TOOLS = 8  # a smaller number is not a limit of tools
 _KINDS: Mapping[str, tuple[str, ...]] = {
     r"(?<![a-z])(images?|pictures?|photos?|vision|multi-?modal)(?![a-z])": ("image/",),
     r"(?<![a-z])(pdfs?|documents?|pages?|files?|multi-?modal)(?![a-z])": ("application/",),
@@ -55,9 +55,9 @@ Known: TypeAlias = dict[tuple[int, int], tuple[Message, Message]]
 _NOTHING = re.compile(
     r"request contains an invalid argument|(invalid|illegal) base64|\bdecod|\bbad request\b", re.IGNORECASE
 )
-_MAX_OF_SERVER = 3  # tools of an MCP server that are refused one by one
-_MAX_SAID = 300  # characters of what a provider says
-_MEDIA, _LARGE = "media ", "large "  # of keys: what is left out, and what is sent smaller
+_MAX_OF_SERVER = 3  # refused tools of an MCP server, before all of them are
+_MAX_SAID = 300  # characters of a provider's message
+_MEDIA, _LARGE = "media ", "large "  # prefixes of keys: left out, and sent smaller
 _MAX_SIDE, _MAX_BYTES = 1_024, 1_000_000  # pixels and bytes of an image that is made smaller
 
 
@@ -101,8 +101,8 @@ def _shown(
 def shrink_refused(
     found: Mapping[str, str], messages: Iterable[Message]
 ) -> tuple[Mapping[str, str], Mapping[str, Image]]:
-    """Return what was refused with other keys for the large images among it, and these images made smaller. It takes
-    0.1 s and more for each. Where there are too many images, none is too large."""
+    """Replace refused large images by keys of smaller versions, and return these versions. It takes 0.1 s and more for
+    each. If there are too many images, none is too large."""
     parts = {_key(part): part for part in _media(messages)}
     large = {key: part for key in found if isinstance(part := parts.get(key), Image) and _is_large(part)}
     if not large or any(_MANY_MEDIA.search(said) for said in found.values()):
@@ -113,7 +113,7 @@ def shrink_refused(
 
 
 def _is_large(image: Image) -> bool:
-    """Return True if an image may be taken when it is made anew: it is large, has frames, or could not be read."""
+    """Return True if an image may be accepted in a new encoding: it is large, has frames, or could not be read."""
     size = measure_image(image.data, image.media_type)
     return size is None or max(size) > _MAX_SIDE or len(image.data) > _MAX_BYTES or is_animated(image.data)
 
@@ -143,11 +143,12 @@ def _stand_in(part: Text | Image | Document) -> Text:
 def find_refused(
     error: "ModelError", body: bytes, request: Request, naming: "Naming | None", left: Collection[str] = ()
 ) -> Mapping[str, str]:
-    """Return the parts that an error is about, each with what it is and what the provider says of it; none for others.
+    """Return the parts that an error is about, each with a description and the provider's message; none for other
+    errors.
 
-    By the place in the body that the error names, the name of a tool, or a size in pixels; else what is new since the
-    last reply, of the kind that the error speaks of (of any, if it says nothing), and then all of that kind. Where
-    several tools of an MCP server are in `left`, the others follow.
+    They are found by the place in the body that the error names, the name of a tool, or a size in pixels; else the new
+    parts since the last reply of the kind that the error names (of any kind if it names none), and then all of that
+    kind. If `left` has several tools of an MCP server, its other tools follow.
     """
     if error.kind != "invalid_request" or error.status not in _STATUSES or error.sent:
         return {}
@@ -166,7 +167,7 @@ def find_refused(
 
 
 def _of_servers(refused: Iterable[str], tools: Iterable[ToolSpec]) -> Mapping[str, str]:
-    """Return all tools of the MCP servers of which too many were refused: they are likely made by one program."""
+    """Return all tools of MCP servers with too many refused ones: they are likely made by one program."""
     counts = Counter(_server(key.removeprefix("tool ")) for key in refused if key.startswith("tool "))
     return {
         _tool_key(tool): f"the other tools of the MCP server {server}: {_MAX_OF_SERVER} of its tools were refused"
@@ -178,8 +179,8 @@ def _of_servers(refused: Iterable[str], tools: Iterable[ToolSpec]) -> Mapping[st
 def _too_many(
     words: str, media: Sequence[Image | Document], tools: Sequence[ToolSpec]
 ) -> Sequence[ToolSpec | Image | Document]:
-    """Return what goes if there are too many: the older half of images and documents; the last tools, of MCP servers if
-    there are."""
+    """Return the parts to drop if there are too many: the older half of images and documents; the last tools,
+    preferably of MCP servers."""
     if _MANY_MEDIA.search(words):
         return media[: (len(media) + 1) // 2]
     if not _MANY_TOOLS.search(words):
@@ -210,8 +211,8 @@ def _placed(
 
 
 def _element(whole: Mapping[str, object], path: Sequence[str]) -> tuple[object, str]:
-    """Return the innermost item of a list that a path leads to, and the name of the tool that it is or is in. Steps
-    that are not there are passed over: providers name types of blocks, too. Bedrock counts its members from 1."""
+    """Return the innermost list item of a path, and the name of the tool that contains it or is it. Unknown steps are
+    skipped, because providers also name types of blocks. Bedrock counts members from 1."""
     at: object = whole
     item: object = None
     tool, first = "", int("member" in path)
@@ -235,7 +236,7 @@ def _element(whole: Mapping[str, object], path: Sequence[str]) -> tuple[object, 
 
 
 def _data(value: object) -> Iterator[str]:
-    """Yield every long text within a value, without what a data URL begins with."""
+    """Yield every long text within a value, without the prefix of data URLs."""
     if isinstance(value, str):
         yield value.partition(",")[2] if value.startswith("data:") else value
     for inner in (*as_array(value), *as_object(value).values()):
@@ -254,8 +255,7 @@ def _named(words: str, tools: Mapping[str, ToolSpec]) -> list[ToolSpec]:
 
 
 def _of_kind(words: str, messages: Sequence[Message], media: Sequence[Image | Document]) -> list[Image | Document]:
-    """Return the media that an error without a place speaks of: those that came since the last reply, or all if there
-    are none."""
+    """Return the media that an error without a place is about: those since the last reply, or all if there are none."""
     kinds = tuple(start for said, starts in _KINDS.items() if re.search(said, words, re.IGNORECASE) for start in starts)
     last = max((place for place, message in enumerate(messages) if message.role == "assistant"), default=-1)
     new = [*_media(messages[last + 1 :])]
@@ -267,7 +267,7 @@ def _of_kind(words: str, messages: Sequence[Message], media: Sequence[Image | Do
 
 
 def _suspected(words: str, tools: tuple[ToolSpec, ...]) -> list[ToolSpec]:
-    """Return the tools that an error about a schema may mean: those of an unusual form; without any, those of MCP
+    """Return the tools that an error about a schema may be about: those of an unusual form; without any, those of MCP
     servers."""
     if not _SCHEMA.search(words):
         return []
@@ -289,18 +289,18 @@ def _key(part: ToolSpec | Text | Image | Document) -> str:
 
 
 def _server(tool: str) -> str:
-    """Return the MCP server that a tool is of, by its name; "" for any other tool."""
+    """Return the MCP server of a tool, by its name; "" for any other tool."""
     return tool.split("__")[1] if tool.startswith("mcp__") else ""
 
 
 def _tool_key(tool: ToolSpec) -> str:
-    """Return the name and a digest of the definition: a server may correct a tool, another one have its name."""
+    """Return the name and a digest of the definition, because a server may correct a tool or reuse its name."""
     definition = json_dump((tool.description, tool.parameters)).encode("utf-8", "replace")
     return f"tool {tool.name} {sha256_hex(definition)[:16]}"
 
 
 def _described(part: ToolSpec | Image | Document, messages: Sequence[Message]) -> str:
-    """Return a part as a person knows it: a tool with its server, an image with the call that brought it."""
+    """Describe a part for a person: a tool with its server, an image with the call that brought it."""
     if isinstance(part, ToolSpec):
         server = _server(part.name)
         return f"the tool {part.name}" + (f" of the MCP server {server}" if server else "")

@@ -9,14 +9,14 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.model import Effort, ModelInfo, ModelLimits
 
 UNKNOWN = ModelLimits()
-USUAL_OUTPUT, LARGE_OUTPUT = 32_000, 64_000  # tokens of output, where no number was asked for
+USUAL_OUTPUT, LARGE_OUTPUT = 32_000, 64_000  # default tokens of output
 
 OWN_OUTPUT = 16_000
-"""Tokens to ask a server of the user's own for, which would write without end."""
+"""Tokens to request from a server of the user's own, which might never stop."""
 
 
 def limits_of(provider: str, model_id: str) -> ModelLimits:
-    """Return a model's sizes by the longest known beginning of its id; a vendor's prefix ("vendor/id") is ignored."""
+    """Return a model's sizes by the longest known prefix of its id; a vendor's prefix ("vendor/id") is ignored."""
     name = model_id.rpartition("/")[2].lower().replace("claude-3.", "claude-3-").replace("claude-4.", "claude-4-")
     best = max((known for known in _table(provider) if name.startswith(known.lower())), key=len, default=None)
     return UNKNOWN if best is None else _table(provider)[best]
@@ -31,9 +31,9 @@ def limits_like(model_id: str) -> ModelLimits:
 def output_limit(
     model: str, limits: ModelLimits, wanted: int | None, usual: int = USUAL_OUTPUT
 ) -> tuple[int | None, tuple[str, ...]]:
-    """Return the output limit to send (None: no word about it), and a note where it is not what was wanted.
+    """Return the output limit to send (None: none), and a note if it is not the wanted one.
 
-    `usual` tokens are asked for where the model's own limit is known and nobody set one.
+    `usual` tokens are requested by default if the model's own limit is known.
     """
     most = limits.max_output
     if wanted is None:
@@ -44,12 +44,12 @@ def output_limit(
 
 
 def own_output(limits: ModelLimits) -> int:
-    """Tokens to ask for where a server sets no limit of its own and the model's is not known."""
+    """Return the tokens to request if a server has no limit of its own and the model's is unknown."""
     return min(OWN_OUTPUT, max(1, limits.window // 2)) if limits.window else OWN_OUTPUT
 
 
 def usual_output(effort: Effort | None) -> int:
-    """Tokens to ask for where thinking counts as output."""
+    """Return the tokens to request if thinking counts as output."""
     return LARGE_OUTPUT if effort in ("high", "xhigh", "max") else USUAL_OUTPUT
 
 

@@ -1,4 +1,4 @@
-"""Sizes of models as providers' own listings give them, and a file that keeps them."""
+"""Sizes of models from providers' own listings, and a file that caches them."""
 
 import contextlib
 import json
@@ -13,20 +13,20 @@ from sagent.lib.json import as_array, as_int, as_object
 from sagent.lib.money import EXACT, as_usd
 from sagent.model import ModelInfo, ModelLimits
 
-MAX_AGE_SECONDS = 86_400.0  # after which a listing is asked for again
+MAX_AGE_SECONDS = 86_400.0  # after which a listing is requested again
 
 _WINDOWS = (
-    "loaded_context_length",  # LM Studio: as loaded, which may be less than the most
+    "loaded_context_length",  # LM Studio: as loaded, which may be less than the maximum
     "context_length",  # OpenRouter, Together, Fireworks, Moonshot
     "context_window",  # Groq
     "max_model_len",  # vLLM, SGLang
     "max_context_length",  # Mistral, LM Studio
     "max_input_tokens",  # GitHub Models, among its `limits`
     "n_ctx",  # llama.cpp, in `meta`
-    "n_ctx_train",  # llama.cpp before it gave the one in use: what the model was trained for
+    "n_ctx_train",  # older llama.cpp: the size the model was trained for
 )
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,6}(?:\.\d{1,6})?)(b|m)(?![a-z0-9])", re.IGNORECASE)
-_MIN_MILLIONS = 50  # a name that ends with -1m tells the size of a window
+_MIN_MILLIONS = 50  # a name that ends with -1m gives the size of a window
 _Places: TypeAlias = Mapping[str, Mapping[str, object]]
 _OUTPUTS = ("max_completion_tokens", "max_output_tokens")
 # The billed buckets by a listing's names for the price of a token, and of a million (Together; Vercel writes text, and
@@ -36,7 +36,7 @@ _BUCKETS = {"input": "input", "output": "output", "cached_input": "cache_read"}
 
 
 def limits_in(entry: Mapping[str, object], known: ModelLimits) -> ModelLimits:
-    """Return the sizes that a row of an OpenAI-like listing gives; the known ones where it gives none."""
+    """Return the sizes in a row of an OpenAI-like listing; the known ones if it has none."""
     places = [entry, *(as_object(entry.get(name)) for name in ("top_provider", "limits", "meta"))]
     window = next(_sizes(_WINDOWS, places), known.window)
     return ModelLimits(window, next(_sizes(_OUTPUTS, places[1:] + places[:1]), known.max_output))
@@ -47,7 +47,7 @@ def _sizes(names: Sequence[str], places: Sequence[Mapping[str, object]]) -> Iter
 
 
 def prices_in(entry: Mapping[str, object]) -> Mapping[str, Decimal]:
-    """USD per million tokens by billed bucket; {} where no price is given, or one that varies (-1 at OpenRouter)."""
+    """Return USD per million tokens by billed bucket; {} if there is no price, or a variable one (-1 at OpenRouter)."""
     found: dict[str, Decimal] = {}
     for name, value in as_object(entry.get("pricing")).items():
         bucket = _PER_TOKEN.get(name) or _BUCKETS.get(name)
@@ -58,7 +58,7 @@ def prices_in(entry: Mapping[str, object]) -> Mapping[str, Decimal]:
 
 
 def weights_in_name(model_id: str) -> int | None:
-    """Return the number of parameters that a name tells ("qwen2.5-coder:1.5b"); None if it tells none."""
+    """Return the number of parameters in a name ("qwen2.5-coder:1.5b"); None if it has none."""
     sizes = [
         int(float(number) * (1e9 if unit in "bB" else 1e6))
         for number, unit in _SIZE.findall(model_id)
@@ -68,10 +68,10 @@ def weights_in_name(model_id: str) -> int | None:
 
 
 class Listings:
-    """The sizes that listings gave, by place (a provider and its address) and model, in a file with their age.
+    """Sizes from listings, by place (a provider and its address) and model, in a file with their age.
 
-    Without a file they are kept for as long as the process lives. A file that cannot be read counts as none, and one
-    that cannot be written is left: all of it can be asked for again.
+    Without a file they are kept in memory. An unreadable file counts as none, and an unwritable one is ignored:
+    everything can be requested again.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -85,26 +85,26 @@ class Listings:
         return ModelLimits(sizes[0], sizes[1]) if len(sizes) >= 2 else ModelLimits()
 
     def weights(self, place: str, model_id: str) -> int | None:
-        """Return how many parameters a model has; None where that is not known."""
+        """Return a model's number of parameters; None if unknown."""
         listed = as_array(as_object(self._read().get(place, {}).get("models")).get(model_id))
         return as_int(listed[2]) or None if len(listed) > 2 else None
 
     def models(self, place: str) -> Sequence[str]:
-        """Return the ids of the models whose sizes a place gave."""
+        """Return the ids of the models with sizes from a place."""
         return tuple(as_object(self._read().get(place, {}).get("models")))
 
     def server(self, place: str) -> str | None:
-        """Return the name of the program that serves there, "" if it does not say; None for a place never asked."""
+        """Return the program that serves there, "" if it is not named; None for a place never asked."""
         found = self._read().get(place, {}).get("server")
         return found if isinstance(found, str) else None
 
     def is_fresh(self, place: str) -> bool:
-        """Return whether the place was asked recently."""
+        """Return True if the place was asked recently."""
         age = time.time() - as_int(self._read().get(place, {}).get("at"))
         return 0 <= age < MAX_AGE_SECONDS
 
     def keep(self, place: str, models: Sequence[ModelInfo]) -> None:
-        """Take over a listing, in the place of the one before."""
+        """Store a listing in place of the earlier one."""
         sizes = {
             info.id: [info.limits.window, info.limits.max_output, info.weights]
             for info in models
@@ -115,11 +115,11 @@ class Listings:
         self._change(lambda places: {**places, place: entry})
 
     def rename(self, place: str, other: str) -> None:
-        """Let what a place said hold for it under another name too."""
+        """Store a place's data under another name too."""
         self._change(lambda places: {**places, other: places[place]} if place in places else places)
 
     def _change(self, change: Callable[[_Places], _Places]) -> None:
-        """Change what is known as the file has it. Other processes wait until it is written."""
+        """Change the file's data. Other processes wait until it is written."""
         if self._file is None:
             self._places = change(self._read())
             return

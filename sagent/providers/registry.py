@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 _KEY_PAGES = {"openrouter": "/key"}
-"""Pages that tell of a key, of providers whose list of models is public."""
+"""Pages that check a key, of providers whose list of models is public."""
 _OPEN_WEIGHTS = ("gemma", "gpt-oss")
-"""How models are called that anybody can serve, though the maker's row speaks another API than Chat Completions."""
+"""Prefixes of models that anybody can serve, though the maker's own API is not Chat Completions."""
 
 
 def provider_named(
@@ -61,7 +61,7 @@ def provider_named(
 
 
 class _Own(Protocol):
-    """A class of providers: made of a row and an access, or one that finds its own way."""
+    """A class of providers: made from a row and an access, or with its own constructor."""
 
     def __call__(
         self, row: Row, access: Access, *, transport: Transport | Way | None, timeouts: Timeouts | None
@@ -72,8 +72,8 @@ class _Own(Protocol):
 
 
 def class_of(row: Row, rows: Mapping[str, Row] | None = None) -> type[object]:
-    """Return the class of a row's provider. Raises UsageError for one of a plugin that cannot be had, and where no
-    provider is reached by the row's cloud."""
+    """Return the class of a row's provider. Raises UsageError if its plugin is unavailable, or if the row's cloud has
+    no such provider."""
     make = row.make or _made_as(row, {**built_in(), **(rows or {})} if row.via else {})
     if not make:
         return _of_family(row)
@@ -87,7 +87,7 @@ def class_of(row: Row, rows: Mapping[str, Row] | None = None) -> type[object]:
 
 
 def _made_as(row: Row, known: Mapping[str, Row]) -> str:
-    """Return what makes the provider of the same family that a cloud has; "" where a row names no cloud."""
+    """Return the maker of the cloud's provider of the same family; "" if a row names no cloud."""
     if not row.via:
         return ""
     there = {each.via: each.make for each in known.values() if each.make and each.via and each.family == row.family}
@@ -100,7 +100,7 @@ def _made_as(row: Row, known: Mapping[str, Row]) -> str:
 
 
 def _own_way(row: Row, kind: type[object], key: str | None, given: Mapping[str, object]) -> Provider:
-    """Make a provider by its class's from_key or from_env, with as much of what is given as that takes."""
+    """Make a provider by its class's from_key or from_env, with the given arguments that it accepts."""
     from inspect import Parameter, signature
 
     own = cast("_Own", kind)
@@ -138,8 +138,8 @@ def _of_family(row: Row) -> "type[Anthropic | Google | ResponsesProvider | ChatP
 
 
 def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
-    """Return a row by name, whatever its case, `_` for `-` too, or by the name of a class of ours
-    (`OpenAISubscription`); None where there is none."""
+    """Return a row by name, ignoring case, with `_` for `-`, or by the name of a class (`OpenAISubscription`); None if
+    there is none."""
     wanted, own = name.strip().lower(), rows or {}
     for each in dict.fromkeys((name, wanted, wanted.replace("_", "-"))):
         if row := own.get(each) or built_in_row(each):
@@ -179,11 +179,11 @@ def nearest_rows(name: str, rows: Mapping[str, Row] | None = None) -> list[str]:
 
 
 def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "") -> str | None:
-    """Return the provider that an id without one points to; None if none is known.
+    """Return the provider that a model id without one implies; None if none is known.
 
-    "vendor/model" is a name that several providers use, and "model:size" a name of weights that anybody can serve. The
-    same applies to a Chat Completions name, and to open weights of other makers, `at` an address that is not their
-    maker's, because that address must not be sent the maker's key.
+    "vendor/model" is a name that several providers use, and "model:size" one of weights that anybody can serve. The
+    same applies to a Chat Completions name, and to other makers' open weights, `at` an address that is not the maker's,
+    because that address must not get the maker's key.
     """
     wanted, own = model_id.lower(), rows or {}
     theirs = [(start, name) for name, row in own.items() for start in row.models]
@@ -191,7 +191,7 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
         (len(start), name)
         for start, name in (*(each for each in model_beginnings() if each[1] not in own), *theirs)
         if wanted.startswith(start.lower()) and ("/" in start or "/" not in wanted)
-        if (name in own and not own[name].plugin)  # one that the person has described
+        if (name in own and not own[name].plugin)  # described by the person
         or not ((":" in wanted and ":" not in start) or _is_strange(name, own, wanted, at))
     )
     best = max(fitting, default=None)
@@ -199,8 +199,8 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
 
 
 def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> bool:
-    """Return True if an address is not the maker's, so that its server may have any open weights. Of makers with an API
-    of their own that is so for a few models; at another address, the others are a proxy's that speaks that API."""
+    """Return True if an address is not the maker's, so that its server may have any open weights. For makers with their
+    own API that applies to a few models; the others are a proxy's that uses that API."""
     row = (rows.get(name) or built_in_row(name)) if at else None
     if row is None or (row.family != "chat" and not wanted.startswith(_OPEN_WEIGHTS)):
         return False
@@ -208,12 +208,12 @@ def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> boo
 
 
 def has_key(row: Row) -> bool:
-    """Return whether the environment holds a key of this provider."""
+    """Return True if the environment has a key of this provider."""
     return bool(first_set(f"{row.key} {row.token}")[1])
 
 
 async def prove_key(name: str, provider: Provider, rows: Mapping[str, Row] | None = None) -> bool:
-    """Ask a provider for what each of its keys opens; False where it may answer any key. Raises ModelError."""
+    """Check each key of a provider with a request; return False if it may accept any key. Raises ModelError."""
     if not isinstance(provider, Endpoint):
         await provider.models()
         return True

@@ -20,9 +20,9 @@ FAMILIES = ("anthropic", "chat", "responses", "google")
 STYLES = (
     *("", "openai", "reasoning", "level", "switch", "thinking", "adaptive", "enable_thinking", "template", "always"),
 )
-"""How an effort is sent (families/chat/efforts.py); "" is not at all."""
+"""Encodings of an effort (families/chat/efforts.py); "" for none."""
 STRUCTURES = ("", "json_schema", "json_object")
-"""What a `response_format` may be; "" is that there is none."""
+"""Values of `response_format`; "" for none."""
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "family": FAMILIES,
     "effort": STYLES,
@@ -32,7 +32,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "documents": ("", "file"),
     "structured": STRUCTURES,
 }
-"""Members that are one of a few words."""
+"""Members with a fixed set of values."""
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _OWN_HEADERS = {
     *("authorization", "x-api-key", "x-goog-api-key", "anthropic-version", "content-type", "content-length", "host"),
@@ -59,17 +59,16 @@ class EffortParameter:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """Abilities of the models whose ids begin with `of`. None stands for what the model's name says, or that of the one
-    it is `like`; `efforts` are the levels it takes, () for a model that does not reason.
-    """
+    """Abilities of the models whose ids begin with `of`. None means the default by the model's name, or by the one it
+    is `like`; `efforts` are the levels it takes, () for a model that does not reason."""
 
     of: str = ""
     like: str = ""
     efforts: tuple[Effort, ...] | None = None
     images: bool | None = None
-    audio: bool | None = None  # it takes recordings; None is no
+    audio: bool | None = None  # it accepts recordings; None is no
     tools: bool | None = None
-    structured: bool | None = None  # answers are held to a schema, where the provider can do that
+    structured: bool | None = None  # answers are held to a schema, if the provider can do that
     tool_search: bool | None = None  # the provider's own search finds deferred tools
 
 
@@ -78,23 +77,23 @@ class Quirks:
     """Differences of a Chat Completions provider from the others. The defaults suit most servers."""
 
     max_tokens: str = "max_tokens"  # the name of the output limit
-    effort: str = ""  # how an effort is sent, one of STYLES
+    effort: str = ""  # encoding of an effort, one of STYLES
     efforts: tuple[EffortParameter, ...] = ()  # how it is sent to some of the models
-    reasoning_back: str = ""  # reasoning to be sent back, and in which member; same as it came; none
-    reasoning_filler: str = ""  # sent as reasoning_content of a message with calls that has none
+    reasoning_back: str = ""  # member for reasoning sent back; "same" as received; "" for none
+    reasoning_filler: str = ""  # reasoning_content of a message with calls but without reasoning
     documents: str = ""  # file: PDFs go in as they are; "" is not at all
     images: bool = True
     stream_usage: bool = True  # stream_options.include_usage is understood
     cache_key: bool = False  # prompt_cache_key is understood
-    cache_marks: tuple[str, ...] = ()  # beginnings of ids of models that keep a prefix only where it is marked
+    cache_marks: tuple[str, ...] = ()  # prefixes of ids of models that only cache marked prefixes
     longest_id: int = 40  # of a tool call: OpenAI refuses longer ones
-    id_length: int = 0  # of a tool call's id, which is then exactly so many letters and digits
-    structured: str = ""  # what holds an answer to a schema (the model reads it in words too), one of STRUCTURES
-    structured_tools: bool = False  # also while there are tools: in most servers it keeps a model from calling them
+    id_length: int = 0  # exact number of letters and digits of a tool call's id; 0: any
+    structured: str = ""  # how an answer is held to a schema (the model also reads it), one of STRUCTURES
+    structured_tools: bool = False  # also with tools: most servers then suppress calls
     place_in_message: bool = (
-        False  # directory and date go out with the first message: its prompt cache begins anew there
+        False  # directory and date go into the first message, so that the prompt cache begins after them
     )
-    bridge: str = ""  # what the model is to have said between results and the user's next words
+    bridge: str = ""  # text in the model's name between results and the user's next message
     body: JsonObject = field(default=EMPTY)  # sent with every request
 
 
@@ -110,22 +109,22 @@ class Row:
     base: str = ""
     token: str = ""  # the variable of a key that is sent as a bearer token
     models: tuple[str, ...] = ()
-    default: str = ""  # the model taken when none is named
+    default: str = ""  # the default model
     free: bool = False  # a server of the user's own: calls cost nothing
-    via: str = ""  # the cloud that it is reached by, through its SDK: that of the provider which has the same one
+    via: str = ""  # the cloud that it is reached by, through the SDK of the provider with that cloud
     headers: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # sent with every request
     abilities: tuple[Abilities, ...] = ()
     quirks: Quirks = Quirks()
-    prices: str = ""  # the name that price lists have for it (genai-prices), where that is another
+    prices: str = ""  # its name in price lists (genai-prices), if different
     hour: bool = False  # a request may ask for cache writes of an hour by itself
-    own_models: str = ""  # what ids of its models have in them, where price lists have other models too
+    own_models: str = ""  # part of its models' ids that tells them from others in price lists
     owned_by: str = ""  # what its servers say so in their listing: a server at --base-url that does is this provider
     paths: bool = False  # its models are named by folders, or by a repository with options after a "+"
-    credentials: bool = False  # it has a login that is kept elsewhere: --auth credentials may be given
-    make: str = ""  # "module:Class" of one that is more than an address and a key
-    login: str = ""  # "module:function" by which a person logs in
+    credentials: bool = False  # it has a login stored elsewhere: --auth credentials is possible
+    make: str = ""  # "module:Class" of a provider that needs more than an address and a key
+    login: str = ""  # "module:function" that logs a person in
     about: str = ""  # what that needs
-    plugin: str = ""  # whose row it is, as that plugin gives it
+    plugin: str = ""  # the plugin that declares the row
 
     def able(self, model: str) -> Abilities:
         """Return the abilities under the longest matching prefix of a model's id; empty if there is none."""
@@ -143,8 +142,8 @@ MAKERS: Mapping[str, Row] = {
         token="ANTHROPIC_AUTH_TOKEN",  # noqa: S106 -- the name of a variable
         models=("claude-",),
         default="claude-sonnet-5-5",
-        credentials=True,  # that the SDK finds; any other address would be sent the same
-        abilities=(  # platform.claude.com, tool search tool: not in models before 4, whose names begin with a number
+        credentials=True,  # found by the SDK; any other address would get them, too
+        abilities=(  # platform.claude.com, tool search tool: not for models before 4, whose names begin with a number
             *(
                 Abilities(f"claude-{name}-", tool_search=True)
                 for name in ("sonnet", "opus", "haiku", "fable", "mythos")
@@ -164,7 +163,7 @@ MAKERS: Mapping[str, Row] = {
             *(Abilities(f"gpt-5.{minor}", tool_search=True) for minor in (4, 5, 6)),
             *(Abilities(f"gpt-5.{minor}-nano", tool_search=False) for minor in (4, 5, 6)),
         ),
-        quirks=Quirks(  # for those who reach it as openai-compatible
+        quirks=Quirks(  # for users of openai-compatible
             max_tokens="max_completion_tokens",
             effort="openai",
             documents="file",
@@ -185,19 +184,19 @@ MAKERS: Mapping[str, Row] = {
         abilities=(Abilities("gemini-", audio=True),),  # ai.google.dev, audio understanding
     ),
 }
-"""The makers of a protocol of their own. They are not in providers.toml because reading it takes every start 8 ms."""
+"""Makers with a protocol of their own. They are not in providers.toml because reading it takes 8 ms at every start."""
 
 
 @cache
 def _tables() -> Mapping[str, str]:
-    """Return the tables of providers.toml by name, as text: to parse all of them takes 8 ms."""
+    """Return the tables of providers.toml by name, as text: parsing all of them takes 8 ms."""
     _, *parts = _TABLE.split(Path(__file__).with_name("providers.toml").read_text("utf-8"))
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 @cache
 def _core_row(name: str) -> Row | None:
-    """Return one of the core's rows; no other is parsed."""
+    """Return one of the core's rows, without parsing others."""
     if name in MAKERS or (text := _tables().get(name)) is None:
         return MAKERS.get(name)
     import tomllib
@@ -213,20 +212,20 @@ def _our_rows() -> Mapping[str, Row]:
 
 @cache
 def installed_rows() -> Mapping[str, Row]:
-    """Return the rows of plugins of installed distributions, which are imported, for programs that have no settings."""
+    """Return the rows of plugins in installed distributions, which are imported, for programs without settings."""
     return _read(of_installed(ProviderRow))
 
 
 def _read(declared: Iterable[tuple[Plugin, ProviderRow]]) -> Mapping[str, Row]:
     rows: dict[str, Row] = {}
     for plugin, row in declared:
-        with suppress(Exception):  # which the index of plugins reports
+        with suppress(Exception):  # reported by the index of plugins
             rows.setdefault(row.name, declared_row(row, plugin.name))
     return rows
 
 
 def transport_by_sdk() -> object:
-    """Return the class of the transport through official SDKs. Raises UsageError where no plugin has one."""
+    """Return the class of the transport through official SDKs. Raises UsageError if no plugin has one."""
     for _, extra in of_ours(Extra):
         if extra.to == "sdk":
             return resolve(extra.add)
@@ -242,12 +241,12 @@ def built_in() -> Mapping[str, Row]:
 
 
 def built_in_row(name: str) -> Row | None:
-    """Return one of them, without looking at others."""
+    """Return one of them, without reading others."""
     return _core_row(name) or _our_rows().get(name)
 
 
 def row_of(name: str) -> Row:
-    """Return the row of a class of ours. Raises UsageError where the plugin that has it is not there."""
+    """Return the row of one of our classes. Raises UsageError if its plugin is missing."""
     if row := built_in_row(name):
         return row
     raise UsageError(f"There is no provider {name}{lacking(name)}.")
@@ -267,22 +266,23 @@ def model_beginnings() -> Sequence[tuple[str, str]]:
 
 @cache
 def owners() -> Mapping[str, str]:
-    """Return the providers of sagent's own plugins, each with its plugin, for messages where that is not there; at "./"
-    the provider whose models are named by paths, at "./sdk" whose the SDKs are. Written by scripts/make_settings.py."""
+    """Return the providers of sagent's own plugins, each with its plugin, for messages if that is missing; at "./" the
+    provider whose models are named by paths, at "./sdk" the plugin with the SDKs. Written by
+    scripts/make_settings.py."""
     import json
 
     return json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))
 
 
 def lacking(name: str) -> str:
-    """Return which plugin has a provider, where that is not there, as the end of a sentence."""
+    """Return the end of a sentence that names a provider's missing plugin."""
     name = name.strip().lower().replace("_", "-")
     owner = "" if name in _our_rows() else owners().get(name)
     return f": it is of the plugin {owner}, which is not loaded" if owner else ""
 
 
 def named_by_paths(rows: Mapping[str, Row]) -> str | None:
-    """Return the provider whose models are named by paths, also where it is not there."""
+    """Return the provider whose models are named by paths, also if it is missing."""
     return next((row.name for row in {**built_in(), **rows}.values() if row.paths), owners().get("./"))
 
 
@@ -304,7 +304,7 @@ def declared_row(row: ProviderRow, plugin: str) -> Row:
 
 
 class DeclaredRows(Mapping[str, Row]):
-    """Rows that plugins declare, by name. Each is read when it is asked for."""
+    """Rows declared by plugins, by name. Each is read on demand."""
 
     def __init__(self, declared: Mapping[str, tuple[str, ProviderRow]]) -> None:
         self._declared = declared
@@ -327,8 +327,7 @@ class DeclaredRows(Mapping[str, Row]):
 
 
 def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
-    """Rows from parsed TOML, {name: {...}}. Raises ConfigError that names the place, the member and what is
-    accepted."""
+    """Parse rows from TOML, {name: {...}}. Raises ConfigError with the place, the member and the accepted values."""
     return {name: _row(name, as_object(table), f"{where}: [{name}]") for name, table in tables.items()}
 
 
@@ -338,14 +337,14 @@ def maker_abilities(name: str) -> tuple[Abilities, ...]:
 
 
 def is_own_address(name: str, url: str) -> bool:
-    """Return whether a URL is the maker's own address, not a proxy or a gateway."""
+    """Return True if a URL is the maker's own address, not a proxy or a gateway."""
     return name in MAKERS and _place(url) == _place(MAKERS[name].base_url)
 
 
 def row_for_url(url: str) -> Row | None:
-    """Return the built-in row whose own address is at this host, for its quirks as a server of Chat Completions.
+    """Return the built-in row whose own address has this host, for its quirks as a server of Chat Completions.
 
-    On this machine the port says which it is.
+    On this machine the port decides.
     """
     place = _place(url)
     for row in built_in().values():
@@ -422,7 +421,7 @@ def _headers(given: Mapping[str, object], where: str) -> Mapping[str, str]:
 
 
 def _check(row: Row, where: str) -> None:
-    """Raise ConfigError for a member that cannot mean anything: the server would only be spoken to in a wrong way."""
+    """Raise ConfigError for a meaningless member, which would only lead to wrong requests."""
     chosen = {name: str(getattr(row if hasattr(row, name) else row.quirks, name)) for name in _CHOICES}
     for name, value in (*chosen.items(), *(("effort", knob.style) for knob in row.quirks.efforts)):
         if value not in _CHOICES[name]:

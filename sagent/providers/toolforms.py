@@ -1,7 +1,7 @@
-"""The form in which each provider takes tools: names, names of properties, and the parts of JSON Schema that it knows.
+"""The form in which each provider accepts tools: names, names of properties, and supported parts of JSON Schema.
 
-Most tools have that form as they are, and are found to in a moment. Others are rewritten (`fitting.py`). A rewriting
-depends on the tools alone, so that requests begin with the same bytes; names that it changes are changed back in calls.
+Most tools already have that form, which a quick check finds. Others are rewritten (`fitting.py`), depending on the
+tools alone, so that requests begin with the same bytes; changed names are changed back in calls.
 """
 
 import re
@@ -14,7 +14,7 @@ from sagent.messages import Message, Part, ToolCall
 from sagent.model import ToolSpec
 
 LEFT_OUT = "left_out"
-"""The option of requests, and the parameter of logged ones, for parts that a provider refuses (`leftout.py`)."""
+"""The option of requests, and parameter of logged ones, for refused parts (`leftout.py`)."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _PLAIN = frozenset({"type", "description", "properties", "required", "items", "enum", "additionalProperties", "title"})
 _VALUES = frozenset({"default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"})
@@ -25,17 +25,17 @@ _MAX_PLAIN_DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class ToolForm:
-    """The form in which a provider takes tools. `keys` is the pattern of a property's name."""
+    """The form in which a provider accepts tools. `keys` is the pattern of a property's name."""
 
     keys: str = r"[A-Za-z0-9_.-]{1,64}"
     refs: bool = True  # $ref to $defs may be used
     unions: bool = True  # a list of types, const, and enum of any values may be used
     patterns: bool = True  # any regular expression may be used
     formats: frozenset[str] | None = None  # of strings; None for any
-    listed: bool = True  # a tool without arguments has a list of properties, which is empty
+    listed: bool = True  # a tool without arguments has an empty list of properties
 
 
-ANTHROPIC = ToolForm()  # its own error messages: "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+ANTHROPIC = ToolForm()  # by its error messages: "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
 OPENAI = ToolForm(keys=r"[\w.-]{1,64}")
 # llama.cpp refuses patterns without ^ and $, and what looks around (json-schema-to-grammar)
 CHAT = ToolForm(keys=r"[\w.-]{1,64}", patterns=False)
@@ -49,13 +49,13 @@ GOOGLE = ToolForm(  # ai.google.dev, FunctionDeclaration; parametersJsonSchema
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Names that a provider knows under others: `tools` by their own names, and `keys` of the arguments of a tool."""
+    """Changed names: `tools` by their own names, and `keys` of a tool's arguments."""
 
     tools: Mapping[str, str]
     keys: Mapping[str, Mapping[str, str]]
 
     def sent(self, call: ToolCall) -> ToolCall:
-        """Return a call as the provider knows it."""
+        """Return a call with the provider's names."""
         keys, name = self.keys.get(call.name), self.tools.get(call.name, call.name)
         if keys is None and name == call.name:
             return call
@@ -90,14 +90,14 @@ def _renamed(value: JsonObject, names: Mapping[str, str]) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Tools as they go out; `naming` is None where no name is another one."""
+    """Tools as sent; `naming` is None if no name was changed."""
 
     tools: tuple[ToolSpec, ...]
     naming: Naming | None = None
 
 
 def are_plain(tools: tuple[ToolSpec, ...], form: ToolForm) -> bool:
-    """Return True if a provider takes the tools as they are, as far as a quick look says."""
+    """Return True if a provider accepts the tools unchanged, by a quick check."""
     key = re.compile(form.keys)
     return len({tool.name for tool in tools}) == len(tools) and all(
         is_plain(tool, form, key.fullmatch) for tool in tools
@@ -105,7 +105,7 @@ def are_plain(tools: tuple[ToolSpec, ...], form: ToolForm) -> bool:
 
 
 def is_plain(tool: ToolSpec, form: ToolForm, is_key: Callable[[str], object]) -> bool:
-    """Return True if a tool may go out as it is; `is_key` takes the names that properties may have."""
+    """Return True if a tool can be sent unchanged; `is_key` accepts names of properties."""
     schema = tool.parameters
     return (
         NAME.fullmatch(tool.name) is not None
@@ -118,7 +118,7 @@ def is_plain(tool: ToolSpec, form: ToolForm, is_key: Callable[[str], object]) ->
 
 
 def _is_plain(schema: JsonObject, is_key: Callable[[str], object], depth: int) -> bool:
-    """Return True if a schema says only what every provider takes."""
+    """Return True if a schema only has keywords that every provider accepts."""
     if not _PLAIN.issuperset(schema):
         values = [schema[name] for name in schema if name not in _PLAIN]
         if not _VALUES.issuperset(name for name in schema if name not in _PLAIN):

@@ -1,4 +1,4 @@
-"""Bills as providers write them: counts, with OpenAI and its followers inside one another, tiers, their own prices."""
+"""Bills in the formats of providers: counts (nested, with OpenAI and its followers), tiers, stated prices."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -13,13 +13,14 @@ _STANDARD = ("default", "standard", "auto", "on_demand")
 
 _READ = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens", "num_cached_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
-"""Names that gateways give to cached tokens, beside the count of the input or in its details."""
-_LIVES = ("cache_creation_token_details", "cache_creation")  # what of it is kept how long: LiteLLM, Anthropic
+"""Gateways' names for written cache tokens, beside the input's count or in its details."""
+_LIVES = ("cache_creation_token_details", "cache_creation")  # members that split them by lifetime: LiteLLM, Anthropic
 
 
 def tokens_of(counts: Mapping[str, object]) -> Usage:
-    """Return the tokens of a report of Chat Completions or Responses, whose names gateways mix, in disjoint buckets.
-    Cached tokens are inside the prompt, reasoning is inside the completion, unless counts prove otherwise."""
+    """Return the tokens of a report of Chat Completions or Responses, with the mixed names of gateways, in disjoint
+    buckets. Cached tokens count as part of the prompt, and reasoning as part of the completion, unless the counts prove
+    otherwise."""
     details = as_object(counts.get("prompt_tokens_details") or counts.get("input_tokens_details"))
     thought = as_object(counts.get("completion_tokens_details") or counts.get("output_tokens_details"))
     prompt = first_count(counts.get("prompt_tokens"), counts.get("input_tokens"))
@@ -31,24 +32,24 @@ def tokens_of(counts: Mapping[str, object]) -> Usage:
         prompt = max(0, total - completion - (reasoning if reasoning > completion else 0))
     heard, said = (count_of(each.get("audio_tokens")) for each in (details, thought))
     if heard and total == prompt + completion + heard:
-        prompt += heard  # Mistral counts sound apart from the prompt
+        prompt += heard  # Mistral counts audio separately
     if "market_cost" in counts and reasoning > completion and total == prompt + completion:
-        completion += reasoning  # Vercel's gateway, whose price says so, counts Gemini's thoughts apart from all
+        completion += reasoning  # Vercel's gateway, which states a price, counts Gemini's thoughts separately
     lives = [lived(place.get(name)) for place in (details, counts) for name in _LIVES]
     hour = max(each[1] for each in lives)
     read = first_count(details.get("cached_tokens"), *map(counts.get, _READ))
     written = first_count(*map(details.get, _WRITTEN), counts.get(_WRITTEN[-1]), *map(sum, lives))
     if not (total or details or "prompt_tokens" in counts) and (_READ[2] in counts or _WRITTEN[-1] in counts):
-        total = prompt + completion + read + written  # Anthropic's names: its input leaves out what was cached
+        total = prompt + completion + read + written  # Anthropic's names: its input excludes cached tokens
     apart = total - prompt - completion if prompt or completion else 0  # a total alone says of neither how much it is
     outside = cache_outside(prompt, apart, read, written, reasoning)
     prompt, apart = prompt + outside, apart - outside
     if apart > 0 and reasoning in (0, apart):  # xAI, Google's compatible endpoint
         completion, reasoning = completion + apart, apart
-    elif reasoning > completion and apart:  # not where the total has no room for it: OpenRouter
+    elif reasoning > completion and apart:  # not if the total has no room for it: OpenRouter
         completion += reasoning
     read = min(read, prompt)
-    written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens as read and as written
+    written = min(written, prompt - read)  # Gemini through OpenRouter counts the same tokens twice
     hour = min(hour, written)
     fees = {
         **source_fees(counts),
@@ -68,14 +69,14 @@ def tokens_of(counts: Mapping[str, object]) -> Usage:
 
 
 def lived(written: object) -> tuple[int, int]:
-    """Return how many of the tokens that were written are kept for five minutes, and how many for an hour."""
+    """Return the written tokens kept for five minutes, and those kept for an hour."""
     short, hour = (count_of(as_object(written).get(f"ephemeral_{life}_input_tokens")) for life in ("5m", "1h"))
     return short, hour
 
 
 def cache_outside(prompt: int, apart: int, read: int, written: int, reasoning: int) -> int:
-    """Return how many cached tokens are not inside the prompt, as gateways pass Anthropic's counts on. `apart` is how
-    much the total is more than prompt and completion, where reasoning may stand too."""
+    """Return the cached tokens outside the prompt, as gateways pass on Anthropic's counts. `apart` is the excess of the
+    total over prompt and completion, which may also contain reasoning."""
     if max(read, written) > prompt:
         return read + written
     if apart == reasoning:
@@ -96,8 +97,8 @@ def tier_named(tier: str) -> str:
 def own_price(usage: Mapping[str, object], event: Mapping[str, object]) -> Decimal | None:
     """Return a provider's own price in USD: in the usage (OpenRouter, Perplexity, xAI), or next to it (Venice).
 
-    With a key of the user's own at OpenRouter it is only the gateway's share; the upstream provider bills the rest.
-    0 from anybody else is a gateway that knows no price.
+    With the user's own upstream key at OpenRouter it is only the gateway's share; the upstream provider bills the rest.
+    0 from any other gateway means an unknown price.
     """
     if usd := _usd(usage.get("cost_in_usd_ticks")):
         return EXACT.multiply(usd, _TICK)

@@ -1,4 +1,4 @@
-"""The cache marks of Claude's API (`cache_control`), and how long caches are kept."""
+"""Cache marks of Claude's API (`cache_control`), and lifetimes of caches."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from sagent.cost.prices import keeps_an_hour
 
 CacheLife: TypeAlias = Literal["", "5m", "1h"]
-"""How long a cache is kept after it was last read; "" is that there is none."""
+"""Lifetime of a cache after its last use; "" for no cache."""
 MARKS: Mapping[CacheLife, Mapping[str, object]] = {
     "5m": {"type": "ephemeral"},
     "1h": {"type": "ephemeral", "ttl": "1h"},

@@ -16,9 +16,9 @@ from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
 Way: TypeAlias = Literal["direct", "sdk"]
-"""How requests get out: over our own connections, or through the provider's official SDK."""
+"""The transport of requests: our own connections, or the provider's official SDK."""
 
-_OWN_HEADER = ("anthropic", "google")  # families with a header of their own for keys
+_OWN_HEADER = ("anthropic", "google")  # families with their own header for keys
 _PAGES = 20  # of a listing that are read
 AUTHS = ("key", "bearer", "credentials")
 
@@ -28,16 +28,16 @@ class Endpoint:
 
     row_name: ClassVar[str]
     _key_header: ClassVar[str] = ""
-    """The header of a key that is no bearer token."""
+    """The header of a key that is not a bearer token."""
     counts: bool = True
-    """Whether its own count of a request's tokens may be asked for: until it is seen to give none."""
+    """Whether to use its own token count; False once it has given none."""
     lessons: int = 0
-    """How many calls have failed: what was learned by that may change how the next request is written."""
+    """The number of failed calls, which may change the encoding of the next request."""
     searches: bool = True
-    """Whether its own search for tools may be asked for: at its own address, or where a person's data say so; until it
-    is refused."""
+    """Whether to use its own tool search: at its own address, or if a person's data say so; False once it was
+    refused."""
 
-    if not TYPE_CHECKING:  # for those who guess; a checker knows how it is made
+    if not TYPE_CHECKING:  # for callers who guess; a type checker knows the constructor
 
         def __new__(cls, *given: object, **named: object) -> Self:
             own, name = cls.__init__ is not Endpoint.__init__, cls.__name__  # a plan is made with its login
@@ -53,14 +53,14 @@ class Endpoint:
         self.keys = Keys((access.key, *access.others), access.variable)
         self.timeouts = timeouts or Timeouts()
         self.transport = _open(row, access, transport, self.timeouts)
-        self.on_waiting: OnWaiting = ignore_wait  # what a call waits for, where the server says
+        self.on_waiting: OnWaiting = ignore_wait  # why a call waits, if the server reports it
         self._encodings: dict[Dialect, EncodingCache] = {}
         self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
         self.searches = row.abilities != maker_abilities(row.name) or is_own_address(row.name, access.base_url)
         self._set_up()
 
     def _set_up(self) -> None:
-        """Make what the models of a family share; the end of construction."""
+        """Make the parts that the models of a family share; the end of construction."""
 
     def encodings(self, dialect: Dialect) -> EncodingCache:
         """Return the cache of conversations encoded in a dialect."""
@@ -123,7 +123,7 @@ class Endpoint:
         return Origin(self.row.name, model_id, self.keys.current, self.keys.variable)
 
     async def fetch(self, url: str) -> object:
-        """Return a JSON document that is no model's answer. Raises ModelError."""
+        """Fetch a JSON document other than a model's answer. Raises ModelError."""
         return await fetch(self.transport, url, self.headers(), self.origin(""), self.timeouts)
 
     async def fetch_pages(
@@ -151,9 +151,9 @@ def read_access(
     environ: Mapping[str, str] | None = None,
     source: str = "",
 ) -> Access:
-    """Return the access to a row's provider: with the key given, else as the environment says. Raises UsageError.
+    """Return the access to a row's provider: with the given key, else by the environment. Raises UsageError.
 
-    `source` is where a key that is given comes from, where that is not the environment, for messages.
+    `source` is the source of a given key, for messages.
     """
     if key is not None:
         check_text("key", key)
@@ -182,7 +182,7 @@ def read_access(
 
 
 def _from_env(row: Row, base_url: str | None, auth: str | None, environ: Mapping[str, str] | None) -> Access:
-    """Return the access that the environment describes. A local server, or one of the user's own, needs no key."""
+    """Return the access by the environment. A local server, or one of the user's own, needs no key."""
     (name, key), (_, token) = first_set(row.key, environ), first_set(row.token, environ)
     bearer = auth == "bearer" if auth else not key and bool(token)
     secret = (token or key) if bearer else (key or token)

@@ -1,4 +1,4 @@
-"""Images, documents and recordings on the wire: base64, their tokens, and the words for those that cannot be sent."""
+"""Images, documents and recordings on the wire: base64, their tokens, and replacement texts."""
 
 import re
 from binascii import a2b_base64, b2a_base64
@@ -13,13 +13,13 @@ from sagent.messages import Document, Image, Message, Part, Text, ToolResult
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _IMAGE_URL = re.compile(r"data:(image/[a-z0-9.+-]{1,40})(?:;[a-z0-9.=-]{1,40}){0,9};base64")
 AUDIO = ("audio/wav", "audio/mpeg")
-# What a second of a recording counts as: Gemini makes 32 tokens of it, OpenAI 10, and either sells these dearer than
-# those of text, up to 7 and up to 17 times; so that what is held for the input covers them.
+# Tokens reserved for a second of a recording: Gemini counts 32, OpenAI 10, at up to 7 and 17 times the price of text
+# tokens, which the reservation has to cover.
 _SECOND_TOKENS = 256
 
 
 def base64_text(data: bytes) -> str:
-    """Base64 in one line."""
+    """Return base64 in one line."""
     return b2a_base64(data, newline=False).decode()
 
 
@@ -29,7 +29,7 @@ def data_url(media_type: str, data: bytes) -> str:
 
 
 def image_at(url: str) -> Image | None:
-    """Return the image that a data URL holds; None for any other address, and for what is no base64."""
+    """Return the image in a data URL; None for any other address or invalid base64."""
     head, _, data = url.partition(",")
     if not (found := _IMAGE_URL.fullmatch(head)):
         return None
@@ -40,7 +40,7 @@ def image_at(url: str) -> Image | None:
 
 
 def made_notes(parts: Iterable[Part]) -> tuple[str, ...]:
-    """Say where the images and the sound of an answer are kept."""
+    """Return notes on where an answer's images and audio are stored."""
     made = [part for part in parts if isinstance(part, Image | Document)]
     names = ["image" if isinstance(part, Image) else f"sound, {part.name}," for part in made]
     kept = [f"is kept with the session as {sha256_hex(part.data)}" for part in made]
@@ -66,7 +66,7 @@ def media_tokens(part: Text | Image | Document, image: int, page: int) -> int:
 
 
 def in_words(part: Text | Image | Document) -> str:
-    """Return a part as text: a document of text as itself, another one and an image by name."""
+    """Return a part as text: a text document as itself, anything else by name."""
     match part:
         case Text(text):
             return text
@@ -87,7 +87,7 @@ def media_in(messages: Iterable[Message]) -> Iterator[Image | Document]:
 
 
 def without_images(message: Message) -> Message:
-    """Return a message with words in the place of its images; the message itself where it has none."""
+    """Return a message with texts in place of its images; unchanged if it has none."""
     parts = tuple(map(_worded, message.parts))
     return message if all(map(is_, parts, message.parts)) else replace(message, parts=parts)
 
@@ -103,11 +103,11 @@ def _worded(part: Part) -> Part:
 
 
 def error_text(text: str) -> str:
-    """Return the text of a failed call, for a wire that has no member for failures."""
+    """Return the text of a failed call, for a protocol without a member for failures."""
     return text if text.lower().startswith(("error", "[interrupted")) else f"Error: {text}"
 
 
 def stand_in(part: Image | Document) -> str:
-    """Return the text that a model reads in place of a part it cannot be shown."""
+    """Return the text in place of a part that the model cannot read."""
     what = "image" if isinstance(part, Image) else part.name or "document"
     return f"[{what}: {part.media_type}, {len(part.data)} bytes; it cannot be shown to this model]"

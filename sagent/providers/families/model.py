@@ -26,20 +26,19 @@ from sagent.providers.wire.refusals import Refusals, Trial
 from sagent.providers.wire.reply import ReplyReader, count_of
 
 Counted: TypeAlias = tuple[str, Mapping[str, str], Sequence[bytes], str]
-"""A URL, headers beyond the provider's, a body, and the member of the answer that is the count."""
+"""A URL, headers beyond the provider's, a body, and the answer's member with the count."""
 _COUNTING = Timeouts(stall=5.0)
 _BY_NAME = Abilities()
 _IN_CONVERSATION = re.compile(r"\b(messages|contents|input)(\.\d|\[\d)")  # a place that a provider names
 _COMPACT = "If that is a part of the conversation, sagent sessions compact makes a summary that does without it."
-_OF_SEARCH = re.compile("defer_loading|tool[_ ](search|reference)", re.IGNORECASE)  # in what a provider says
+_OF_SEARCH = re.compile("defer_loading|tool[_ ](search|reference)", re.IGNORECASE)  # in an error message
 E_co = TypeVar("E_co", bound=Endpoint, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request as its family writes it: where it goes, and what its body ends with, the limit of output, if there is
-    one, being `max_output`. `headers` go with the provider's; `parameters` are elsewhere in the body, and worth
-    recording too."""
+    """An encoded request: its URL, and its body's end, with `max_output` as the output limit, if any. `headers` are
+    added to the provider's; `parameters` are elsewhere in the body, and recorded too."""
 
     url: str
     members: Mapping[str, object]
@@ -51,8 +50,8 @@ class Outgoing:
 
 @dataclass(slots=True)
 class _Fitting:
-    """A request without what the model is said to lack, made once for all that is asked of it: a bound of its size, the
-    call, a count. `key` is what it depends on. The limit of output is none of that, and each call has its own."""
+    """A request without unsupported parts, made once for all uses: the size bound, the call, a count. `key` is what it
+    depends on, except the output limit, which each call sets."""
 
     key: tuple[object, ...]
     request: Request
@@ -72,12 +71,12 @@ class WireModel(ABC, Generic[E_co]):
     overhead: ClassVar[int]
     """Tokens of what frames messages and tools, and of what follows them."""
     unrecorded: ClassVar[tuple[str, ...]] = ("model", "stream")
-    """Members of a body that are no parameters of the answer."""
+    """Members of a body that are not parameters of the answer."""
     reader: ClassVar[type[ReplyReader]]
     search: ClassVar[Mapping[str, str]] = {}
-    """The tool of the provider's own by which a model finds deferred ones; none, where it has none."""
+    """The provider's own tool for finding deferred tools, if any."""
 
-    if not TYPE_CHECKING:  # checked here, for constructors of families read the name before they call this one
+    if not TYPE_CHECKING:  # defined here because families' constructors read the name before calling this one
 
         def __new__(cls, _provider: object, model_id: object) -> Self:
             check_text("model_id", model_id)
@@ -87,24 +86,24 @@ class WireModel(ABC, Generic[E_co]):
         self._provider = provider
         self.provider, self.id = provider.name, model_id
         self._able = able = provider.row.able(model_id)
-        self._known = able.like or model_id  # the name that says what it can do
+        self._known = able.like or model_id  # the name by which its abilities are known
         own = limits_of(listed_as or provider.name, known_as or model_id)
         self._limits = limits_like(able.like) if able.like else own
         self._joined: tuple[JsonObject, JsonObject] | None = None  # options as they came, and with what its row says
-        self._worded: dict[int, tuple[Message, Message]] = {}  # messages that it cannot see, and what it reads instead
+        self._worded: dict[int, tuple[Message, Message]] = {}  # messages with unsupported parts, and their replacements
         self._placed: dict[tuple[int, str], tuple[Message, Message]] = {}  # first messages, with directory and date
         self._last: _Fitting | None = None
         self._refusals = Refusals(self.provider, self.id, provider.refused_parts[self.id])
 
     @property
     def source(self) -> object:
-        """The address and the key that it is reached by; the provider object, where an SDK finds them."""
+        """Its address and key; the provider object if an SDK finds them."""
         access = self._provider.access
         return self._provider if access.delegated else access
 
     @property
     def limits(self) -> ModelLimits:
-        """Sizes, where known."""
+        """Known sizes."""
         return self._limits
 
     @property
@@ -113,7 +112,7 @@ class WireModel(ABC, Generic[E_co]):
         return self._provider.timeouts.reasoning_stall
 
     def resize(self, limits: ModelLimits) -> None:
-        """Go by other sizes: those of a provider's own list."""
+        """Use other sizes: those of a provider's own list."""
         self._limits = replace(limits, least_output=self._limits.least_output)
 
     def max_input_tokens(self, request: Request) -> int:
@@ -141,18 +140,18 @@ class WireModel(ABC, Generic[E_co]):
 
     @abstractmethod
     def _prepare(self, request: Request) -> Outgoing:
-        """Encode a request that uses nothing the model lacks."""
+        """Encode a request without unsupported parts."""
 
     def structures(self, request: Request) -> bool:
-        """Return whether the answer will be held to the schema: if model and API support it."""
+        """Return True if the answer will be held to the schema: if model and API support it."""
         return self._format(self._fitting(request).request) is not None
 
     def _format(self, request: Request) -> Mapping[str, object] | None:
-        """Return the schema as the API takes it; None if the answer is not held to it."""
+        """Return the schema in the API's form; None if the answer is not held to it."""
         return None
 
     def _fitting(self, request: Request) -> _Fitting:
-        """Return what the request comes to; that of the last one is known."""
+        """Return the fitted request; the last one is cached."""
         provider, parts = self._provider, dict(self._refusals.parts)
         own = (request.conversation, request.system, request.tools, request.effort, request.options)
         key = (*own, request.output_schema, provider.lessons, provider.searches, parts, *request.messages)
@@ -162,7 +161,7 @@ class WireModel(ABC, Generic[E_co]):
         return self._last
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """Return the request without what the model is said to lack, and notes on what that was."""
+        """Return the request without unsupported parts, and notes on these."""
         able, body = self._able, self._provider.row.quirks.body
         if self._provider.row.quirks.place_in_message:
             request = self._move_place(request)
@@ -210,7 +209,7 @@ class WireModel(ABC, Generic[E_co]):
         return find_refused(error, self.prepare(request).body.data, fitting, naming, self._refusals.parts)
 
     def _searching(self, request: Request) -> Request:
-        """Return request as it is where the provider finds deferred tools by itself: with its own search for them."""
+        """Return the request for a provider that finds deferred tools itself: with its own search tool."""
         asked = as_array(request.options.get("tools"))
         search = next((each for each in asked if as_str(as_object(each).get("type")).startswith("tool_search")), None)
         if search is None and not (self._able.tool_search and self._provider.searches and self.search):
@@ -219,7 +218,7 @@ class WireModel(ABC, Generic[E_co]):
             return request
         from sagent.providers.deferral import FIND_TOOLS, searchable_tools
 
-        if all(tool.name != FIND_TOOLS for tool in request.tools):  # nothing was to be found when the session began
+        if all(tool.name != FIND_TOOLS for tool in request.tools):  # nothing could be searched when the session began
             return request
         if search is None:
             own = (*as_array(request.options.get("tools")), self.search)
@@ -227,7 +226,7 @@ class WireModel(ABC, Generic[E_co]):
         return replace(request, tools=searchable_tools(request.tools))
 
     def _refuses_search(self, error: ModelError, request: Request) -> bool:
-        """Return whether the provider refused its own tool search, so that the call may succeed without it."""
+        """Return True if the provider refused its own tool search, so that the call may succeed without it."""
         asked = self._provider.searches and self._searching(request) is not request
         if not (asked and error.kind == "invalid_request" and _OF_SEARCH.search(str(error.args[0]))):
             return False
@@ -248,7 +247,7 @@ class WireModel(ABC, Generic[E_co]):
         return self._joined[1]
 
     def _marks(self, request: Request) -> bool:
-        """Return whether caching is requested by marks in the content."""
+        """Return True if caching is requested by marks in the content."""
         return False
 
     def _move_place(self, request: Request) -> Request:
@@ -264,7 +263,7 @@ class WireModel(ABC, Generic[E_co]):
         return replace(request, system=system, messages=[self._placed[key][1], *request.messages[1:]])
 
     def _in_words(self, message: Message) -> Message:
-        """Return a message without images, the same one each time: what was encoded goes by that."""
+        """Return a message without images, always the same object, which caches of encodings rely on."""
         if id(message) not in self._worded:
             worded = without_images(message)
             if worded is message:
@@ -273,7 +272,7 @@ class WireModel(ABC, Generic[E_co]):
         return self._worded[id(message)][1]
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call; once more where the provider refuses something that can be left out, or has another key."""
+        """Make the call; repeat it if the provider refuses a part that can be left out, or if there is another key."""
         keys, trial = self._provider.keys, Trial(self._refusals)
         others = keys.others
         while True:
@@ -301,8 +300,9 @@ class WireModel(ABC, Generic[E_co]):
                 return
 
     async def count_tokens(self, request: Request) -> int | None:
-        """Return the provider's own count, with something on top: Anthropic calls its own an estimate, and it is asked
-        without sampling, reasoning and identifiers. Where it gives none it is not asked again, unless that may pass."""
+        """Return the provider's own count plus a margin: Anthropic calls its own an estimate, and counts without
+        sampling, reasoning and identifiers. A provider that gives none is not asked again, unless the failure may be
+        temporary."""
         provider, asked = (
             self._provider,
             self._counting(self._fitting(request).limited(request)) if self._provider.counts else None,
@@ -325,16 +325,16 @@ class WireModel(ABC, Generic[E_co]):
         return None
 
     def _heard(self) -> None:
-        """Note that the provider has begun to answer."""
+        """Record that the provider has begun to answer."""
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """Return whether an error names something that can be left out, so that a retry may succeed. May raise a better
+        """Return True if an error names a part that can be left out, so that a retry may succeed. May raise a better
         error."""
         return False
 
     @abstractmethod
     def _dialect(self, request: Request) -> Dialect:
-        """Return the encoding for the request's conversation, with the parts that this model may be shown."""
+        """Return the encoding for the request's conversation, with the parts this model may read."""
 
     def _conversation(self, request: Request) -> EncodedConversation:
         fitting = self._last
@@ -358,7 +358,7 @@ class WireModel(ABC, Generic[E_co]):
         reader.deferral, reader.naming = conversation.deferral, conversation.naming
         said = {name: value for name, value in outgoing.members.items() if name not in self.unrecorded}
         if own := [tool for tool in as_array(request.options.get("tools")) if not is_advisor(tool)]:
-            said["tools"] = wire_bytes(own).decode()  # as they are written: a log has no order of members
+            said["tools"] = wire_bytes(own).decode()  # in the written order, because a log has none
         said.update(self._refusals.logged)
         accepted = {"content-type": "application/json", "accept": "text/event-stream"}
         return Call(
@@ -390,8 +390,8 @@ def _unshown(request: Request, body: Body, model: str) -> list[str]:
 
 
 def _to_hear(request: Request) -> str:
-    """Return the name of a recording in what a person has said last, unanswered; "" for none. Older ones may have been
-    another model's, and advisors do without: they read in words that it was there."""
+    """Return the name of a recording in a person's last, unanswered message; "" if there is none. Older ones may have
+    been for another model, and advisors get a note instead."""
     if request.conversation.count(":") > 1:
         return ""
     for message in reversed(request.messages):
@@ -404,6 +404,6 @@ def _to_hear(request: Request) -> str:
 
 
 def nearest(model: str, effort: Effort, accepted: Sequence[Effort]) -> tuple[Effort, tuple[str, ...]]:
-    """Return the accepted effort nearest to a wish, and a note where it is another one."""
+    """Return the accepted effort nearest to the wanted one, and a note if it differs."""
     best = min(accepted, key=lambda level: abs(EFFORTS.index(level) - EFFORTS.index(effort)))
     return best, (f"{model} has no effort {effort}: {best} is used",) if best != effort else ()

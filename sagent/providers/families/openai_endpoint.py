@@ -17,7 +17,7 @@ class OpenAIEndpoint(Endpoint):
 
     def _set_up(self) -> None:
         known = row_for_url(self.access.base_url) if self.name == "openai-compatible" else None
-        if known:  # the generic row takes over the quirks of a provider we know at that address
+        if known:  # the generic row gets the quirks of a known provider at that address
             self.row = replace(self.row, quirks=known.quirks, headers={**known.headers, **self.row.headers})
         self.url = api_root(self.access.base_url) if self.access.base_url else ""
 

@@ -13,12 +13,12 @@ _MAX_PATCHES = 6_000
 
 
 def efforts_of(model: str) -> tuple[Effort, ...]:
-    """Return the efforts a model takes; none if it does not reason (developers.openai.com, models, as of 2026-11)."""
+    """Return a model's efforts; none if it does not reason (developers.openai.com, models, as of 2026-11)."""
     name = plain_name(model)
     version = gpt_version(name)
     if "pro" in name.split("-"):
         return ("high",)
-    if version >= (6, 0):  # not every one of them takes "none" (GPT-6 Astra)
+    if version >= (6, 0):  # not all of them accept "none" (GPT-6 Astra)
         return ("low", "medium", "high", "xhigh", "max")
     if version >= (5, 6):
         return ("none", "low", "medium", "high", "xhigh", "max")
@@ -40,12 +40,12 @@ def plain_name(model: str) -> str:
 
 
 def is_openais(model: str) -> bool:
-    """Return whether a name is one of OpenAI's, and so tells what the model can do."""
+    """Return True if a name is one of OpenAI's, and so reveals the model's abilities."""
     return bool(re.match(r"gpt-|chatgpt-|codex-|o\d", plain_name(model)))
 
 
 def gpt_version(name: str) -> tuple[int, int]:
-    """(5, 6) for "gpt-5.6-terra"; (0, 0) for what is no numbered GPT."""
+    """Return (5, 6) for "gpt-5.6-terra"; (0, 0) for anything but a numbered GPT."""
     words = plain_name(name).split("-")
     if words[0] != "gpt" or len(words) < 2:
         return (0, 0)
@@ -64,8 +64,8 @@ def image_detail(image: Image) -> Literal["auto", "high"]:
 
 
 def cache_key(conversation: str) -> str:
-    """Return a conversation's `prompt_cache_key`: requests with the same one meet the same cache.
+    """Return a conversation's `prompt_cache_key`: requests with the same one share a cache.
 
-    It is the session's, for the agents of a session share prompts, and some of them whole conversations.
+    It is the session's, because the agents of a session share prompts, and some of them whole conversations.
     """
     return hashlib.sha256(conversation.partition(":")[0].encode("utf-8", "replace")).hexdigest()[:32]

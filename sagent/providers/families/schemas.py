@@ -1,7 +1,7 @@
-"""The schema of an answer as each provider takes it: every one of them knows another part of JSON Schema.
+"""The schema of an answer in each provider's form: each supports a different part of JSON Schema.
 
-What a provider has no keyword for goes into the description, where the model reads it; whoever asked checks the answer
-in any case. A schema that a provider cannot say at all is None here, and is then given to the model in words.
+Keywords that a provider lacks go into the description, where the model reads them; the caller checks the answer in any
+case. A schema that a provider cannot express is None here, and is then described to the model.
 """
 
 import re
@@ -13,7 +13,7 @@ from sagent.model import Request
 from sagent.providers.families.openai_models import gpt_version, plain_name
 
 NAME = "answer"
-"""What a schema is called where a provider wants a name."""
+"""Name of a schema for providers that require one."""
 
 _NESTING = 60  # of a schema that is written out
 _LIMITS = (
@@ -33,7 +33,7 @@ class Form:
     closed: bool = True  # additionalProperties must be false
     recursive: bool = True
     few_items: bool = False  # minItems may be 0 or 1
-    tuples: bool = False  # prefixItems are known
+    tuples: bool = False  # prefixItems are supported
 
 
 _USUAL_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
@@ -56,7 +56,7 @@ GOOGLE = Form(  # ai.google.dev, GenerationConfig, responseJsonSchema
 
 
 def fit_schema(schema: JsonObject, form: Form) -> JsonObject | None:
-    """Return the schema as a provider takes it; None where it cannot be said there, or is not that of an object."""
+    """Return the schema in a provider's form; None if it cannot be expressed, or is not an object's."""
     writer = _Writer(schema, form)
     try:
         root = writer.node(schema, 0)
@@ -71,15 +71,15 @@ def fit_schema(schema: JsonObject, form: Form) -> JsonObject | None:
 
 
 def openai_form(schema: JsonObject, form: Form) -> Mapping[str, object] | None:
-    """Return the schema with its name, as both of OpenAI's APIs take it; None where strict mode cannot say it."""
+    """Return the schema with its name, as in both of OpenAI's APIs; None if strict mode cannot express it."""
     strict = fit_schema(schema, form)
     return None if strict is None else {"name": NAME, "schema": strict, "strict": True}
 
 
 def response_format(request: Request, kind: str, *, with_tools: bool) -> Mapping[str, object]:
-    """Return member `response_format` of Chat Completions, for a provider that knows `kind`; {} where it does not hold.
+    """Return `response_format` of Chat Completions for a provider that supports `kind`; {} if it does not apply.
 
-    Where a provider does not take it together with tools, `with_tools` is false.
+    `with_tools` is False if the provider does not accept it together with tools.
     """
     schema = request.output_schema
     if schema is None or ((request.tools or request.options.get("tools")) and not with_tools):
@@ -92,7 +92,7 @@ def response_format(request: Request, kind: str, *, with_tools: bool) -> Mapping
 
 
 def openai_holds(model: str) -> bool:
-    """Return whether an OpenAI model holds its answer to a schema: from GPT-4o of 2024-08-06 on, and o1.
+    """Return True if an OpenAI model holds its answer to a schema: from GPT-4o of 2024-08-06 on, and o1.
 
     (developers.openai.com, structured outputs, supported models, as of 2026-11)
     """
@@ -108,11 +108,11 @@ def openai_holds(model: str) -> bool:
 
 
 class _NotExpressible(Exception):
-    """The provider has no words for this."""
+    """The provider cannot express this."""
 
 
 class _Writer:
-    """Writes one schema in one form. `used` are the definitions referred to so far, `written` those that are done."""
+    """Writes one schema in one form. `used` are the definitions referred to so far, `written` the finished ones."""
 
     def __init__(self, root: JsonObject, form: Form) -> None:
         self._root, self._form = root, form
@@ -178,7 +178,7 @@ class _Writer:
         properties = listed if isinstance(listed, JsonObject) else EMPTY
         others = schema.get("additionalProperties", True)
         if self._form.closed and others is not False and (not properties or isinstance(others, JsonObject)):
-            raise _NotExpressible  # names that nobody knows yet
+            raise _NotExpressible  # names are unknown in advance
         held: dict[str, object] = {"type": "object"}
         held["properties"] = {name: self.node(each, depth + 1) for name, each in properties.items()}
         needed = schema.get("required")
@@ -202,7 +202,7 @@ class _Writer:
         return self._limited(held, schema)
 
     def _limited(self, said: Mapping[str, object], schema: JsonObject) -> Mapping[str, object]:
-        """Add the limits that the provider enforces; describe the others in words."""
+        """Add the limits that the provider enforces; describe the others in text."""
         held, words = dict(said), list[str]()
         for name in _LIMITS:
             if name not in schema:

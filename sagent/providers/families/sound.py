@@ -6,7 +6,7 @@ import wave
 from sagent.lib.audio import audio_type
 from sagent.messages import Document
 
-_RATE = 24_000  # Hz, of OpenAI's pcm16, the one format that is streamed: mono, 16 bits
+_RATE = 24_000  # Hz of OpenAI's pcm16, the only streamed format: mono, 16 bits
 
 
 def spoken(data: bytes) -> Document:

@@ -1,4 +1,4 @@
-"""A transport that collects requests of several agents, to send them in another way than one by one."""
+"""A transport that collects requests of several agents in order to send them together."""
 
 from collections.abc import Container
 from typing import Protocol
@@ -8,7 +8,7 @@ from sagent.providers.wire.transport import Transport
 
 
 class Collecting(Transport, Protocol):
-    """A transport for the requests to some providers, which takes longer than others."""
+    """A slower transport for the requests to some providers."""
 
     @property
     def providers(self) -> Container[str]:

@@ -1,4 +1,4 @@
-"""Request bodies, joined from bytes that are encoded once and kept: request N+1 begins with those of request N."""
+"""Request bodies, joined from bytes that are encoded once: request N+1 begins with the bytes of request N."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
 
 _BLOCK = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
-_CONVERSATIONS = 64  # kept; the least recently used are encoded anew when they come back
+_CONVERSATIONS = 64  # kept; the least recently used are encoded again on return
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A turn as it goes out: one or more JSON messages joined by commas. `max_input_tokens` bounds its tokens."""
+    """An encoded turn: one or more JSON messages joined by commas. `max_input_tokens` bounds its tokens."""
 
     data: bytes
     max_input_tokens: int
@@ -59,7 +59,7 @@ class Dialect(ABC):
 
     @property
     def tool_form(self) -> ToolForm | None:
-        """The form in which it takes tools; None for any."""
+        """The form in which it accepts tools; None for any."""
         return None
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Dialect(ABC):
         return Piece(data, len(data) + sum(map(self.media_tokens, turn.shown)))
 
     def mark(self, data: bytes) -> bytes | None:
-        """Return bytes of a user's turn with a cache breakpoint at its end; None where prefixes are cached without."""
+        """Return the bytes of a user's turn with a cache breakpoint at its end; None if prefixes are cached without."""
         return None
 
 
@@ -112,7 +112,7 @@ def schema_tokens(request: Request) -> int:
 
 
 class EncodingCache:
-    """The conversations of one provider, each with what has been encoded of it."""
+    """The conversations of one provider, each with its encoded turns."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -120,7 +120,7 @@ class EncodingCache:
         self._fitted: tuple[tuple[ToolSpec, ...], Fitted] = ((), Fitted(()))  # the last tools, and how they go out
 
     def conversation(self, request: Request) -> "EncodedConversation":
-        """Return the request's conversation, with exactly its messages; only what is new is encoded."""
+        """Return the request's conversation, with exactly its messages; only new ones are encoded."""
         asked, conversation, deferral = request, self._kept.get(request.conversation), None
         if any(tool.deferred for tool in request.tools):
             from sagent.providers.deferral import deferral_of, shown
@@ -153,17 +153,17 @@ class EncodingCache:
 
 
 class EncodedConversation:
-    """One conversation's bytes: its closed turns, which never change, and the turn still open. `deferral` says how
-    calls of deferred tools go out, `naming` which names in calls are others there."""
+    """One conversation's bytes: its closed turns, which never change, and the open turn. `deferral` converts calls of
+    deferred tools, `naming` changed names."""
 
     def __init__(self, dialect: Dialect, deferral: "Deferral | None" = None, naming: Naming | None = None) -> None:
         self.deferral, self.naming = deferral, naming
         self._dialect = dialect
         self._handover = Handover(dialect.rules, deferral, naming)
-        self.asked: Request | None = None  # what it was last made the conversation of
+        self.asked: Request | None = None  # its last request
         self._messages: list[Message] = []
         self._closed: list[bytes] = []
-        self._users: list[int] = []  # where the last two closed turns of the user are
+        self._users: list[int] = []  # positions of the user's last two closed turns
         self._max_input_tokens = 0
         self._open: tuple[Turn, Piece] | None = None
         self._made_of: object = None
@@ -176,7 +176,7 @@ class EncodedConversation:
 
     @property
     def family(self) -> str:
-        """The name under which what is the provider's alone is kept."""
+        """The label of the provider's private data."""
         return self._dialect.rules.family
 
     def is_of(self, request: Request) -> bool:
@@ -191,7 +191,7 @@ class EncodedConversation:
         )
 
     def follow(self, messages: Sequence[Message]) -> bool:
-        """Take what is new. False, and nothing done, when these messages do not begin with those known."""
+        """Add new messages. Return False without changes if these messages do not begin with the known ones."""
         known = len(self._messages)
         if len(messages) < known or not all(map(is_, self._messages, messages)):
             return False
@@ -202,7 +202,7 @@ class EncodedConversation:
         return True
 
     def begin(self, request: Request) -> None:
-        """Write the head, unless system prompt and tools are those of last time."""
+        """Write the head, unless system prompt and tools are the last ones."""
         made_of = (request.system, request.tools, request.options.get("tools"))
         if made_of != self._made_of:
             self._made_of, self._head = made_of, self._dialect.head(request)
@@ -230,14 +230,14 @@ class EncodedConversation:
         return Body(parts, digest.hexdigest(), self.max_input_tokens() + overhead)
 
     def ends(self) -> tuple[bytes, Turn]:
-        """Return the last closed turn (b"" where there is none), and the one still open."""
+        """Return the last closed turn (b"" if there is none), and the open one."""
         return self._closed[-1] if self._closed else b"", self._handover.open()
 
     def _at(self, place: int) -> bytes:
         return self._closed[place] if place < len(self._closed) else self._tail()[1].data
 
     def _settle(self, stable: int) -> "hashlib._Hash":
-        """Hash and join what has become stable; the hash over the head and those turns, each with its comma."""
+        """Hash and join newly stable turns; the hash covers the head and those turns, each with its comma."""
         for piece in self._closed[self._hashed : stable]:
             self._hash.update(piece)
             self._hash.update(b",")

@@ -1,4 +1,5 @@
-"""One call over a transport: bytes out, deltas and the one reply back. Knows streams, silence and ends; no family."""
+"""One call over a transport: bytes out, deltas and one reply back. Handles streams, silence and ends, for any
+family."""
 
 import asyncio
 import json
@@ -21,28 +22,28 @@ from sagent.providers.wire.sse import EventReader
 from sagent.providers.wire.transport import Answer, Transport
 
 ERROR_BODY = 65_536  # bytes read of an error's body
-_WHOLE_BODY = 64 * 1024 * 1024  # bytes read of an answer that is not streamed, and of one event
-_STREAM = 256 * 1024 * 1024  # bytes read of one that is streamed, whatever is in them
-_QUIET = 4 * 1024 * 1024  # bytes read in a row of which nothing is the reply's: pings, comments, events without content
-_UNSHOWN = 128  # bytes of arguments that are reported together, for whoever asks whether the call is silent
-_LINGER = 0.25  # seconds given to a finished stream to end, so that its connection can be used again
-_FIELDS = (b":", b"data", b"event", b"id", b"retry")  # with which a line of a stream of events begins
+_WHOLE_BODY = 64 * 1024 * 1024  # bytes of an answer that is not streamed, and of one event
+_STREAM = 256 * 1024 * 1024  # bytes of a stream, whatever their content
+_QUIET = 4 * 1024 * 1024  # consecutive bytes without a part of the reply: pings, comments, empty events
+_UNSHOWN = 128  # bytes of arguments reported together, as a sign of life
+_LINGER = 0.25  # seconds for a finished stream to end, so that its connection can be reused
+_FIELDS = (b":", b"data", b"event", b"id", b"retry")  # fields of a line in an event stream
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-_TRAILER = 10.0  # seconds given to what may follow a finished reply, the usage, and to the body of an error
+_TRAILER = 10.0  # seconds for usage after a finished reply, and for the body of an error
 
 T = TypeVar("T")
 OnWaiting: TypeAlias = Callable[[str, str], None]
-"""Is told what a call waits for, again whenever that changes, and "" when it waits no longer: the path of its agent,
-"" where all of them wait, and a line."""
+"""Called with the reason why a call waits at every change, and "" when it no longer waits: the path of its agent, "" if
+all of them wait, and a line."""
 
 
 def ignore_wait(_agent: str, _line: str) -> None:
-    """Let nobody know."""
+    """Ignore the report."""
 
 
 @runtime_checkable
 class ReportsWaiting(Protocol):
-    """A provider that tells what its calls wait for."""
+    """A provider that reports why its calls wait."""
 
     on_waiting: OnWaiting
 
@@ -61,8 +62,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request, ready to go out, and the reader that will read its answer: of `max_output` tokens, or of any number
-    where that is 0."""
+    """A request ready to send, and the reader for its answer: of `max_output` tokens, or unlimited if that is 0."""
 
     url: str
     headers: Mapping[str, str]
@@ -78,7 +78,7 @@ class Call:
 async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGenerator[Delta | Reply]:
     """Make a call: deltas as they come, then the Reply. Raises only ModelError.
 
-    Deltas of one kind that arrive in one piece are merged; none is held back. Closing it closes the response.
+    Deltas of one kind that arrive together are merged; none is held back. Closing the iterator closes the response.
     """
     call = prepare()
     watch = _Watch(call)
@@ -96,7 +96,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
                     yield item
                 watch.touch()  # the time our caller took is not the provider's silence
     except asyncio.CancelledError:
-        for billed in call.reader.report_unshown():  # all that came counts, and not only what was shown
+        for billed in call.reader.report_unshown():  # everything received counts, not only shown text
             yield billed
         raise
     except ExchangeFailed as error:
@@ -124,7 +124,7 @@ async def fetch(
     timeouts: Timeouts,
     body: Sequence[bytes] | None = None,
 ) -> object:
-    """Get a JSON document, or post a body for one. Raises ModelError."""
+    """GET a JSON document, or POST a body for one. Raises ModelError."""
     try:
         answer, found = await read_answer(transport, url, headers, body, timeout=timeouts.stall)
     except ExchangeFailed as error:
@@ -147,7 +147,7 @@ async def read_answer(
     timeout: float,
     max_bytes: int = _WHOLE_BODY,
 ) -> tuple[Answer, bytes]:
-    """Get something, or post a body: an answer, and its own body, in so many seconds. Raises ExchangeFailed."""
+    """GET, or POST a body: return an answer and its body, within a time. Raises ExchangeFailed."""
     try:
         async with asyncio.timeout(timeout):
             answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
@@ -160,7 +160,7 @@ async def read_answer(
 
 
 async def _items(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[Sequence[Delta | Reply]]:
-    """Yield the deltas as they come, and in the end what was held back, and the reply."""
+    """Yield the deltas, at the end those held back, and the reply."""
     async with aclosing(_deltas(call, answer, watch)) as batches:
         async for deltas in batches:
             yield deltas
@@ -170,14 +170,14 @@ async def _items(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[
 
 
 async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator[list[Delta]]:
-    """Yield the deltas of a streamed answer, or of one that came whole although a stream was asked for."""
+    """Yield the deltas of a streamed answer, or of one that came whole although a stream was requested."""
     reader = EventReader()
     began = chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
         body, out = chunk + await read_body(answer, _WHOLE_BODY, watch), list[Delta]()
         try:
             _take_whole(call, answer, body, out)
-        finally:  # what it says before it fails comes first
+        finally:  # deltas before the error come first
             if out:
                 yield _merged(out)
         return
@@ -212,7 +212,7 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
 
 
 class _Bounds:
-    """Limits on the bytes of a stream: in all, in one event, and in a row without any of the reply."""
+    """Limits on the bytes of a stream: in total, in one event, and in a row without any of the reply."""
 
     __slots__ = ("_call", "_left", "_quiet", "_reader", "_received")
 
@@ -229,12 +229,12 @@ class _Bounds:
         events = self._reader.feed(chunk)
         if self._reader.held > _WHOLE_BODY:
             raise _too_long(self._call, _WHOLE_BODY)
-        grown = max(0, self._reader.held - held)  # bytes of an event of which nobody knows yet what it brings
+        grown = max(0, self._reader.held - held)  # bytes of an incomplete event with unknown content
         self._left, self._quiet = left, self._quiet + len(chunk) - grown
         return events
 
     def check(self) -> None:
-        """Raise ModelError where too much has come in a row that brought nothing."""
+        """Raise ModelError if too many consecutive bytes brought nothing."""
         if (received := self._call.reader.received) != self._received:
             self._quiet, self._received = 0, received
         if self._quiet > _QUIET:
@@ -242,7 +242,7 @@ class _Bounds:
 
 
 async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
-    """Return the first bytes that say something. Gateways send white space to keep a connection open."""
+    """Return the first bytes with content. Gateways send white space to keep a connection open."""
     left = _STREAM
     while chunk := await _next(call, answer, watch):
         if said := chunk.lstrip(_BLANK):
@@ -258,7 +258,7 @@ def _too_long(call: Call, max_bytes: int, of: str = "") -> ModelError:
 
 
 async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
-    """Return the next bytes, b"" at the end. What happens to the stream once the reply is complete is no concern."""
+    """Return the next bytes, b"" at the end. Errors after a complete reply are ignored."""
     try:
         while (chunk := await watch.over(anext(answer.chunks, None))) is not None:
             if chunk:
@@ -271,7 +271,7 @@ async def _next(call: Call, answer: Answer, watch: "_Watch") -> bytes:
 
 
 def _take_events(call: Call, events: Iterable[tuple[str, str]], out: list[Delta]) -> ModelError | None:
-    """Read events up to the reply's end or an error, which is given back: what came before it is emitted first."""
+    """Read events up to the reply's end or an error, which is returned, so that deltas before it are emitted first."""
     events = iter(events)
     try:
         for name, data in events:
@@ -321,7 +321,7 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
                 _take_event(call, name, line, out)
             return
         unread = call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}")
-        unread.most_retries = 1  # a server that writes so will write so again
+        unread.most_retries = 1  # a server that writes such answers will repeat them
         raise unread from error
     fields = as_object(event) or as_object(next(iter(as_array(event)), None))
     if name == "error" or error_in(fields):
@@ -348,7 +348,7 @@ def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> No
             if call.reader.complete:
                 return
         raise call.origin.error("protocol", f"the answer is not JSON: {_shown(body)}") from error
-    # an array is a stream (Google's, where no events were asked for)
+    # an array is a stream (Google's, if no events were requested)
     take = call.reader.feed if as_array(data) else call.reader.whole
     for fields in map(as_object, as_array(data) or (data,)):
         if error_in(fields):
@@ -364,14 +364,14 @@ def _reply(call: Call) -> Reply:
     reader = call.reader
     usage, charges = reader.bill(call.body.max_input_tokens)
     message = reader.message()
-    if message.stop == "tool_use" and 0 < call.max_output == usage.output:  # vLLM gives no other reason where it cuts
+    if message.stop == "tool_use" and 0 < call.max_output == usage.output:  # vLLM gives no other reason for a cut
         message = replace(message, stop="max_tokens")
     notes = (*call.notes, *reader.notes(), *reader.mends)
     return Reply(message, usage, charges, call.digest, reader.response_id, notes, reader.advice())
 
 
 def _merged(deltas: list[Delta]) -> list[Delta]:
-    """Neighbouring texts, and neighbouring thoughts, as one delta each."""
+    """Merge neighbouring texts, and neighbouring thoughts."""
     if len(deltas) < 2:
         return deltas
     merged: list[Delta] = []
@@ -387,8 +387,8 @@ def _merged(deltas: list[Delta]) -> list[Delta]:
 async def read_body(
     answer: Answer, max_bytes: int, watch: "_Watch | None" = None, *, timeout: float | None = None
 ) -> bytes:
-    """Return the body, up to so many bytes; with `timeout`, and of an error, whose status says the most, what there is
-    of it after that many seconds."""
+    """Return the body, up to a number of bytes; with `timeout`, and for an error, whose status matters most, the part
+    that arrives in time."""
     parts, left = list[bytes](), max_bytes
     with suppress(*(() if answer.status == 200 and timeout is None else (TimeoutError, ExchangeFailed))):
         async with asyncio.timeout(timeout):
@@ -404,7 +404,7 @@ async def read_body(
 
 
 async def _rest(answer: Answer) -> bytes:
-    """Read the rest of an answer that has ended, so that its connection can be used again."""
+    """Read the rest of an ended answer, so that its connection can be reused."""
     return await read_body(answer, ERROR_BODY, timeout=_LINGER)
 
 
@@ -414,7 +414,7 @@ def _shown(said: str | bytes) -> str:
 
 
 class _Watch:
-    """Cuts a call that has been silent too long."""
+    """Ends a call that has been silent too long."""
 
     __slots__ = ("_call", "_last")
 
@@ -427,7 +427,7 @@ class _Watch:
         self._last = asyncio.get_running_loop().time()
 
     async def over(self, step: Awaitable[T]) -> T:
-        """Wait for a step. Raises ModelError("stalled") when the silence lasts too long."""
+        """Wait for a step. Raises ModelError("stalled") if the silence lasts too long."""
         reader, times = self._call.reader, self._call.timeouts
         allowed = times.reasoning_stall if reader.reasoning else times.stall
         if reader.complete:
@@ -440,7 +440,7 @@ class _Watch:
 
 
 def read_json(text: str | bytes) -> object:
-    """Parse JSON. What Python alone takes for a number (NaN, 1e999) becomes text: it could never be sent back."""
+    """Parse JSON. Python's own numbers (NaN, 1e999) become text, because they could never be sent back."""
     plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
     return _JSON.decode(plain.removeprefix("\ufeff"))
 

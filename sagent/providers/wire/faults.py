@@ -10,15 +10,15 @@ from sagent.errors import RETRYABLE, ModelError, ModelErrorKind
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 
-_MISFIRES = 2  # times that a call is made again for a generation that was none
-_MISFIRED = "tool_use_failed|failed_generation|failed to call a function"  # Groq's, in words where gateways quote it
-_SHOWN = 600  # characters of a provider's own words in a message
+_MISFIRES = 2  # repetitions of a call after an invalid generation
+_MISFIRED = "tool_use_failed|failed_generation|failed to call a function"  # Groq's; the text for gateways that quote it
+_SHOWN = 600  # characters of a provider's message
 
 _PAYMENT = (
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
     r"|billing_not_active|billing hard limit|arrearage|payment_required|payment required|requires more credits"
     r"|usage_not_included"  # in a ChatGPT plan
-    r"|quota exceeded for metric: [^,]*, limit: 0(?![.\d])"  # Google: the free tier has none of this model
+    r"|quota exceeded for metric: [^,]*, limit: 0(?![.\d])"  # Google: the free tier lacks this model
 )
 _BAD_KEY = (
     r"api[_ ]key[_ ](not valid|invalid)|(incorrect|invalid)[_ ](x-)?api[_ -]key|authentication_error"
@@ -32,7 +32,7 @@ _NO_MODEL = (
 _OVERLOADED = (
     r"overload|at capacity|over capacity|high demand|no available (capacity|channel)|server_busy|server is busy"
 )
-# What libraries say that servers read requests with, of a part of one: vLLM, SGLang and others pass it on as a 500.
+# Messages of request parsers about a part of a request, which vLLM, SGLang and others pass on as a 500.
 _OF_PART = (
     r"cannot identify image|image file is truncated|broken (data stream|png file)|incorrect padding|unknown image"
     r"|(invalid|unsupported|unknown) (image|audio|base64|json[- ]?schema)"
@@ -54,7 +54,7 @@ _TYPES: Mapping[ModelErrorKind, str] = {  # the last ones of a line are Bedrock'
     "invalid_request": "invalid_request_error invalid_argument validationexception",
 }
 _BY_TYPE: Mapping[str, ModelErrorKind] = {code: kind for kind, codes in _TYPES.items() for code in codes.split()}
-# Codes that say that the request is at fault: to send it again would not help. OpenAI's of a failed response, mostly.
+# Codes for a faulty request, which a retry would not help. Mostly OpenAI's for a failed response.
 _REFUSED = ("invalid_", "image_", "unsupported_", "empty_", "failed_to_download", "data_residency")
 _STATUSES: Mapping[ModelErrorKind, tuple[int, ...]] = {
     "invalid_request": (400,),
@@ -69,7 +69,7 @@ _STATUSES: Mapping[ModelErrorKind, tuple[int, ...]] = {
     "overloaded": (529,),
 }
 _LOST = (408, 499, 502, 504, 520, 522, 524)
-"""A gateway's, or for a wait: no answer has come of a server that may have had the request."""
+"""Statuses of gateways or timeouts: a server that may have received the request gave no answer."""
 _BY_STATUS: Mapping[int, ModelErrorKind] = {code: kind for kind, codes in _STATUSES.items() for code in codes}
 _REMEDIES: Mapping[ModelErrorKind, str] = {
     "payment": "Add credit there, or choose another model.",
@@ -93,7 +93,7 @@ _MINIMAX: Mapping[int, int] = {
 
 
 class ExchangeFailed(Exception):
-    """The exchange failed. `kind` is how a ModelError calls it, `reason` says it in words; `final`, `sent` as there."""
+    """The exchange failed. `kind` is that of the ModelError, `reason` a description; `final`, `sent` as there."""
 
     def __init__(self, kind: ModelErrorKind, reason: str, *, final: bool = False, sent: bool = False) -> None:
         super().__init__(reason)
@@ -125,7 +125,7 @@ class Origin:
         )
 
     def hopeless(self, message: str) -> ModelError:
-        """Return an answer that cannot be read, and would not be if the call were made again."""
+        """Return the error for an unreadable answer that a repeated call would get again."""
         error = self.error("protocol", message)
         error.final = True
         return error
@@ -138,13 +138,13 @@ class Origin:
 
 
 def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """Return the error that a response with an error status, or an answer that is no answer, stands for."""
+    """Return the error for a response with an error status, or with an invalid answer."""
     text = _decoded(body, headers.get("content-type", "")).strip()
     try:
         data: object = json.loads(text)
     except (ValueError, RecursionError):
         data = None
-    if 300 <= status < 400:  # with a page in it, mostly
+    if 300 <= status < 400:  # mostly with an HTML page
         where = headers.get("location", "somewhere else")
         return origin.error("not_found", f"redirected to {where}: set the base URL to where the API is.", status=status)
     if data is None and (text[:1] == "<" or "html" in headers.get("content-type", "")):
@@ -158,15 +158,15 @@ def from_status(origin: Origin, status: int, headers: Mapping[str, str], body: b
 
 
 def from_event(origin: Origin, data: object) -> ModelError:
-    """Return the error that an object inside a stream, or in the body of a status 200, stands for. The answer had
-    begun: only what refuses the request itself says that there was nothing to bill."""
+    """Return the error for an object inside a stream, or in a body with status 200. The answer had begun: only a
+    refusal of the request itself means that nothing was billed."""
     error = _judge(origin, _status_inside(data), {}, data, "", misfire="generation")
     error.sent = error.kind in RETRYABLE
     return error
 
 
 def error_in(data: Mapping[str, object]) -> bool:
-    """Return whether a JSON answer or chunk is an error, whatever its status was."""
+    """Return True if a JSON answer or chunk is an error, whatever its status."""
     if data.get("error") or data.get("type") == "error" or data.get("object") == "error":
         return True
     code = as_object(data.get("base_resp")).get("status_code")
@@ -197,7 +197,7 @@ def _judge(
     elif kind in _REMEDIES and (kind != "not_found" or "model" in words.lower()):
         words = f"{words.rstrip('.')}. {_REMEDIES[kind]}"
     error = _answered(origin, kind, words, status, headers, words)
-    if misfired:  # Groq's: what the model wrote was no call, or not to the schema; it may do better
+    if misfired:  # Groq's: the model wrote an invalid call; it may do better
         error.sent, error.most_retries, error.retry_after = True, _MISFIRES, 0.0
     elif kind == "context_overflow":
         error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
@@ -209,8 +209,8 @@ def _judge(
 def _answered(
     origin: Origin, kind: ModelErrorKind, words: str, status: int | None, headers: Mapping[str, str], wait: str
 ) -> ModelError:
-    """Return the error; `wait` may say how long to wait. It is final where a second try would end as the first:
-    Anthropic and OpenAI say so to their own clients, and a proxy that wants a password goes on wanting it."""
+    """Return the error; `wait` may be a delay. It is final if a second try would end the same way: Anthropic and OpenAI
+    tell their own clients, and a proxy that wants a password will want it again."""
     error = origin.error(kind, words, status=status, retry_after=_retry_after(kind, headers, wait))
     error.final = headers.get("x-should-retry") == "false" or status == 407
     error.sent = status in _LOST or status == 200
@@ -248,7 +248,7 @@ def _kind(origin: Origin, status: int | None, codes: Sequence[str], words: str) 
 
 
 def _named(code: str) -> ModelErrorKind | None:
-    """Return the kind of error that a code or type stands for by itself."""
+    """Return the kind of error that a code or type determines."""
     code = code.lower()
     if code in _BY_TYPE:
         return _BY_TYPE[code]
@@ -256,12 +256,12 @@ def _named(code: str) -> ModelErrorKind | None:
 
 
 def _first(data: object) -> Mapping[str, object]:
-    """Return the object that holds the error; Google's compatible endpoint wraps it in an array."""
+    """Return the object with the error; Google's compatible endpoint wraps it in an array."""
     return as_object(next(iter(as_array(data)), data))
 
 
 def _codes(data: object) -> list[str]:
-    """Return every short machine word in an error: types, codes, statuses; the most specific first."""
+    """Return every short code in an error: types, codes, statuses; the most specific first."""
     whole = _first(data)
     error = as_object(whole.get("error"))
     found = [error.get(name) for name in ("code", "type", "status")]
@@ -285,8 +285,8 @@ def _status_inside(data: object) -> int | None:
 
 
 def _headers_inside(data: object) -> dict[str, str]:
-    """Headers of the upstream provider, which OpenRouter repeats in the body; and what Google and, of the limits of a
-    plan, ChatGPT say of a wait."""
+    """Return headers of the upstream provider, which OpenRouter repeats in the body, and delays from Google's and, for
+    plan limits, ChatGPT's body."""
     error = as_object(_first(data).get("error"))
     metadata = as_object(error.get("metadata"))
     found = _retry_info([as_object(detail) for detail in as_array(error.get("details"))])
@@ -297,8 +297,8 @@ def _headers_inside(data: object) -> dict[str, str]:
 
 
 def _retry_info(details: Sequence[Mapping[str, object]]) -> float | None:
-    """Seconds by Google's RetryInfo ("3.5s"). Where the quota of a day is spent they last until it is filled again, at
-    midnight Pacific time (ai.google.dev, rate limits), whatever RetryInfo says."""
+    """Return the seconds in Google's RetryInfo ("3.5s"). If a daily quota is used up, return the time until it is
+    refilled, at midnight Pacific time (ai.google.dev, rate limits)."""
     wait = next(
         (span for detail in details if (span := _span(as_str(detail.get("retryDelay")) or "-")) is not None), None
     )
@@ -309,7 +309,7 @@ def _retry_info(details: Sequence[Mapping[str, object]]) -> float | None:
 
 
 def _until_pacific_midnight() -> float:
-    """Seconds; from the winter's clock where this machine has no time zones."""
+    """Return seconds; by winter time if this machine has no time zones."""
     from datetime import datetime, timedelta, timezone, tzinfo
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -341,7 +341,7 @@ def _words(data: object) -> str:
 
 
 def _details(error: Mapping[str, object]) -> str:
-    """Return Google's details that say more than its message: fields and what is wrong with them, and its own log."""
+    """Return Google's details that add to its message: fields with their errors, and its own log."""
     details = [as_object(detail) for detail in as_array(error.get("details"))]
     fields = [as_object(each) for detail in details for each in as_array(detail.get("fieldViolations"))]
     told = [f"{as_str(each.get('field'))}: {as_str(each.get('description'))}" for each in fields]
@@ -351,7 +351,7 @@ def _details(error: Mapping[str, object]) -> str:
 
 
 def _said(value: object, deep: int = 4) -> str:
-    """Return a message given as a string, an object with one, or a list of such."""
+    """Return a message given as a string, an object with one, or a list of these."""
     if isinstance(value, str) or not (value and deep):
         return as_str(value)
     if items := as_array(value):
@@ -363,7 +363,7 @@ def _said(value: object, deep: int = 4) -> str:
 
 
 def _decoded(body: bytes, kind: str) -> str:
-    """Return a body as text: in the encoding that its content type names, where Python knows it."""
+    """Return a body as text, in the encoding of its content type if Python supports it."""
     named = re.search(r"(?i)charset=[\"']?([\w.:-]+)", kind)
     encoding = "utf-16" if body[:2] in (b"\xff\xfe", b"\xfe\xff") else named[1] if named else "utf-8"
     try:
@@ -378,8 +378,8 @@ def _shorten(text: str) -> str:
 
 
 def _plain(page: str) -> str:
-    """Return the words of an HTML page: its title, and the beginning of its text."""
-    page = page[:20_000]  # what follows goes through it again for each tag that is not closed
+    """Return the text of an HTML page: its title, and the beginning of its body."""
+    page = page[:20_000]  # each unclosed tag searches the rest again
     hidden, title = r"(?is)<(script|style|head)\b(?!er).*?</\1>", r"(?is)<title[^>]*>(.*?)</title>"
     page = re.sub(hidden, lambda found: " ".join(re.findall(title, found.group())), page)
     text = " ".join(re.sub(r"(?s)<[^>]*>", " ", page).split())
@@ -387,7 +387,7 @@ def _plain(page: str) -> str:
 
 
 def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -> float | None:
-    """Seconds to wait as the provider asks, from the first of the places where it may say so."""
+    """Return the seconds that the provider asks to wait, from the first place that has them."""
     if kind not in ("rate_limit", "overloaded", "server"):
         return None
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):  # OpenAI, Azure
@@ -395,7 +395,7 @@ def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -
             return wait / 1000
     asked = headers.get("retry-after", "")
     if asked:
-        if (wait := _number(asked.partition(",")[0])) is not None:  # a header may be there twice
+        if (wait := _number(asked.partition(",")[0])) is not None:  # a header may be repeated
             return wait
         if wait := _until_date(asked) or _span(asked):
             return wait
@@ -406,7 +406,7 @@ def _retry_after(kind: ModelErrorKind, headers: Mapping[str, str], words: str) -
 
 
 def _resets(headers: Mapping[str, str]) -> list[float]:
-    """Seconds until the limits that are used up hold no longer, as far as headers say."""
+    """Return the seconds until used-up limits are reset, by the headers."""
     resets = [name for name in headers if "ratelimit" in name and "reset" in name]
     spent = [name for name in resets if _number(headers.get(name.replace("reset", "remaining"), "")) == 0]
     if not spent and len(resets) == 1:
@@ -459,6 +459,6 @@ def _span(text: str) -> float | None:
 
 
 def _ahead(moment: float) -> float | None:
-    """Seconds until an epoch time; None for one that is past, or decades ahead, which says nothing."""
+    """Return the seconds until an epoch time; None if it is past, or decades ahead and so meaningless."""
     left = moment - time.time()
     return left if 0 < left < 1e9 else None

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection as a client: h11 decides what the bytes mean, asyncio carries them."""
+"""An HTTP/1.1 client connection: h11 parses the bytes, asyncio transports them."""
 
 import asyncio
 from asyncio.trsock import TransportSocket
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import ssl
 
 _HEAD = 256 * 1024  # bytes of status line and headers, at most
-_HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which the socket is left alone
-_STEADY = 40  # small pieces in a row after which those of a short while are read together
+_HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which reading from the socket pauses
+_STEADY = 40  # consecutive small pieces, after which those of a short while are read together
 _SMALL = 2_048  # bytes
 _GATHERED = 65_536  # bytes: less than this, read after a wait, is small pieces still
 _TOGETHER = 0.1  # seconds: to be woken for each piece costs more than to read it, and few read 10 times a second
@@ -23,7 +23,7 @@ _CLOSED = "the server closed the connection"
 
 
 class Connection(asyncio.Protocol):
-    """One connection. What has arrived waits in a buffer; whoever reads is woken by the next bytes or by the end."""
+    """One connection. Received data wait in a buffer; the reader is woken by more data or by the end."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,11 +32,11 @@ class Connection(asyncio.Protocol):
         self._wire: asyncio.Transport | None = None  # the same, below TLS
         self._buffer = bytearray()
         self._waiter: asyncio.Future[None] | None = None
-        self._ended: str | None = None  # why nothing more will come
+        self._ended: str | None = None  # why no more data will come
         self._paused = False  # the buffer is full
         self._small = 0  # small pieces that came in a row
         self._rest: asyncio.TimerHandle | None = None  # until the next reading
-        self._rested = False  # what is read next has come in such a while
+        self._rested = False  # the next data came after a pause
         self.kept_until = 0.0  # loop time; 0 while a request is under way
 
     @property
@@ -45,7 +45,7 @@ class Connection(asyncio.Protocol):
         return self._ended is None and not self._buffer and self._transport is not None
 
     async def is_usable(self) -> bool:
-        """Return whether a kept connection can carry another request. Yields to the event loop a few times, until the
+        """Return True if a kept connection can carry another request. Yields to the event loop a few times, until the
         socket has reported what the server did meanwhile."""
         in_time, self.kept_until = self._loop.time() < self.kept_until, 0.0
         self._go_on()
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _go_on(self) -> None:
-        """Read what has come meanwhile."""
+        """Read data received meanwhile."""
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
             self._wire.resume_reading()
 
     def eof_received(self) -> None:
-        """Note from asyncio that the other side has sent everything."""
+        """Record that the other side has sent everything."""
         self._ended = self._ended or _CLOSED
         self._wake()
 
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def tune(self) -> None:
-        """Let the kernel notice within a minute that the other side of a silent connection is gone."""
+        """Make the kernel notice within a minute if the other side of a silent connection is gone."""
         import socket
 
         raw: object = self._transport.get_extra_info("socket") if self._transport is not None else None
@@ -114,9 +114,9 @@ class Connection(asyncio.Protocol):
         self._transport = secured
 
     def send(self, method: str, target: str, headers: list[tuple[str, str]], body: Sequence[bytes] = ()) -> None:
-        """Hand a request to the kernel. A server may answer before it has taken all of it, so nobody waits for that.
+        """Pass a request to the kernel. A server may answer before it has read all of it, so nobody waits for that.
 
-        Raises ExchangeFailed for what HTTP cannot say.
+        Raises ExchangeFailed for requests that HTTP cannot express.
         """
         try:
             head = self._exchange.send(h11.Request(method=method, target=target, headers=headers))
@@ -148,8 +148,8 @@ class Connection(asyncio.Protocol):
                 raise ExchangeFailed("network", self._ended or _CLOSED)
 
     async def body(self, ended: Callable[[], None]) -> AsyncGenerator[bytes]:
-        """Yield the body as it comes; what came together is one piece. `ended` is called when all of it was read.
-        Raises ExchangeFailed("cut") when it ends early."""
+        """Yield the body as it arrives; data that came together are one piece. `ended` is called when all of it was
+        read. Raises ExchangeFailed("cut") if it ends early."""
         while True:
             pieces: list[bytes] = []
             while isinstance(event := self._next_event(), h11.Data):
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
             raise ExchangeFailed("protocol", f"the answer is not HTTP: {error}") from error
 
     async def _more(self) -> bool:
-        """Wait for further bytes; False when none will come."""
+        """Wait for more bytes; return False if none will come."""
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()

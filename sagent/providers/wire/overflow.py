@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 _N = r"(\d[\d,_]*)"
 
-# Who says it is named where the words are not shared. vLLM, SGLang, DeepSeek, OpenRouter and others took over OpenAI's.
+# A comment names the provider of an unshared wording. vLLM, SGLang, DeepSeek, OpenRouter and others copied OpenAI's.
 _WINDOW = (
-    rf"context length is only {_N}",  # vLLM, which then says what that leaves for the input
+    rf"context length is only {_N}",  # vLLM, followed by the size left for the input
     rf"maximum (?:allowed )?(?:context|prompt|input) (?:length|limit)(?: is| of|:)? \(?{_N}",  # OpenAI, xAI, Fireworks
     rf"{_N} maximum\b",  # Anthropic, Mistral
     rf"context limit: [\d,_]+ \+ [\d,_]+ > {_N}",  # Anthropic
@@ -24,9 +24,9 @@ _WINDOW = (
     rf"(?:exceeds the|configured) (?:max )?limit of {_N}",  # Copilot, OpenAI's Responses, Perplexity
     rf"input length should be \[\d+, ?{_N}\]",  # DashScope
     rf"while limit is {_N}",  # Cerebras
-    rf"limit:? {_N}, requested:? \d",  # OpenAI: a request larger than what a minute allows
-    rf'"n_ctx": ?{_N}',  # llama.cpp, next to words without numbers
-    rf"(?:max_seq_len|max_model_len)(?: of| is|:)? ?\(?{_N}",  # SGLang's, TensorRT's and vLLM's name of it
+    rf"limit:? {_N}, requested:? \d",  # OpenAI: a request above the limit per minute
+    rf'"n_ctx": ?{_N}',  # llama.cpp, beside text without numbers
+    rf"(?:max_seq_len|max_model_len)(?: of| is|:)? ?\(?{_N}",  # names in SGLang, TensorRT and vLLM
     rf"context window limit \({_N}\)",  # Cloudflare
     rf"cannot exceed (?:the total tokens limit )?{_N}",  # watsonx, Cohere
 )
@@ -55,7 +55,7 @@ _INPUT = (
     rf"received {_N}",  # Cohere
     rf'"n_prompt_tokens": ?{_N}',  # llama.cpp
 )
-_TOTAL = rf"(?:requested|requested about|resulted in) {_N} tokens"  # OpenAI: with the output, where that is given too
+_TOTAL = rf"(?:requested|requested about|resulted in) {_N} tokens"  # OpenAI: includes the output, if given
 _CODES = (
     r"(?:context|prompt|input)(?![a-z_]*(?:image|file|audio|rate|time|deadline))[a-z_]*(?:exceeded|too_?(?:long|large))"
     r"|exceed_context_size|request_too_large|tokens_limit_reached|too_many_prompt_tokens|requested_too_many_tokens"
@@ -93,7 +93,7 @@ _MEMBER = (
 _TEXT = r"'(?:messages|input)[\d\[\]]*(?:\.(?:content|output)[\d\[\]]*(?:\.text)?)?': string too long\D+length (\d+)"
 _RATE = r"enqueued|\bper[ -](?:second|min|minute|hour|day)|\b(?:tpm|tpd|itpm|otpm)\b|rate[ _]limit"
 _SPENT = r"\bquotas?\b|credits|wait before|try again (?:in|later|after)|retry (?:in|after)|throttl"  # money, or time
-_MIN_LONG_TEXT_CHARS = 100_000  # who allows so many limits a conversation, and not a name
+_MIN_LONG_TEXT_CHARS = 100_000  # a limit this high is for a conversation, not a name
 _SIZE = rf"(?<![\w.-]){_N}(?:\.0)?(?![\w-])"
 _SIZED = r"\btokens?\b|\b(?:prompt|input|session|sequence|context) length"
 _ABOVE = r"exceed|(?:longer|larger|greater|more) than|above|only supports|too (?:long|large)|must be (?:less|at most)"
@@ -101,11 +101,11 @@ _OF_OUTPUT = (
     r"max_(?!input|prompt|seq|num|total|model)\w*tokens\b(?! \()|output tokens|completion|thinking|budget|temperature"
     r"|top_|(?<!kv )\bcach|\bper\b"
 )
-_OTHER = (  # tokens that are no words, and lengths that are not of the prompt
+_OTHER = (  # tokens in other senses, and lengths of other things
     r"\b(?:api|access|auth\w*|bearer|invalid|vision|image) tokens?\b|tokens? expired|logit_bias|\bstop\W{1,2}seq"
     r"|\b(?:ur[li]|header|file|media)s?\b[^.]{0,20}(?:too l|exceed)|exceeds? [^.]{0,20}\b(?:file|image|media)\b"
 )
-_ANY_SIZED = (  # words that many languages have kept or have for it
+_ANY_SIZED = (  # loan words of many languages
     r"token|\u0442\u043e\u043a\u0435\u043d|\u30c8\u30fc\u30af\u30f3|\ud1a0\ud070|l[o\xe4]n?gu?(?:th|itud|ueur|e)\b|context|kontext|contesto"
     r"|\u043a\u043e\u043d\u0442\u0435\u043a\u0441\u0442|\u0434\u043b\u0438\u043d|\u957f\u5ea6|\u9577\u3055|\u4e0a\u4e0b\u6587|\u30b3\u30f3\u30c6\u30ad\u30b9\u30c8|\ucee8\ud14d\uc2a4\ud2b8"
 )
@@ -115,7 +115,7 @@ _LIMITS = r"too (?:long|large|many|big)|exceed|maximum|longer|limit|\bmore than|
 _LIMIT = r"(?:max\w*[_ ]?tokens|maximum (?:output )?tokens)\b[^.]{0,120}?"
 _MAX_OUTPUT = (
     rf"supports at most {_N} (?:completion|output) tokens",  # OpenAI
-    rf"but can only afford {_N}",  # OpenRouter, for what is left of the credits
+    rf"but can only afford {_N}",  # OpenRouter, for the remaining credits
     rf"max_tokens: \d+ > {_N}, which is the maximum",  # Anthropic
     rf"{_LIMIT}\[\d+, ?{_N}\]",  # DashScope, DeepSeek
     rf"{_LIMIT}(?:<=|less than or equal to|between \d+ and) `?{_N}",  # Groq, Ark, TGI
@@ -132,8 +132,8 @@ _OUTPUT = rf"{_N} (?:tokens )?(?:in|for) +(?:the|your) +(?:completion|output)"
 def is_overflow(
     status: int | None, codes: Sequence[str], words: str, *, window: int | None = None, most_input: int = 0
 ) -> bool:
-    """Return True if a refusal says that a request has more tokens than the model takes: by its codes, by its numbers
-    (of `window` tokens, as far as known, and of a request with at most `most_input`), and by its words last."""
+    """Return True if a refusal says that a request has more tokens than the model accepts: by its codes, by its numbers
+    (with a `window`, if known, and a request of at most `most_input`), and finally by its words."""
     text, coded = words.lower(), " ".join(codes).lower()
     if re.search(_CODES, coded):
         return status != 429
@@ -170,7 +170,7 @@ def _compares(text: str) -> bool:
 
 
 def _outgrows(text: str, most_input: int) -> bool:
-    """Return True if a text, in any language, has a number that can be the size of what was sent, and a smaller one."""
+    """Return True if a text, in any language, has a number that may be the size of the request, and a smaller one."""
     if re.search(_OF_OUTPUT, text) or not re.search(_ANY_SIZED, text):
         return False
     found = re.findall(r"(?<![\w.-])(\d[\d,._']*)(k?)\b", text)
@@ -187,15 +187,15 @@ def is_of_part(words: str) -> bool:
 
 
 def sizes_in(words: str) -> tuple[int | None, int | None]:
-    """Return tokens of the model's window, and of the input that was sent, as far as a provider's refusal names them.
+    """Return the tokens of the model's window and of the sent input that a provider's refusal states.
 
-    A count that is only a lower bound ("at least", vLLM, which stops counting) is none.
+    A lower bound ("at least", vLLM, which stops counting) does not count.
     """
     return _first(_WINDOW, words), _first(_INPUT, words) or _without_output(words)
 
 
 def most_output_in(words: str) -> int | None:
-    """Return most tokens of output that may be asked for, where a provider refuses a request for asking for more."""
+    """Return the maximum tokens of output that a provider states when it refuses a request for more."""
     above = _first(_ABOVE_OUTPUT, words)
     return above - 1 if above else _first(_MAX_OUTPUT, words)
 

@@ -14,9 +14,9 @@ _SOCKS = "name an http proxy, or go through the SDK with --transport sdk (pip in
 
 
 def proxy_named(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
-    """Return the proxy for a URL, and the variable that names it; "" is none. The SDKs can use `socks` proxies.
+    """Return the proxy for a URL, and the variable that names it; "" for none. The SDKs can use `socks` proxies.
 
-    Raises ExchangeFailed for what cannot be used; it shows no value, for there may be a password in it.
+    Raises ExchangeFailed for an unusable value without showing it, because it may contain a password.
     """
     own = _variable(f"{url.scheme.upper()}_PROXY")
     name, proxy = own if own[1] else _variable("ALL_PROXY")
@@ -48,7 +48,7 @@ def _variable(name: str) -> tuple[str, str]:
 
 
 def _is_excepted(url: SplitResult) -> bool:
-    """Return whether NO_PROXY lists the host: by name or suffix, with its port or without, or by its network."""
+    """Return True if NO_PROXY lists the host: by name or suffix, with or without port, or by its network."""
     host, port = (url.hostname or "").rstrip("."), str(url.port or _PORTS.get(url.scheme, ""))
     for entry in _variable("NO_PROXY")[1].lower().replace(",", " ").split():
         if "/" in entry:

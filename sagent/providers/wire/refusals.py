@@ -14,12 +14,12 @@ from sagent.providers.toolforms import LEFT_OUT
 if TYPE_CHECKING:
     from sagent.providers.leftout import Known
 
-MAX_TRIES = 8  # times that a call is made again without parts that were refused
+MAX_TRIES = 8  # repetitions of a call without refused parts
 
 
 @dataclass(slots=True, eq=False)
 class Refusals:
-    """The parts that a provider was seen to refuse for a model, and why. All model objects of one id share `parts`."""
+    """The parts that a provider has refused for a model, and why. All model objects of one id share `parts`."""
 
     provider: str
     model: str
@@ -28,8 +28,8 @@ class Refusals:
     _smaller: dict[str, Image] = field(default_factory=dict[str, Image])
 
     def mend(self, request: Request) -> tuple[Request, Sequence[str]]:
-        """Return the request without what was refused, and what to say of it. What an earlier process learned comes as
-        an option."""
+        """Return the request without refused parts, and a note on them. Parts refused in an earlier process come as an
+        option."""
         if LEFT_OUT in request.options:
             self.parts.update(as_object(as_object(request.options[LEFT_OUT]).get(self.model)))
             others = {name: value for name, value in request.options.items() if name != LEFT_OUT}
@@ -43,11 +43,11 @@ class Refusals:
 
     @property
     def logged(self) -> Mapping[str, object]:
-        """The parameter of a logged request that says what was left out of it."""
+        """The parameter of a logged request for left-out parts."""
         return {LEFT_OUT: {self.provider: {self.model: self.parts}}} if self.parts else EMPTY
 
     async def add(self, found: Mapping[str, str], request: Request) -> None:
-        """Leave parts of a request out from now on; of images that are large, send smaller ones."""
+        """Leave parts of a request out from now on; send smaller versions of large images."""
         from sagent.providers.leftout import shrink_refused
 
         refused, smaller = await asyncio.to_thread(shrink_refused, found, request.messages)
@@ -55,21 +55,21 @@ class Refusals:
         self.parts.update(refused)
 
     def restore(self, before: Mapping[str, object]) -> None:
-        """Leave out only what was left out before: the rest did not help."""
+        """Leave out only the earlier parts, because the rest did not help."""
         self.parts.clear()
         self.parts.update(before)
         self._mended.clear()
 
 
 class Trial:
-    """A call that is made again without what was refused, a limited number of times."""
+    """A call that is repeated without refused parts, a limited number of times."""
 
     def __init__(self, refusals: Refusals) -> None:
         self._refusals, self._before, self._left = refusals, dict(refusals.parts), MAX_TRIES
 
     async def goes_on(self, found: Mapping[str, str], request: Request) -> bool:
-        """Take what an error is about. Return True if the call is to be made again. Once it did not help, nothing stays
-        left out, unless each try found another part."""
+        """Leave out the parts that an error is about. Return True to repeat the call. If a try did not help, nothing
+        stays left out, unless each try found another part."""
         if found and self._left:
             self._left -= 1
             await self._refusals.add(found, request)

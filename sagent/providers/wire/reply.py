@@ -1,4 +1,4 @@
-"""A reply taking shape: what every family's reader of events has, and what it gives."""
+"""A reply under construction: the base of every family's event reader."""
 
 import re
 from abc import ABC, abstractmethod
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
     from sagent.providers.toolforms import Naming
 
-_MAX_CALL_TOKENS = 10**12  # of one call: who says more is taken at so many, which sums and pages can still show
-MAX_PARTS = 10_000  # of an answer: blocks, calls, citations; one is looked for among all of them
-_INPUT_COUNTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")  # with cached ones or without
+_MAX_CALL_TOKENS = 10**12  # of one call: higher counts are cut to this, which sums and pages can still show
+MAX_PARTS = 10_000  # blocks, calls and citations of an answer; each is found by a search over all
+_INPUT_COUNTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")  # with or without cached ones
 _SAYING: Mapping[StopReason, str] = {
     "stop_sequence": "stop.?(sequence|string|word)",
     "content_filter": "filter|safety|block|prohibit|guardrail|sensitive|recitation|spii|moderat|policy|violat",
@@ -35,46 +35,46 @@ _SAYING: Mapping[StopReason, str] = {
 }
 _LIMITS: Sequence[StopReason] = ("stop_sequence", "max_tokens", "context_overflow")
 _BAD: Mapping[StopReason, int] = {**{each: at for at, each in enumerate(_LIMITS, 1)}, **dict.fromkeys(WITHDRAWN, 4)}
-_OWN_END = re.compile(r"\s*[<\[].*[>\]]\s*", re.DOTALL)  # a mark with which models end by themselves: <|im_end|>
+_OWN_END = re.compile(r"\s*[<\[].*[>\]]\s*", re.DOTALL)  # a mark with which models end: <|im_end|>
 _TAKES_BACK = re.compile(r"content.?(filter|policy)|guardrail|moderat|safety", re.IGNORECASE)
 _MAX_WORDS_PER_TOKEN, _FREE_WORDS = 4, 16  # to a token, on average, and beyond that: with more it was not counted
-_SUMMARY = 8  # times as long as a thought, at most, is what is shown of it: its summary is not billed
+_SUMMARY = 8  # ratio of a thought to its shown summary, which is not billed, at most
 
 
 class ReplyReader(ABC):
-    """A reply taking shape, as a family reads it: pure, no clock and no network. Its methods raise ModelError for what
-    its provider calls an error. `family` labels what only that family may read back."""
+    """A reply under construction in one family's format: pure, no clock and no network. Its methods raise ModelError
+    for a provider's errors. `family` labels data that only that family may read back."""
 
     def __init__(self, origin: Origin, family: str) -> None:
         self.reasoning = True  # the model reasons, or has not begun
         self.complete = False  # the reply may end here
-        self.closed = False  # the reply has ended: nothing more will come that matters
-        self.counts_first = False  # the input is counted whole before the first word: that count does not grow
-        self.hourly = False  # caches of an hour were asked for: writes of which no more is known are such
-        self.deferral: Deferral | None = None  # how the model calls tools that it was not shown
-        self.naming: Naming | None = None  # names that the model knows under others
+        self.closed = False  # the reply has ended: the rest does not matter
+        self.counts_first = False  # the first count of the input is complete and does not grow
+        self.hourly = False  # one-hour caches were requested: writes of unknown lifetime count as such
+        self.deferral: Deferral | None = None  # converts calls of tools that the model was not shown
+        self.naming: Naming | None = None  # names that were changed for the provider
         self.response_id = ""
-        self.received: int = 0  # characters of text and arguments, for an estimate where no usage is reported
-        self.unshown = self._reported = 0  # bytes of what is no delta, arguments; and what of it was reported
+        self.received: int = 0  # characters of text and arguments, for an estimate without reported usage
+        self.unshown = self._reported = 0  # bytes of arguments and other unshown data; and the reported part
         self._stated: tuple[Charge, ...] = ()  # by the last report
-        self._words = self._blanks = 0  # words and white space of those
+        self._words = self._blanks = 0  # words and white space in them
         self._thought = self._thought_words = 0  # what of both is thinking
         self._in_word = False
         self._halved: dict[type[TextPart | ThinkingPart], list[str]] = {}  # texts that end in half a surrogate pair
         self._origin = origin
         self._family = family
         self._summary = _SUMMARY
-        self._stop = ""  # why it ended, in the provider's words
-        self._usage: dict[str, object] = {}  # what was reported so far
-        self._told_at = 0  # `received` when counts came last: what came later is in none of them
+        self._stop = ""  # stop reason in the provider's words
+        self._usage: dict[str, object] = {}  # the usage reported so far
+        self._told_at = 0  # `received` at the last counts: later output is in none of them
         self._most_told = (0, 0, ZERO)  # tokens of input and of output, and USD, of all reports
         self._tier = ""  # of service
         self._mends: dict[str, None] = {}
-        self._cost: Decimal | None = None  # by the provider's own price
+        self._cost: Decimal | None = None  # the provider's own price
 
     @abstractmethod
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take one event; append what it brings."""
+        """Take one event; append its deltas."""
 
     @abstractmethod
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
@@ -82,13 +82,13 @@ class ReplyReader(ABC):
 
     @property
     def least_tokens(self) -> int:
-        """The fewest tokens that what has come so far can be: none holds two words, and few many characters."""
+        """The fewest tokens that the output so far can have: none holds two words, and few many characters."""
         words, characters = (shown - shown // self._summary for shown in (self._thought_words, self._thought))
-        full = self.received - self._blanks // 2 - characters  # a token of nothing but spaces is twice as long
+        full = self.received - self._blanks // 2 - characters  # a token of spaces is twice as long
         return max(self._words - words, full // MAX_TOKEN_CHARACTERS)
 
     def failed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take what an error says of usage: what was made before it is billed. What was told before stays as it is."""
+        """Take the usage in an error, because earlier output is billed. Earlier reports stay."""
         usage = self._untold(as_object(event.get("usage") or event.get("usageMetadata")))
         if any(map(count_of, usage.values())):
             self._bill(usage, out)
@@ -98,19 +98,19 @@ class ReplyReader(ABC):
         return {name: value for name, value in usage.items() if not self._usage.get(name)}
 
     def failed_late(self, said: str) -> None:
-        """Take an error that came after the end of the reply, which is paid for. A filter's withdraws what was said."""
+        """Take an error after the end of the reply, which is paid for. A filter's error withdraws the text."""
         if _TAKES_BACK.search(said):
             self._stop = "content_filter"
 
     def report_unshown(self, least: int = 1) -> list[Delta]:
-        """Report what has come since the last time and is no delta, if it is so many bytes."""
+        """Report new unshown output, if it has at least a number of bytes."""
         if (more := self.unshown - self._reported) < least:
             return []
         self._reported = self.unshown
         return [Billed(self._stated, more)]
 
     def finish(self, out: list[Delta]) -> None:
-        """Show what was held back, when nothing more will come."""
+        """Emit held-back text at the end."""
         for kind in tuple(self._halved):
             self._replace_half(kind, out)
 
@@ -127,13 +127,13 @@ class ReplyReader(ABC):
         """Return the cost of the answer; empty if the provider reported none."""
 
     def usage(self) -> Usage | None:
-        """Return the executor's own share; None where the provider reported nothing."""
+        """Return the executor's own share; None if the provider reported nothing."""
         charges = self.charges()
         return charges[0].usage if charges else None
 
     def bill(self, max_input: int) -> tuple[Usage, tuple[Charge, ...]]:
-        """Return the executor's own share, and the charges: estimated from bytes and from `max_input` tokens where the
-        provider did not report them, or only a part, or what cannot be, unless it named its price in the end."""
+        """Return the executor's own share, and the charges: estimated from bytes and from `max_input` tokens if the
+        provider did not report them, or only a part or implausible ones, unless it stated its price at the end."""
         usage, charges = self.usage() or Usage(), self.charges() or (Charge(self._origin.model, Usage()),)
         stated = sum((charge.usage for charge in charges), Usage())
         received = max(self.received, bool(self.message().parts))
@@ -149,34 +149,34 @@ class ReplyReader(ABC):
         return usage + guess, tuple(replace(charge, estimated=True) for charge in charges)
 
     def _is_final(self, stated: Usage) -> bool:
-        """Return True if the last counts are of the whole reply: they came after all of it, name the input beside what
-        was cached of it, and are no smaller than earlier ones."""
+        """Return True if the last counts are of the whole reply: they came after all of it, include the uncached input,
+        and are no smaller than earlier ones."""
         named = any(name in self._usage for name in _INPUT_COUNTS)
         shrunk = stated.total_input < self._most_told[0] or stated.output < self._most_told[1]
         return named and not shrunk and self._told_at == self.received
 
     def notes(self) -> tuple[str, ...]:
-        """Return what is worth showing to a person."""
+        """Return notes for a person."""
         return ()
 
     @property
     def mends(self) -> tuple[str, ...]:
-        """The ways in which arguments that are not quite JSON were read, once the message was asked for."""
+        """Repairs made while parsing arguments that were not quite JSON; available after the message was built."""
         return tuple(self._mends)
 
     def _parsed(self, name: str, raw: str) -> tuple[JsonObject, str | None]:
-        """Parse arguments, and take note of what was mended."""
+        """Parse arguments, and record repairs."""
         arguments, malformed, mends = mend_arguments(raw)
         self._mends.update((f"the JSON that {name} was called with was read {mend}", None) for mend in mends)
         return arguments, malformed
 
     def advice(self) -> tuple[Advice, ...]:
-        """Return the answers of advisors that the provider asked by itself; few families have them."""
+        """Return the answers of advisors that the provider asked itself; few families have them."""
         return ()
 
     def _show(self, part: TextPart | ThinkingPart, pieces: list[str], out: list[Delta]) -> None:
-        """Take a piece of text or thinking, which comes after those before it. Each delta is valid Unicode: half of a
-        surrogate pair waits for the other, in the next piece of the same text."""
+        """Take a piece of text or thinking. Each delta is valid Unicode: half of a surrogate pair waits for the other
+        half, in the next piece of the same text."""
         if not part.text:
             return
         kind, half = type(part), ""
@@ -205,12 +205,12 @@ class ReplyReader(ABC):
         out.append(part)
 
     def _count(self, piece: str) -> None:
-        """Take note of how much came that is not shown."""
+        """Count unshown output."""
         self.unshown += len(piece.encode("utf-8", "replace"))
         self._measure(piece)
 
     def _measure(self, piece: str) -> None:
-        """Take note of how much came; a word may come in pieces."""
+        """Count output; a word may come in pieces."""
         if piece:
             self.received += len(piece)
             words = piece.split()
@@ -219,15 +219,15 @@ class ReplyReader(ABC):
             self._in_word = not piece[-1].isspace()
 
     def _bound(self, parts: Sized) -> None:
-        """Refuse an answer of parts that hold nothing, without end."""
+        """Reject an endless answer of empty parts."""
         if len(parts) > MAX_PARTS:
             raise self._origin.hopeless(f"its answer has more than {MAX_PARTS:,} parts")
 
     def _bill(self, usage: object, out: list[Delta]) -> None:
-        """Take over newer counts. They only grow: null or 0, which some gateways end with, takes nothing back."""
+        """Take newer counts. They only grow: null or 0, with which some gateways end, takes nothing back."""
         reported = {name: value for name, value in as_object(usage).items() if value is not None}
         if reported and self.received > self._told_at:
-            self._usage.pop("cost", None)  # a price is of what had come then
+            self._usage.pop("cost", None)  # a price only covers the output until then
         self._usage.update((name, value) for name, value in reported.items() if value or name not in self._usage)
         if reported and (charges := self.charges()):
             told, usd = sum((charge.usage for charge in charges), Usage()), total(each.usd or ZERO for each in charges)
@@ -251,27 +251,26 @@ class ReplyReader(ABC):
 
 
 def stop_of(reason: str, known: Mapping[str, StopReason]) -> StopReason:
-    """Return why a reply ended. Gateways pass on words of other families: one that is not `known` is read by what it
-    says, for a reply that was cut or withdrawn is not whole."""
+    """Return why a reply ended. Gateways pass on words of other families: an unknown word is interpreted by its
+    meaning, because a cut or withdrawn reply is not whole."""
     told: list[StopReason] = [each for each, words in _SAYING.items() if re.search(words, reason, re.IGNORECASE)]
     return known.get(reason) or known.get(reason.lower()) or (told[0] if told else "end")
 
 
 def stop_at(word: object, known: Container[str]) -> str:
-    """Return why a reply ended of which a server says at what word: a stop sequence, "" for a model's own mark or none.
-    A number is a token of the model's, and a `known` word is a reason itself."""
+    """Return why a reply ended for a server that reports the stopping word: a stop sequence, "" for a model's own mark
+    or none. A number is a token of the model's, and a `known` word is a reason itself."""
     said = as_str(word)
     return said if said.lower() in known or not said else "" if _OWN_END.fullmatch(said) else "stop_sequence"
 
 
 def lasting(before: str, reason: str, known: Mapping[str, StopReason]) -> str:
-    """Return the reason that holds of two. Gateways end with one of their own: that a reply was cut or withdrawn
-    outlasts it."""
+    """Return the stronger of two reasons. Gateways append their own: a cut or withdrawn reply stays so."""
     return max(reason, before, key=lambda each: _BAD.get(stop_of(each, known), 0))
 
 
 def count_of(value: object) -> int:
-    """Return a number of tokens, or of uses of a tool, as a provider reports it; what cannot be one counts as none."""
+    """Return a reported number of tokens, or of uses of a tool; an impossible one counts as none."""
     return min(max(0, _count(value)), _MAX_CALL_TOKENS)
 
 
@@ -282,7 +281,7 @@ def _count(value: object) -> int:
 
 
 def _can_be(usage: object) -> bool:
-    """Return whether every token count of a report is possible: -5, NaN or true make all of it doubtful."""
+    """Return True if every token count of a report is possible: -5, NaN or true make all of it doubtful."""
     for name, value in as_object(usage).items():
         tokens = name.lower().endswith(("tokens", "tokencount"))
         for item in as_array(value) or (value,):

@@ -1,7 +1,7 @@
 """Server-sent events, read incrementally. The rules are those of the HTML standard, section 9.2.6."""
 
 _BOM = b"\xef\xbb\xbf"
-_LINE = 40  # bytes that a line takes beyond its own
+_LINE = 40  # overhead of a line in bytes
 
 
 class EventReader:
@@ -15,12 +15,12 @@ class EventReader:
     __slots__ = ("_data", "_first", "_name", "_rest", "_swallow_lf", "alive", "held")
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []  # an unfinished line, in the pieces in which it came
+        self._rest: list[bytes] = []  # pieces of an unfinished line
         self._data: list[bytes] = []
         self._name = b""
         self._swallow_lf = False  # the last chunk ended in CR: an LF that comes first belongs to it
         self._first = True
-        self.held = 0  # bytes that the unfinished event takes, about
+        self.held = 0  # size of the unfinished event in bytes, about
         self.alive = False  # a whole line has arrived since the caller last cleared this, be it only a comment
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
@@ -51,7 +51,7 @@ class EventReader:
         return events
 
     def end(self) -> list[tuple[str, str]]:
-        """End the bytes, and return the event that lacked only its blank line, if there is one."""
+        """End the bytes, and return the event that only lacked its blank line, if there is one."""
         return self._take([b"".join(self._rest), b""]) if self._rest or self._data else []
 
     def _take(self, lines: list[bytes]) -> list[tuple[str, str]]:
@@ -74,5 +74,5 @@ class EventReader:
                 events.append(("error", line[6:].decode("utf-8", "replace")))
             elif line.startswith(b"{") and line.endswith(b"}"):
                 events.append((self._name.decode("utf-8", "replace"), line.decode("utf-8", "replace")))
-            # The rest means nothing here: comments, `id:`, `retry:`, undefined fields.
+            # Ignored: comments, `id:`, `retry:`, undefined fields.
         return events

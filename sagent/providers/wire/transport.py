@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import ssl
 
 _PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
-# How long an unused connection is kept where the server does not say: many of this machine close it after 5 s (uvicorn,
-# Node, cpp-httplib), balancers in front of others after 60 s (AWS; nginx 75 s).
+# Lifetime of an unused connection by default: many local servers close it after 5 s (uvicorn, Node, cpp-httplib), load
+# balancers after 60 s (AWS; nginx 75 s).
 _IDLE_SECONDS = {"http": 4.0, "https": 55.0}
 _MAX_IDLE_SECONDS = 300.0
-_IDLE_CONNECTIONS = 256  # are kept for one server: as many as agents may work at a time
+_IDLE_CONNECTIONS = 256  # per server: as many as agents may work at a time
 _PORTS = {"http": 80, "https": 443}
 NOT_RUNNING = ". Start the server there, or name another address with --base-url"
 
@@ -31,8 +31,8 @@ NOT_RUNNING = ". Start the server there, or name another address with --base-url
 class Answer:
     """A response whose body is still arriving. Header names are lower case.
 
-    `chunks` raises ExchangeFailed("cut") when the body ends early. `aclose` must be called; a body that was read to
-    its end leaves the connection open for the next call.
+    `chunks` raises ExchangeFailed("cut") if the body ends early. `aclose` must be called; after reading the whole body
+    the connection stays open for the next call.
     """
 
     status: int
@@ -45,12 +45,12 @@ class Transport(Protocol):
     """Posts and gets. Every method raises ExchangeFailed, and nothing else, when it fails."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
-        """Send a body, given in parts, once; returns when the response's headers are there. What fails when the first
-        byte of it may have left is raised as `sent`."""
+        """Send a body, given in parts, once; return when the response's headers arrive. Errors after the first byte may
+        have left are raised as `sent`."""
         ...
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """Ask for something; returns when the response's headers are there."""
+        """Send a GET; return when the response's headers arrive."""
         ...
 
     async def aclose(self) -> None:
@@ -66,11 +66,11 @@ class _Route:
     host: str
     port: int
     proxy: str = ""
-    variable: str = ""  # which names the proxy
+    variable: str = ""  # that names the proxy
 
     @property
     def through(self) -> str:
-        """The proxy, in words that show no password."""
+        """The proxy, described without its password."""
         return f"the proxy {urlsplit(self.proxy).netloc.rpartition('@')[2]} that {self.variable} names"
 
 
@@ -78,8 +78,8 @@ class DirectTransport:
     """HTTP/1.1 with connections kept alive, through the proxy that the usual variables name, if any and if `proxied`.
 
     `connect` is the time to open a connection, in seconds. Certificates are checked against the system's roots, or
-    SSL_CERT_FILE / SSL_CERT_DIR. It may be used from one event loop after another. A server of this machine that has
-    never answered is not running, which no second try changes; one that has may be starting anew.
+    SSL_CERT_FILE / SSL_CERT_DIR. It may be used from one event loop after another. A local server that has never
+    answered is not running, so there is no second try; one that has answered may be restarting.
     """
 
     def __init__(self, *, connect: float = 10.0, proxied: bool = True) -> None:
@@ -136,7 +136,7 @@ class DirectTransport:
         return Answer(status, found, chunks, close)
 
     def _keep(self, connection: Connection, way: _Route, kept: float) -> None:
-        """Keep a connection for the next call, for so many seconds, or end it."""
+        """Keep a connection for the next call, for a number of seconds, or end it."""
         idle = self._idle.setdefault(way, [])
         if len(idle) < _IDLE_CONNECTIONS and connection.renew(kept):
             idle.append(connection)
@@ -159,7 +159,7 @@ class DirectTransport:
         loop = asyncio.get_running_loop()
         tls = None
         if way.scheme == "https" or way.proxy.startswith("https:"):
-            # Reading the roots takes tens of milliseconds, in which the connection is opened.
+            # Reading the roots takes tens of milliseconds, during which the connection is opened.
             tls = loop.run_in_executor(None, _tls_context) if self._tls is None else None
         near = urlsplit(way.proxy) if way.proxy else None
         host, port = (near.hostname or "", near.port or _PORTS[near.scheme]) if near else (way.host, way.port)
@@ -167,7 +167,7 @@ class DirectTransport:
         connection = Connection()
         try:
             async with asyncio.timeout(self._connect):
-                # an address is one; and cancelling a race of several may leave a socket open (python/cpython#128475)
+                # it is an address; and cancelling a race of several may leak a socket (python/cpython#128475)
                 delay = None if ":" in host or host.replace(".", "").isdecimal() else 0.25
                 await loop.create_connection(lambda: connection, host, port, happy_eyeballs_delay=delay)
                 connection.tune()
@@ -191,7 +191,7 @@ class DirectTransport:
         return connection
 
     async def _through(self, connection: Connection, proxy: SplitResult, way: _Route) -> None:
-        """Get a proxy to lead on: by TLS to itself where it wants that, by CONNECT where the server wants TLS."""
+        """Connect through a proxy: by TLS to itself if it wants that, by CONNECT if the server uses TLS."""
         if proxy.scheme == "https":
             assert self._tls is not None
             await connection.secure(self._tls, proxy.hostname or "")
@@ -208,7 +208,7 @@ class DirectTransport:
 
 
 def _kept(headers: Mapping[str, str], scheme: str) -> float:
-    """Seconds to keep an unused connection: one less than the server says, where it does (RFC 2068 19.7.1)."""
+    """Return the seconds to keep an unused connection: one less than the server says, if it does (RFC 2068 19.7.1)."""
     for item in headers.get("keep-alive", "").split(","):
         name, _, value = item.partition("=")
         if name.strip().lower() == "timeout" and value.strip().isdecimal():
@@ -239,7 +239,7 @@ def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Route) -> 
 
 
 def proxy_for(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
-    """Return the proxy for this URL and the variable that names it; "" is none. Raises ExchangeFailed if it is bad."""
+    """Return the proxy for this URL and the variable that names it; "" for none. Raises ExchangeFailed if it is bad."""
     if not any(name.upper() in _PROXY_VARIABLES for name in os.environ):
         return "", ""
     from sagent.providers.wire.proxies import proxy_named
@@ -248,7 +248,7 @@ def proxy_for(url: SplitResult, *, socks: bool = False) -> tuple[str, str]:
 
 
 def through(url: str) -> str:
-    """Return the proxy on the way to a URL, in words to follow its host; "" for none."""
+    """Return the proxy for a URL, as text after its host; "" for none."""
     parts = urlsplit(url)
     proxy = proxy_for(parts, socks=True)
     return f" through {_way(parts, *proxy).through}" if proxy[0] else ""
@@ -269,7 +269,7 @@ def _bracketed(host: str) -> str:
 
 
 def _tls_context() -> "ssl.SSLContext":
-    """Return a context that trusts what the system trusts; SSL_CERT_FILE and SSL_CERT_DIR come first."""
+    """Return a context with the system's trust; SSL_CERT_FILE and SSL_CERT_DIR come first."""
     from sagent.lib.tls import system_context
 
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
@@ -291,7 +291,7 @@ def unreachable(what: str, error: BaseException) -> ExchangeFailed:
 
 
 def _certificate_advice(text: str) -> str:
-    """Say what to do about a certificate, by what is wrong with it."""
+    """Return a remedy for a certificate error."""
     if "expired" in text or "not yet valid" in text:
         return f"Its operator must renew it, unless the clock here is wrong ({time.strftime('%Y-%m-%d')})."
     if "mismatch" in text or "not match" in text:
@@ -309,17 +309,17 @@ def refused_by_proxy(reason: str, status: int, variable: str = "HTTPS_PROXY") ->
 
 
 def not_running(failed: ExchangeFailed, url: str) -> ExchangeFailed:
-    """Say that a local server is not running, if it never answered; return other failures unchanged."""
+    """Say that a local server is not running if it never answered; return other failures unchanged."""
     return ExchangeFailed("network", f"{failed.reason}{NOT_RUNNING}", final=True) if loopback(url) else failed
 
 
 def _encodings(named: str) -> str:
-    """Return the encodings of a body, without those that change nothing; "" for none."""
+    """Return the encodings of a body, without identities; "" for none."""
     return ", ".join(each for name in named.lower().split(",") if (each := name.strip()) not in ("", "identity"))
 
 
 async def inflated(chunks: AsyncIterable[bytes], encoding: str) -> AsyncGenerator[bytes]:
-    """Undo a content encoding, in pieces that have a bound. We ask for none, but some proxies compress all the same."""
+    """Decode a content encoding, in bounded pieces. We request none, but some proxies compress anyway."""
     encoding = _encodings(encoding)
     if not encoding:
         async for chunk in chunks:

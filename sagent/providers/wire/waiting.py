@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Loading(Protocol):
-    """A provider that loads a model itself, before it can say which it has."""
+    """A provider that loads a model before it can name it."""
 
     @property
     def unloaded(self) -> ModelInfo | None:
-        """The model that the first call loads, where that is known."""
+        """The model that the first call loads, if known."""
 
 
 def is_loading(error: ModelError) -> bool:
@@ -43,7 +43,7 @@ class LoadingWait:
         self._began = time.monotonic()
 
     async def pause(self, error: ModelError) -> None:
-        """Return when it is time to ask again. Raises the error if it means anything else, or after too long."""
+        """Return when it is time to ask again. Raises the error if it has another meaning, or after too long."""
         waited = time.monotonic() - self._began
         if not is_loading(error) or waited > MAX_LOADING_SECONDS:
             raise error
@@ -52,7 +52,7 @@ class LoadingWait:
 
 
 async def when_loaded(ask: Callable[[], Awaitable[T]], on_waiting: OnWaiting, model: str = "") -> T:
-    """Return what a server answers, once it has loaded its model. Raises ModelError."""
+    """Return a server's answer, once it has loaded its model. Raises ModelError."""
     wait = LoadingWait(partial(on_waiting, ""), model)
     try:
         while True:

@@ -17,7 +17,7 @@ from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_at,
 from sagent.usage import Charge, Usage
 
 CONTAINER = "container"
-"""The type of our own block that names the one in which code still waits; it goes out as a member of the request."""
+"""Type of our own block that names the container in which code still waits; it is sent as a member of the request."""
 
 _ZERO = Decimal(0)
 _ENCRYPTED = "(The advice came encrypted: only the executor can read it.)"
@@ -54,7 +54,7 @@ class _Block:
     whole: bool = False
 
     def absorb(self, delta: Mapping[str, object]) -> None:
-        """Merge a delta of an unknown kind: append strings and lists, replace anything else."""
+        """Merge a delta of an unknown kind: append strings and lists, replace everything else."""
         for name, value in delta.items():
             before = self.extra.get(name, self.start.get(name))
             if name == "type":
@@ -67,7 +67,7 @@ class _Block:
                 self.extra[name] = value
 
     def input(self) -> tuple[JsonObject, str | None]:
-        """Return the arguments, or what was sent in their place."""
+        """Return the arguments, or the text sent in their place."""
         raw = self.raw()
         return parse_arguments(raw) if raw.strip() else (json_freeze(as_object(self.start.get("input"))), None)
 
@@ -76,7 +76,7 @@ class _Block:
         return "".join(self.json) or as_str(self.start.get("input"))
 
     def data(self) -> Mapping[str, object] | None:
-        """Return the block as it would have come in one piece, to be sent back as it is; None where it is not whole."""
+        """Return the block as it would have come in one piece, to be sent back unchanged; None if it is incomplete."""
         if not self.whole:
             return None
         data = {**self.start, **self.extra}
@@ -96,8 +96,8 @@ class MessagesReplyReader(ReplyReader):
         self._by_index: dict[int, _Block] = {}
         self._details: Mapping[str, object] = EMPTY
         self.counts_first = family == "anthropic"
-        self._container = ""  # where the provider's tools run code
-        self._first: Mapping[str, object] = EMPTY  # what was reported before the first word
+        self._container = ""  # in which the provider's tools run code
+        self._first: Mapping[str, object] = EMPTY  # counts reported before the first text
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         kind = event.get("type")
@@ -136,7 +136,7 @@ class MessagesReplyReader(ReplyReader):
     def message(self) -> Message:
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
         stop = stop_of(self._stop, _STOPS)
-        if self._container and stop in ("tool_use", "pause"):  # it may wait there, and the next request must say where
+        if self._container and stop in ("tool_use", "pause"):  # code may wait there, and the next request must name it
             parts.insert(0, Opaque("", self._private({"type": CONTAINER, "id": self._container})))
         return self._assembled(parts, stop)
 
@@ -147,21 +147,21 @@ class MessagesReplyReader(ReplyReader):
         whole, rounds = _charge(self._usage, self._origin.model, self._usage), self._rounds()
         if not rounds:
             return (whole,)
-        # Each is a call of its own: added up they might seem large enough for the price of a long context.
+        # Each is a separate call: their sum might look large enough for the price of a long context.
         charges = [charge for _, charge in rounds]
         own = [number for number, (entry, _) in enumerate(rounds) if _is_own(entry)]
         payer = own[-1] if own else 0
-        paid = charges[payer].usage  # what no round reports of itself is reported at its place
+        paid = charges[payer].usage  # counts that no round reports are taken from the total
         unsaid = whole.usage.reasoning - sum(charge.usage.reasoning for charge in charges)
         thought = min(paid.output, paid.reasoning + max(0, unsaid))
         charges[payer] = replace(charges[payer], usage=replace(paid, reasoning=thought, fees=whole.usage.fees))
-        if whole.usd is not None:  # a gateway's price is that of all rounds
+        if whole.usd is not None:  # a gateway's price covers all rounds
             charges = [replace(charge, usd=_ZERO if number else whole.usd) for number, charge in enumerate(charges)]
         return tuple(charges)
 
     def usage(self) -> Usage | None:
-        """Return the executor's own share. Each round reads the context again: the last one has its size, or what was
-        reported before server tools were used."""
+        """Return the executor's own share. Each round reads the context again, so the size is that of the last round,
+        or the count reported before server tools were used."""
         if not self._usage:
             return None
         whole = _charge(self._usage, self._origin.model, self._usage).usage
@@ -181,7 +181,7 @@ class MessagesReplyReader(ReplyReader):
         return [(entry, _charge(entry, as_str(entry.get("model")) or model, self._usage)) for entry in entries]
 
     def advice(self) -> tuple[Advice, ...]:
-        """Return the answers of an advisor that the API asked by itself (platform.claude.com, advisor tool)."""
+        """Return the answers of an advisor that the API asked itself (platform.claude.com, advisor tool)."""
         asked = [block for block in self._blocks if block.type == "advisor_tool_result"]
         billed = [
             (as_str(entry.get("model")), charge.usage)
@@ -205,7 +205,7 @@ class MessagesReplyReader(ReplyReader):
         return tuple(found)
 
     def notes(self) -> tuple[str, ...]:
-        """Return the provider's reason for a refusal, if it gives one."""
+        """Return the provider's reason for a refusal, if any."""
         if self._stop != "refusal":
             return ()
         said = [as_str(self._details.get("category")), as_str(self._details.get("explanation"))]
@@ -214,7 +214,7 @@ class MessagesReplyReader(ReplyReader):
     def _start(self, index: int, start: Mapping[str, object], out: list[Delta]) -> _Block:
         known = self._by_index.get(index)
         if known is not None and start.get("id") and known.start.get("id") == start["id"]:
-            return known  # it is open, and announced again
+            return known  # already open, and announced again
         block = _Block(as_str(start.get("type")), start)
         self._blocks.append(block)
         self._bound(self._blocks)
@@ -229,7 +229,7 @@ class MessagesReplyReader(ReplyReader):
     def _delta(self, index: int, delta: Mapping[str, object], out: list[Delta]) -> None:
         kind = delta.get("type")
         block = self._by_index.get(index)
-        if block is None:  # no start was sent: the delta shows what it belongs to
+        if block is None:  # without a start, the delta shows its kind
             block = self._start(index, {"type": "thinking" if kind == "thinking_delta" else "text"}, out)
         block.type = block.type or _OF_DELTA.get(as_str(kind), "")
         if kind == "text_delta":
@@ -249,10 +249,10 @@ class MessagesReplyReader(ReplyReader):
             block.absorb(delta)
 
     def _ended(self, delta: Mapping[str, object]) -> None:
-        refused = as_str(as_object(delta.get("stop_details")).get("type"))  # has no other word than "refusal"
+        refused = as_str(as_object(delta.get("stop_details")).get("type"))  # a refusal has no other description
         for said in (stop_at(delta.get("stop_sequence"), _STOPS), as_str(delta.get("stop_reason")), refused):
             self._stop = lasting(self._stop, said or self._stop, _STOPS)
-        self.complete = bool(self._stop)  # gateways have been seen that never send the last event
+        self.complete = bool(self._stop)  # some gateways never send the last event
         self._details = as_object(delta.get("stop_details")) or self._details
         self._container = as_str(as_object(delta.get("container")).get("id")) or self._container
 
@@ -267,7 +267,7 @@ class MessagesReplyReader(ReplyReader):
                 signature = "".join(block.signed) or as_str(block.start.get("signature"))
                 if signature:
                     return Thinking(text, self._private({"signature": signature}))
-                if block.whole and self._family != "anthropic":  # services that sign nothing may want it back
+                if block.whole and self._family != "anthropic":  # unsigned services may want it back
                     return Thinking(text, self._private({"type": "thinking"}))
                 return Thinking(text) if text else None
             case "redacted_thinking":
@@ -289,7 +289,7 @@ class MessagesReplyReader(ReplyReader):
 
 
 def _is_own(entry: Mapping[str, object]) -> bool:
-    """Return whether a round is the executor's, not an advisor's or a compaction's."""
+    """Return True if a round is the executor's, not an advisor's or a compaction's."""
     return as_str(entry.get("type"), "message") in ("message", "fallback_message")
 
 
@@ -302,7 +302,7 @@ def _charge(counts: Mapping[str, object], model: str, whole: Mapping[str, object
     thought = first_count(details.get("thinking_tokens"), details.get("reasoning_tokens"))
     output += thought if thought > output else 0  # then it is outside
     searches = count_of(as_object(counts.get("server_tool_use")).get("web_search_requests"))
-    inside = given and count_of(counts.get("total_tokens")) == given + output  # so gateways count
+    inside = given and count_of(counts.get("total_tokens")) == given + output  # gateways count this way
     usage = Usage(
         input=max(0, given - read - written) if inside else given,
         cache_read=read,

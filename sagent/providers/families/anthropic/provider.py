@@ -1,4 +1,4 @@
-"""Anthropic Messages: requests out, events in, errors mapped. Also for services that speak the same wire.
+"""Anthropic Messages: encodes requests, decodes events, maps errors. Also for compatible services.
 
 The wire is that of `anthropic-version: 2023-06-01`, which compatible services follow too.
 """
@@ -23,10 +23,10 @@ from sagent.providers.toolforms import ANTHROPIC, ToolForm
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, body_start, sendable
 
 VERSION = "2023-06-01"
-_UNKNOWN_OUTPUT = 8_192  # max_tokens of a model we know nothing of, where nobody asked for a number
-_IMAGE_TOKENS = 5_000  # an image of the largest size kept, 2576 px on the long edge, counts 4,784 (vision guide)
+_UNKNOWN_OUTPUT = 8_192  # max_tokens of an unknown model, by default
+_IMAGE_TOKENS = 5_000  # a largest possible image, 2576 px on the long edge, counts 4,784 (vision guide)
 _PAGE_TOKENS = 5_000  # a PDF page counts as its text, up to 3,000, and as an image (PDF guide)
-_OVERHEAD = 1_000  # the system prompt that the API adds when there are tools, and what frames messages
+_OVERHEAD = 1_000  # the system prompt that the API adds for tools, and the framing of messages
 _NO_MEMBERS = ("tools", "betas", "cache_control")  # options that go elsewhere
 _THOUGHT = b'{"role":"assistant","content":[{"type":"thinking"'
 _REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
@@ -129,7 +129,7 @@ def _source(media_type: str, data: bytes) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingParameters:
-    """Body members and beta features for an effort, and notes about what the model does not support."""
+    """Body members and beta features for an effort, and notes about unsupported ones."""
 
     members: Mapping[str, object] = field(default_factory=dict[str, object])
     betas: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ def _adaptive(
     always = family in ("fable", "mythos") or (family == "opus" and version >= (5, 5))
     if effort == "none" and not always:
         if version < (5, 0):
-            return ThinkingParameters()  # off unless asked for
+            return ThinkingParameters()  # off by default
         off = "between_tools" if family == "sonnet" and version >= (5, 5) else "disabled"
         return ThinkingParameters({"thinking": {"type": off}})
     bound = {"block_binding": _BINDING} if binding else {}
@@ -221,7 +221,7 @@ class CloudRoute:
     path: str = ""
     version: str = ""
     betas: bool = False  # beta features are named in the body
-    streams: bool = True  # the body says that it wants a stream
+    streams: bool = True  # the body requests a stream
 
     def members(self, model: str, betas: Sequence[str]) -> Mapping[str, object]:
         """Return the first members after the messages."""
@@ -316,7 +316,7 @@ class AnthropicModel(WireModel["Anthropic"]):
 
 
 def _container(messages: Sequence[Message], label: str) -> str:
-    """Return the container in which code of the provider's tools waits, in the turn that is under way; "" for none."""
+    """Return the container in which code of the provider's tools waits in the current turn; "" if there is none."""
     for message in (each for each in reversed(messages) if each.role == "assistant"):
         if message.stop not in ("tool_use", "pause"):
             break
@@ -328,7 +328,7 @@ def _container(messages: Sequence[Message], label: str) -> str:
 
 
 def _may_think(conversation: EncodedConversation) -> bool:
-    """Return whether a thinking budget is allowed: a step after tool results must have begun with thinking."""
+    """Return True if a thinking budget is allowed: a step after tool results must have begun with thinking."""
     before, turn = conversation.ends()
     return not (isinstance(turn, UserTurn) and turn.answers) or before.startswith((_THOUGHT, _REDACTED))
 

@@ -1,1 +1,1 @@
-"""Chat Completions, as OpenAI and many others speak it."""
+"""Chat Completions, the protocol of OpenAI and many others."""

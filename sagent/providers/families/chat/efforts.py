@@ -1,6 +1,6 @@
-"""Reasoning effort in Chat Completions: how an effort is written in the body of each provider's requests.
+"""Reasoning effort in Chat Completions: its encoding in each provider's requests.
 
-Which knob a provider's models have is data (providers.toml: `effort`, `efforts`); how each knob is written is here.
+The kind of parameter is data (providers.toml: `effort`, `efforts`); its encoding is here.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _BUDGETS = dict(zip(EFFORTS[1:], (1_024, 4_096, 10_000, 20_000, 32_000, 38_000),
 def effort_members(
     model: str, quirks: Quirks, effort: Effort | None, *, with_tools: bool, able: Abilities | None = None
 ) -> Members:
-    """Return the body members that say an effort in a provider's way, and notes on what could not be said."""
+    """Return the body members for an effort in a provider's format, and notes on unsupported parts."""
     name = able.like if able and able.like else model
     knob = _with_levels(knob_of(name, quirks), able.efforts if able else None)
     if knob.style == "openai":
@@ -62,7 +62,7 @@ def knob_of(model: str, quirks: Quirks) -> EffortParameter:
 
 
 def _with_levels(knob: EffortParameter, levels: tuple[Effort, ...] | None) -> EffortParameter:
-    """Return the knob of a model whose levels a person has given: one that has levels, whatever is known of others."""
+    """Return the parameter of a model whose levels a person has given: one with levels, whatever is known of others."""
     if not levels:
         return knob
     return EffortParameter(
@@ -78,7 +78,7 @@ def _level(model: str, effort: Effort, knob: EffortParameter) -> Members:
 
 
 def _template(model: str, effort: Effort) -> Members:
-    """Templates know a switch or levels, each under its usual name, and pass over what they do not know."""
+    """Return parameters of chat templates, which use a switch or levels under common names and ignore unknown ones."""
     if effort == "none":
         return {"chat_template_kwargs": {"enable_thinking": False}}, ()
     level, notes = nearest(model, effort, _USUAL)
@@ -92,7 +92,7 @@ def _no_levels(model: str, effort: Effort) -> tuple[str, ...]:
 
 
 def _openai(model: str, effort: Effort | None, *, with_tools: bool) -> Members:
-    """OpenAI's `reasoning_effort`. From GPT-5.5 on this endpoint takes tools only with the effort none, said aloud."""
+    """Return OpenAI's `reasoning_effort`. From GPT-5.5 on this endpoint accepts tools only with an explicit "none"."""
     version = gpt_version(model.rpartition("/")[2])
     if with_tools and version >= (5, 4):
         if version >= (5, 5) or effort is not None:

@@ -18,7 +18,7 @@ from sagent.providers.wire.faults import Origin, error_in, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_at, stop_of
 from sagent.usage import Charge
 
-_STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn") is an end
+_STOPS: Mapping[str, StopReason] = {  # any other value ("stop", "eos", "end_turn") is a normal end
     "stop_sequence": "stop_sequence",
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens"), "max_tokens"),
     **dict.fromkeys(("model_length", "model_context_window_exceeded"), "context_overflow"),
@@ -30,7 +30,7 @@ _STOPS: Mapping[str, StopReason] = {  # anything else ("stop", "eos", "end_turn"
 _ENDS = ("stop", "eos", "eos_token", "end", "end_turn", "complete", "completed", "done")  # of a reply that is whole
 # Reasons that say the reply broke off: DeepSeek, z.ai, vLLM, OpenRouter.
 _BROKEN = {"insufficient_system_resource": "overloaded_error", "network_error": "server_error", "abort": "server_error"}
-_CITED = ("annotations", "executed_tools")  # of a message: OpenAI's and OpenRouter's sources, Groq's own tools
+_CITED = ("annotations", "executed_tools")  # members of a message: sources of OpenAI and OpenRouter, Groq's own tools
 _MAX_CITATIONS = 1_000  # of a kind; each is compared with all of them
 _SOURCES = ("citations", "search_results")  # next to it: Perplexity's
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
@@ -44,10 +44,10 @@ class _Pending:
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
     extra: Mapping[str, object] = EMPTY
-    at_once: bool = False  # all of the arguments came with the name: an empty object may be what they begin with
+    at_once: bool = False  # all arguments came with the name: an empty object may be only their beginning
 
     def followed_by(self, call_id: str, name: str, *, more: bool) -> bool:
-        """Return whether a delta that seems to continue this call begins another one."""
+        """Return True if a delta that seems to continue this call begins another one."""
         if call_id and self.id:
             return call_id != self.id and bool(name)
         if not name or not self.arguments:
@@ -55,7 +55,7 @@ class _Pending:
         return (bool(self.name) and name != self.name) or (more and self.is_whole())
 
     def is_whole(self) -> bool:
-        """Return whether the arguments so far are a complete JSON object, so that more must belong to another call."""
+        """Return True if the arguments are a complete JSON object, so that any more belong to another call."""
         end = next((piece for piece in reversed(self.arguments) if not piece.isspace()), "")
         return end.rstrip().endswith(("}", "null")) and parse_arguments("".join(self.arguments))[1] is None
 
@@ -72,15 +72,15 @@ class ChatReplyReader(ReplyReader):
 
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
-        if "compound" in origin.model:  # Groq's, whose thoughts repeat all that its own tools have found
+        if "compound" in origin.model:  # Groq's, whose thoughts repeat the results of its own tools
             self._summary = sys.maxsize
         self._text: list[str] = []
         self._leading: LeadingThoughts | None = LeadingThoughts()
         self._thoughts: list[str] = []
-        self._field = ""  # where the reasoning came from
+        self._field = ""  # member that the reasoning came in
         self._details: list[dict[str, object]] = []
-        self._opaque = ""  # the same, signed or encrypted: Copilot's
-        self._signatures = set[str]()  # of the same: Mistral's
+        self._opaque = ""  # signed or encrypted reasoning: Copilot's
+        self._signatures = set[str]()  # signatures of reasoning: Mistral's
         self._sound: list[bytes] = []
         self._images: dict[Image, None] = {}  # in their order, each once
         self._calls: list[_Pending] = []
@@ -92,7 +92,7 @@ class ChatReplyReader(ReplyReader):
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         try:
             self._choices(event, out)
-        except ModelError:  # what says that the reply broke off may say too what is billed
+        except ModelError:  # an error in the stream may also report the bill
             self.failed(event, out)
             raise
         self._price(event, out)
@@ -115,11 +115,11 @@ class ChatReplyReader(ReplyReader):
             raise from_event(self._origin, {"error": stopped})
         for choice in map(as_object, as_array(event.get("choices"))):
             delta = as_object(choice.get("delta"))
-            if choice.get("index"):  # only one was asked for
+            if choice.get("index"):  # only one choice was requested
                 self._count(as_str(delta.get("content")))
             else:
                 if not (delta or self._text or self._thoughts or self._calls):
-                    delta = as_object(choice.get("message"))  # some servers repeat there all they have said
+                    delta = as_object(choice.get("message"))  # some servers repeat the whole message there
                 self._choice(choice, delta, out)
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
@@ -131,13 +131,13 @@ class ChatReplyReader(ReplyReader):
         if choice.get("finish_reason") == "tool_calls" and not message.get("tool_calls"):  # Copilot splits a reply up
             others = (as_object(as_object(other).get("message")).get("tool_calls") for other in choices[1:])
             message = {**message, "tool_calls": [call for other in others for call in as_array(other)]}
-        if calls := as_array(message.get("tool_calls")):  # each is one, whatever its id
+        if calls := as_array(message.get("tool_calls")):  # each is a separate call, whatever its id
             message = {**message, "tool_calls": [{**as_object(call), "index": at} for at, call in enumerate(calls)]}
         self.feed({**body, "choices": [{**choice, "index": 0, "delta": message}]}, out)
         self.complete = self.closed = True
 
     def done(self) -> None:
-        """`[DONE]`: an end where anything was said, with or without a finish reason."""
+        """Handle `[DONE]`: a normal end if there was any output, with or without a finish reason."""
         said = self._text or self._thoughts or self._sound or self._images or self._calls
         if self._stop or said or self._usage:
             self.complete = self.closed = True
@@ -149,7 +149,7 @@ class ChatReplyReader(ReplyReader):
         thoughts = valid_text("".join(self._thoughts))
         if thoughts or self._details or self._opaque:
             kept = {"field": thoughts and self._field, "details": self._details, "opaque": self._opaque}
-            if len(self._signatures) == 1:  # several are of several blocks, which are one here
+            if len(self._signatures) == 1:  # several signatures belong to several blocks, which are merged here
                 kept["signature"] = next(iter(self._signatures))
             parts.append(Thinking(thoughts, self._private(kept)))
         if text := valid_text("".join(self._text)):
@@ -221,14 +221,14 @@ class ChatReplyReader(ReplyReader):
             self._cited[name] = [*before, *news][:_MAX_CITATIONS]
 
     def _hear(self, sound: Mapping[str, object], out: list[Delta]) -> None:
-        """Take a piece of speech: its words become text, and its sound is kept to follow them."""
+        """Take a piece of speech: its transcript becomes text, and its audio follows at the end."""
         self._say(as_str(sound.get("transcript")), out)
         if data := as_str(sound.get("data")):
             try:
                 self._sound.append(a2b_base64(data))
             except ValueError as error:
                 raise self._origin.error("protocol", f"the sound of its answer is not base64: {error}") from error
-            self.received += 1  # it is no silence
+            self.received += 1  # not silent
 
     def _draw(self, part: Mapping[str, object], out: list[Delta]) -> None:
         """Take an image that the model made; if it is stored elsewhere, show its address."""
@@ -237,7 +237,7 @@ class ChatReplyReader(ReplyReader):
         if image := image_at(url):
             self._images[image] = None
             self._bound(self._images)
-            self.received += 1  # it is no silence
+            self.received += 1  # not silent
         elif url.startswith("data:"):
             self._cite("parts", [part])
         else:
@@ -247,7 +247,7 @@ class ChatReplyReader(ReplyReader):
         return made_notes(self.message().parts) if self._sound or self._images else ()
 
     def _write(self, text: str, out: list[Delta]) -> None:
-        """Text, which may begin with thinking; not where that comes apart from it."""
+        """Take text that may begin with thinking, unless thinking comes separately."""
         if self._leading is not None and self._field not in ("", IN_TEXT):
             self._settle(out)
         if self._leading is None:
@@ -258,7 +258,7 @@ class ChatReplyReader(ReplyReader):
             self._leading = None
 
     def _settle(self, out: list[Delta]) -> None:
-        """Show what was held back of the text."""
+        """Emit the held-back text."""
         if self._leading is not None:
             self._tell_apart(self._leading.end(), out)
             self._leading = None
@@ -297,11 +297,12 @@ class ChatReplyReader(ReplyReader):
             elif kind in ("text", "output_text", "") or "text" in part:
                 for text in _texts(part.get("text") if part else item):
                     self._say(text, out)
-            else:  # Mistral's references, and what may come
+            else:  # Mistral's references, and future kinds
                 self._cite("parts", [part])
 
     def _reason(self, delta: Mapping[str, object], out: list[Delta]) -> None:
-        """Reasoning, under one of its names. Some gateways say it twice, as text and as details: it counts once."""
+        """Take reasoning under one of its names. Some gateways send it twice, as text and as details: it counts
+        once."""
         shown = False
         for name in REASONING:
             for text in _texts(delta.get(name)):
@@ -327,7 +328,7 @@ class ChatReplyReader(ReplyReader):
         return text[before:] if again else text
 
     def _detail(self, detail: Mapping[str, object]) -> None:
-        """Join a detail to the last one where it goes on with it (OpenRouter's rule: same type and index)."""
+        """Merge a detail into the last one if it continues it (OpenRouter's rule: same type and index)."""
         last = self._details[-1] if self._details else None
         same = last is not None and all(last.get(name) == detail.get(name) for name in ("type", "index", "format"))
         if last is None or not same or detail.get("type") == "reasoning.encrypted":
@@ -354,16 +355,16 @@ class ChatReplyReader(ReplyReader):
             if arguments:
                 pending.add(arguments)
                 self._count(arguments)
-        elif arguments is not None:  # an object where the wire has a string
+        elif arguments is not None:  # an object instead of the protocol's string
             pending.arguments = [json_dump(arguments)]
         if extra := as_object(delta.get("extra_content")):
             pending.extra = extra
 
     def _pending(self, index: object, call_id: str, name: str, *, more: bool) -> _Pending:
-        """Return the call a delta belongs to: by index where that is to be trusted, else by id, else the last one.
+        """Return the call a delta belongs to: by index if that is reliable, else by id, else the last one.
 
-        Some servers number every call 0, some leave the index out, some repeat id and name in each delta, and some
-        number what a call goes on with anew. `more` says that the delta brings arguments.
+        Some servers number every call 0, some omit the index, some repeat id and name in each delta, and some give
+        continuations a new number. `more` says that the delta has arguments.
         """
         same = next((each for each in reversed(self._calls) if call_id and each.id == call_id), None)
         if same is not None and name and more and same.is_whole():
@@ -400,8 +401,8 @@ class ChatReplyReader(ReplyReader):
         return ToolCall(pending.id, pending.name, arguments, malformed, private, whole=whole)
 
     def _ended(self) -> bool:
-        """Return True if the reply is known to have ended by itself. Where nothing says so, only arguments that end by
-        themselves are whole; of none it cannot be told."""
+        """Return True if the reply is known to have ended normally. Otherwise only arguments that are complete in
+        themselves count as whole; empty ones are uncertain."""
         reason = self._stop.lower()
         return reason in _ENDS or _STOPS.get(reason) == "tool_use"
 
@@ -433,7 +434,7 @@ def _usage_of(event: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _texts(value: object) -> list[str]:
-    """Return the strings in a text given as a string, an object with one, or a list of these."""
+    """Return the strings of a text given as a string, an object with one, or a list of these."""
     if isinstance(value, str):
         return [value] if value else []
     if items := as_array(value):

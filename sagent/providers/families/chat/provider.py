@@ -1,4 +1,4 @@
-"""OpenAI-compatible Chat Completions: requests out. What providers differ in is data (providers.toml)."""
+"""OpenAI-compatible Chat Completions: encodes requests. Differences between providers are data (providers.toml)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ from sagent.providers.wire.encoding import Dialect, body_start, sendable
 _STEADIED = JsonObject({"presence_penalty": 0.5})
 _OVERHEAD = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
-# In these words servers say that a model sees no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM.
-# What speaks of a size, a number or a form is about some of the images.
+# Messages of servers whose model accepts no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM. A
+# message about a size, a number or a format concerns only some of the images.
 _BLIND = (
     r"^(?!.*(\bsize|pixel|dimension|\blarge|exceed|too many|at most [1-9]|\bformat|decod|base64|truncat|corrupt))"
     r"(?=.*(image|vision|multi-?modal|file))(?=.*(n't|\bnot?\b|\bonly\b|unsupported))"
@@ -41,7 +41,7 @@ _BLIND = (
 )
 
 
-# In these, that it takes no marks of caches, or no content in blocks where they would be.
+# Messages that reject cache marks, or the content blocks that carry them.
 _UNMARKED = r"cache[_ ]?control|content\b.{0,80}\b(string|str)\b|(only|expected a) string|cannot unmarshal array"
 
 
@@ -49,8 +49,8 @@ _UNMARKED = r"cache[_ ]?control|content\b.{0,80}\b(string|str)\b|(only|expected 
 class ChatDialect(Dialect):
     """Encoding of turns for one provider; `own` is the prefix of the `model` of its own messages.
 
-    `life` is how long caches are asked to be kept, "" for no word about them. A cache is marked on a block of content,
-    so that texts are blocks then, wherever the mark is: the bytes before it stay.
+    `life` is the requested lifetime of caches, "" for none. Cache marks need blocks of content, so then all texts are
+    blocks, and earlier bytes stay the same when the mark moves.
     """
 
     family: str
@@ -62,7 +62,7 @@ class ChatDialect(Dialect):
 
     @property
     def rules(self) -> Rules:
-        """A provider gets its own ids back as it gave them."""
+        """Return the handover rules: a provider gets its own ids back."""
         return Rules(self.family, self.quirks.longest_id, self.own, _OWN_ID, self.quirks.id_length)
 
     @property
@@ -97,13 +97,13 @@ class ChatDialect(Dialect):
         return messages
 
     def mark(self, data: bytes) -> bytes | None:
-        """Add a cache mark to the last block if that is a text; other blocks have no place for one."""
+        """Add a cache mark to the last block if it is a text; other blocks cannot have one."""
         if not self.life or not data.endswith(b'"}]}'):
             return None
         return data[:-3] + b',"cache_control":' + wire_bytes(MARKS[self.life]) + data[-3:]
 
     def _text(self, text: str) -> object:
-        """Return a content that is one text."""
+        """Return content that is a single text."""
         return [{"type": "text", "text": text}] if self.life else text
 
     def _answer(self, answer: CallResult) -> Mapping[str, object]:
@@ -133,7 +133,7 @@ class ChatDialect(Dialect):
         return {**message, **self._reasoning(thoughts, with_calls=bool(calls))}
 
     def _reasoning(self, thoughts: Sequence[Thinking], *, with_calls: bool) -> Mapping[str, object]:
-        """Return the reasoning before a call, where the provider wants it back."""
+        """Return the reasoning before a call, if the provider wants it back."""
         private = [as_object(part.private.data) for part in thoughts if part.private]
         wanted = self.quirks.reasoning_back
         back: dict[str, object] = {}
@@ -152,7 +152,7 @@ class ChatDialect(Dialect):
         return back
 
     def _user(self, answers: Sequence[CallResult], parts: Sequence[Shown]) -> object:
-        """Return content of the user's message: media that results hold first (a tool's message takes text only)."""
+        """Return a user message's content: media in results come first (a tool's message takes text only)."""
         blocks: list[Mapping[str, object]] = []
         for answer in answers:
             media = [part for part in answer.content if not isinstance(part, Text)]
@@ -183,7 +183,7 @@ class ChatDialect(Dialect):
 
 
 def _thought_blocks(thoughts: Sequence[Thinking]) -> list[Mapping[str, object]]:
-    """Thinking that came in the content, as blocks of it."""
+    """Return thinking that came in the content, as blocks of it."""
     blocks: list[Mapping[str, object]] = []
     for part in thoughts:
         data = as_object(part.private.data) if part.private else EMPTY
@@ -232,8 +232,7 @@ class ChatModel(WireModel["ChatProvider"]):
 
     @property
     def against_repetition(self) -> JsonObject:
-        """Members of a request that keep a model from writing the same again and again; none where they may be refused,
-        or may not be needed."""
+        """Return request members that prevent repetitions; none if they may be refused or are unnecessary."""
         return _STEADIED if self._is_own() else EMPTY
 
     def _is_own(self) -> bool:
@@ -290,7 +289,7 @@ class ChatProvider(OpenAIEndpoint):
 
     def _set_up(self) -> None:
         super()._set_up()
-        self.blind: set[str] = set()  # models that refused to be shown media
+        self.blind: set[str] = set()  # models that refused media
         self.unmarked: set[str] = set()  # models that refused marks
 
     def model(self, model_id: str) -> ChatModel:
@@ -316,6 +315,6 @@ class MiniMax(ChatProvider):
 
 
 class OpenAICompatible(ChatProvider):
-    """Any other compatible server: OPENAI_COMPATIBLE_BASE_URL, and OPENAI_COMPATIBLE_API_KEY where it wants a key."""
+    """Any other compatible server: OPENAI_COMPATIBLE_BASE_URL, and OPENAI_COMPATIBLE_API_KEY if it needs a key."""
 
     row_name = "openai-compatible"

@@ -1,4 +1,4 @@
-"""Thinking that stands in the text: servers without a parser for it leave the model's marks around it."""
+"""Thinking inside the text: servers without a parser for it leave the model's marks."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,14 +6,14 @@ from sagent.lib.json import as_object
 from sagent.messages import Thinking
 
 IN_TEXT = "text"
-"""Where such thinking came from, as our private data has it. It goes back where it was."""
+"""Source of such thinking in our private data. It is sent back in the text."""
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class LeadingThoughts:
-    """Takes the text of a reply apart, in whatever pieces it comes: the thinking it begins with, then the rest.
+    """Splits the text of a reply, in pieces of any size, into the thinking it begins with and the rest.
 
-    Further on the marks are text, which may be about them.
+    Later marks are ordinary text, which may be about them.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class LeadingThoughts:
         self.over = False  # what follows is text
 
     def split(self, piece: str) -> Iterator[tuple[bool, str]]:
-        """Yield the pieces that can be told apart by now, each with whether it is thinking."""
+        """Yield the pieces that are certain by now, each with True for thinking."""
         self._held += piece
         if not (self._inside or self._after):
             said = self._held.lstrip()
@@ -48,13 +48,13 @@ class LeadingThoughts:
             yield from self.end()
 
     def end(self) -> Iterator[tuple[bool, str]]:
-        """Yield the text that was held back, at the end of the stream."""
+        """Yield the text held back at the end of the stream."""
         held, self._held = self._held, ""
         if held:
             yield self._inside, held
 
 
 def marked(thoughts: Sequence[Thinking]) -> str:
-    """Thinking that came in the text, as it is put before the text again."""
+    """Return thinking from the text as it precedes the text again."""
     said = [each.text for each in thoughts if each.private and as_object(each.private.data).get("field") == IN_TEXT]
     return f"{_OPEN}\n{''.join(said).strip()}\n{_CLOSE}\n\n" if said else ""

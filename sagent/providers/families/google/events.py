@@ -24,7 +24,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader, count_of, lasting, stop_of
 from sagent.usage import Charge, Usage
 
-NAMELESS = "nameless_"  # what the ids begin with that we give to calls that came without one; they never go out
+NAMELESS = "nameless_"  # prefix of ids that we give to calls without one; they are never sent
 
 _FILTERS = (
     *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "ESCALATION"),
@@ -35,11 +35,11 @@ _STOPS: Mapping[str, StopReason] = {
     "UNEXPECTED_TOOL_CALL": "end",  # a call of a tool that was not offered: the answer to it says so
     "MAX_TOKENS": "max_tokens",
     "STOP_SEQUENCE": "stop_sequence",  # not the API's: its message may say so
-    "CONTINUATION": "max_tokens",  # of one request; going on would take that request again, with a token
+    "CONTINUATION": "max_tokens",  # of one request; continuing would process that request again, with a token
     **dict.fromkeys(_FILTERS, "content_filter"),
 }
-# The model wrote a call or a reply that cannot be read, or none at all, as Gemini now and then does after results.
-# It is drawn anew each time: asking again is the remedy.
+# The model wrote an unreadable call or reply, or none at all, as Gemini sometimes does after results. Sampling differs
+# each time, so asking again helps.
 _BROKEN = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE")
 _BROKEN_IF_EMPTY = ("UNEXPECTED_TOOL_CALL", "OTHER", "FINISH_REASON_UNSPECIFIED")
 _CITED = ("groundingMetadata", "urlContextMetadata", "citationMetadata")
@@ -48,7 +48,7 @@ _COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "to
 
 @dataclass(slots=True, eq=False)
 class _Piece:
-    """A part of the reply while it arrives: text, a thought, a call, or something of Google's own (`part`)."""
+    """A part of the reply while it arrives: text, a thought, a call, or a Google-specific part (`part`)."""
 
     kind: str
     signature: str = ""
@@ -57,13 +57,13 @@ class _Piece:
     id: str = ""
     name: str = ""
     arguments: object = None
-    goes_on: bool = False  # more of the call is to come
+    goes_on: bool = False  # the call is incomplete
 
 
 class GenerateReplyReader(ReplyReader):
-    """A reply taking shape from generateContent's chunks. `family` labels what only Google may read back.
+    """Builds a reply from generateContent's chunks. `family` labels data that only Google may read back.
 
-    Signatures stay on the part they came with. One that came without text becomes an Opaque of its own, for the API
+    Signatures stay on the part they came with. A signature without text becomes a separate Opaque, because the API
     wants it back in its place; parts are never merged across one (ai.google.dev, thought signatures).
     """
 
@@ -83,11 +83,11 @@ class GenerateReplyReader(ReplyReader):
             candidate = as_object(item)
             if not candidate.get("index"):
                 self._candidate(candidate, out)
-            else:  # only one was asked for
+            else:  # only one candidate was requested
                 for part in as_array(as_object(candidate.get("content")).get("parts")):
                     self._count(as_str(as_object(part).get("text")))
         if event.get("usageMetadata"):
-            self._told_at = self.received  # counts are of the chunk that they come with, too
+            self._told_at = self.received  # counts include their own chunk
         feedback = as_object(event.get("promptFeedback"))
         if reason := as_str(feedback.get("blockReason")):
             self._why = f"the provider blocked the prompt: {_reason(reason, feedback.get('blockReasonMessage'))}"
@@ -101,19 +101,19 @@ class GenerateReplyReader(ReplyReader):
 
     def message(self) -> Message:
         stop, pieces = _STOPS.get(self._stop or "STOP", "error"), self._pieces
-        if stop == "end" and not any(map(_says, pieces)):  # it is asked for again: lone signatures would be content
+        if stop == "end" and not any(map(_says, pieces)):  # requested again: lone signatures would count as content
             pieces = [piece for piece in pieces if piece.kind != "own"]
         parts = [part for number, piece in enumerate(pieces) if (part := self._part(piece, number)) is not None]
         self._cite(parts)
         return self._assembled(parts, stop)
 
     def charges(self) -> tuple[Charge, ...]:
-        """Return the cost of the answer. Each chunk repeats the counts so far, so the last ones hold."""
+        """Return the cost of the answer. Each chunk repeats the counts so far, so the last ones apply."""
         if not any(name in self._usage for name in _COUNTS):
             return ()
         usage = replace(_usage(self._usage), fees={**self._fees(), **_media(self._usage)})
         model = self._origin.model
-        if model.endswith("-latest"):  # an alias: the price is that of the model it stands for
+        if model.endswith("-latest"):  # an alias has the price of its model
             model = self._version or model
         return (Charge(model, usage, _tier(self._usage)),)
 
@@ -169,7 +169,7 @@ class GenerateReplyReader(ReplyReader):
     def _say(self, text: str, kind: str, signature: str, out: list[Delta]) -> None:
         if not text:
             return
-        signature = signature if text.strip() else ""  # blank text is not kept: its signature stands alone
+        signature = signature if text.strip() else ""  # blank text is dropped: its signature stays alone
         last = self._pieces[-1] if self._pieces else None
         if last is None or last.kind != kind or last.signature or signature:
             last = _Piece(kind, signature)
@@ -178,7 +178,7 @@ class GenerateReplyReader(ReplyReader):
         self._show(ThinkingPart(text) if self.reasoning else TextPart(text), last.texts, out)
 
     def _call(self, call: Mapping[str, object], signature: str) -> None:
-        """Take a call or a piece of one. After `willContinue`, arguments follow by path until a piece lacks it."""
+        """Take a call or a piece of one. After `willContinue`, arguments follow by path until a piece without it."""
         name, piece = as_str(call.get("name")), self._unfinished
         if name or piece is None:
             if not call:
@@ -214,7 +214,7 @@ class GenerateReplyReader(ReplyReader):
                 return Opaque(_excerpt(piece.part), self._private(piece.part))
 
     def _given(self, piece: _Piece) -> tuple[JsonObject, str | None]:
-        """Return a call's arguments; a string in their place, which no Gemini sends, is read as JSON."""
+        """Return a call's arguments; a string instead, which no Gemini sends, is parsed as JSON."""
         given = piece.arguments
         if isinstance(given, str) and given.strip():
             return self._parsed(piece.name, given)
@@ -223,7 +223,7 @@ class GenerateReplyReader(ReplyReader):
         return json_freeze(as_object(given)), None
 
     def _cite(self, parts: list[Part]) -> None:
-        """Put sources and citations, which are about the whole reply, at its last text."""
+        """Attach sources and citations, which concern the whole reply, to its last text."""
         for place in range(len(parts) - 1, -1, -1):
             part = parts[place]
             if isinstance(part, Text) and self._cited:
@@ -233,7 +233,7 @@ class GenerateReplyReader(ReplyReader):
 
 
 def _says(piece: _Piece) -> bool:
-    """Return whether a piece is more than a thought, blank text, or the signature at the end of a text."""
+    """Return True if a piece is more than a thought, blank text, or the signature at the end of a text."""
     match piece.kind:
         case "call":
             return True
@@ -257,7 +257,7 @@ def _json(value: object) -> str:
 
 
 def _placed(arguments: object, piece: Mapping[str, object]) -> object:
-    """Return the arguments with one more piece in its place; strings go on where the piece before said that they do."""
+    """Return the arguments with one more piece inserted; strings continue if the previous piece says so."""
     value: object = None
     for name in ("stringValue", "numberValue", "boolValue"):
         if name in piece:
@@ -283,18 +283,18 @@ def _with(steps: list[str], before: object, value: object) -> object:
 
 
 def _usage(counts: Mapping[str, object]) -> Usage:
-    """Return the tokens. Cached ones are inside the prompt's, unless the total proves that they are not; a server
-    tool's input is in no other count, nor are thoughts, unless the total proves it."""
+    """Return the tokens. Cached ones count as part of the prompt unless the total proves otherwise; a server tool's
+    input is in no other count, and neither are thoughts, unless the total proves it."""
     prompt, read = (count_of(counts.get(name)) for name in ("promptTokenCount", "cachedContentTokenCount"))
     tools, said = count_of(counts.get("toolUsePromptTokenCount")), count_of(counts.get("candidatesTokenCount"))
     thoughts = count_of(counts.get("thoughtsTokenCount"))
     total = count_of(counts.get("totalTokenCount"))
-    inside = thoughts <= said and 0 < prompt == total - tools - said  # as gateways count, by the total
+    inside = thoughts <= said and 0 < prompt == total - tools - said  # gateways count this way, by the total
     output = said if inside else said + thoughts
     if prompt:
         prompt += cache_outside(prompt, total - prompt - tools - output, read, 0, 0)
     read = min(prompt, read)
-    if prompt:  # answers have been seen that leave a part out, and have it in the total
+    if prompt:  # some answers omit a part that the total includes
         output = max(output, total - prompt - tools)
     return Usage(input=prompt - read + tools, cache_read=read, output=output, reasoning=thoughts)
 

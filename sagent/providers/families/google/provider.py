@@ -1,4 +1,4 @@
-"""Google's generateContent: requests out. The wire is that of `v1beta`: only there do aliases of models exist."""
+"""Google's generateContent: encodes requests. It uses `v1beta`, because only there models have aliases."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, assert_never
@@ -17,8 +17,8 @@ from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.toolforms import GOOGLE, ToolForm
 from sagent.providers.wire.encoding import Dialect, body_start, sendable
 
-# What stands for the signature of a call that another model made: Gemini 3 refuses a first call without one
-# (ai.google.dev, thought signatures, "migrating from other models").
+# Substitute for the signature of another model's call: Gemini 3 refuses a first call without one (ai.google.dev,
+# thought signatures, "migrating from other models").
 FOREIGN = "skip_thought_signature_validator"
 
 _IMAGE_TOKENS = 5_000  # before Gemini 3 each tile of 768 pixels counts 258; later an image counts 2,240 at most
@@ -41,7 +41,7 @@ _SAMPLING = {
 class GenerateDialect(Dialect):
     """Encoding of turns for generateContent; `family` labels private data, `own` is the prefix of its models.
 
-    `recent` says that the models are of Gemini 3 or later: calls are signed, and results may hold media.
+    `recent`: models of Gemini 3 or later, whose calls are signed, and whose results may have media.
     """
 
     family: str = "google"
@@ -50,7 +50,7 @@ class GenerateDialect(Dialect):
 
     @property
     def rules(self) -> Rules:
-        """Google gets its own ids back as it gave them."""
+        """Return the handover rules: Google gets its own ids back."""
         return Rules(self.family, own_ids=self.own)
 
     @property
@@ -61,7 +61,7 @@ class GenerateDialect(Dialect):
         """Tools and system prompt.
 
         A tool's schema goes into `parametersJsonSchema`: the older `parameters` takes a subset of OpenAPI's schema, and
-        answers 400 to what is usual in JSON Schema ($ref, additionalProperties, lists of types).
+        answers 400 to common parts of JSON Schema ($ref, additionalProperties, lists of types).
         """
         declared = [
             {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
@@ -80,7 +80,7 @@ class GenerateDialect(Dialect):
 
     def shown(self, turn: UserTurn) -> Sequence[object]:
         blocks = [self._answer(answer) for answer in turn.answers]
-        for answer in () if self.recent else turn.answers:  # whose results take text only: media follow all of them
+        for answer in () if self.recent else turn.answers:  # their results take text only: media follow all of them
             if media := _media(answer):
                 blocks += [{"text": f"[from the result of {answer.name}]"}, *media]
         return [{"role": "user", "parts": [*blocks, *map(_shown_block, turn.parts)]}]
@@ -89,7 +89,7 @@ class GenerateDialect(Dialect):
         return media_tokens(part, _IMAGE_TOKENS, _PAGE_TOKENS) if _is_media(part) else 0
 
     def _answer(self, answer: CallResult) -> Mapping[str, object]:
-        """Return a result, paired by id where Google gave the call one, by name and order where it did not."""
+        """Return a result, paired by id if Google gave the call one, otherwise by name and order."""
         texts = [in_words(part) for part in answer.content if not _is_media(part)]
         response: dict[str, object] = {} if answer.call_id.startswith(NAMELESS) else {"id": answer.call_id}
         response |= {"name": answer.name, "response": {"error" if answer.is_error else "output": "\n".join(texts)}}
@@ -131,7 +131,7 @@ def _shown_block(part: Shown) -> Mapping[str, object]:
 
 
 def _is_media(part: Shown) -> bool:
-    """Return whether a part is sent as bytes."""
+    """Return True if a part is sent as bytes."""
     kinds = _IMAGES if isinstance(part, Image) else ("application/pdf", *AUDIO)
     return not isinstance(part, Text) and part.media_type in kinds and bool(part.data)
 
@@ -159,19 +159,19 @@ def generation(model: str) -> tuple[str, tuple[int, int]]:
 
 
 def recent(model: str) -> bool:
-    """Return whether a model is of Gemini 3 or later, or of an unknown kind."""
+    """Return True if a model is of Gemini 3 or later, or unknown."""
     kind, version = generation(model)
     return not kind or (kind != "gemma" and version >= (3, 0))
 
 
 def makes_media(model: str, version: tuple[int, int]) -> bool:
-    """Return whether a model makes speech or images, and neither thinks nor writes JSON."""
+    """Return True if a model makes speech or images, and neither thinks nor writes JSON."""
     words = model.lower().split("-")
     return "tts" in words or ("image" in words and version < (3, 0))
 
 
 def thinking_config(model: str, effort: Effort | None) -> tuple[Mapping[str, object], tuple[str, ...]]:
-    """Return `thinkingConfig` that an effort comes to, and notes on what could not be met: the one place that knows.
+    """Return the `thinkingConfig` for an effort, and notes on unsupported parts; no other function does this.
 
     By ai.google.dev's thinking guide (as of 2026-11): before 2.5 no thinking; 2.5 takes a budget (Pro 128 to 32,768,
     Flash 24,576 at most, Flash-Lite 512 at least; only Pro cannot stop); from 3 on levels, and thinking never ends.
@@ -278,7 +278,7 @@ class Google(Endpoint):
         return api_root(self.access.base_url)
 
     def url_of(self, model_id: str) -> str:
-        """Return where a model is."""
+        """Return a model's URL path."""
         return model_url(self.access.base_url, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:

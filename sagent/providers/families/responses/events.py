@@ -14,8 +14,8 @@ from sagent.providers.wire.faults import Origin, from_event
 from sagent.providers.wire.reply import ReplyReader, count_of, stop_of
 from sagent.usage import Charge
 
-MAX_ID_CHARS = 64  # of an item's id or a call's: longer ones are refused
-CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")  # whose outputs we would owe
+MAX_ID_CHARS = 64  # of an item's or a call's id: longer ones are refused
+CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")  # we would owe outputs
 
 _READABLE = (
     *("filename", "title", "text", "logs", "stdout", "stderr", "message"),
@@ -47,11 +47,11 @@ _ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """An output item while it arrives: what was streamed of it, and its newest form."""
+    """An output item while it arrives: its streamed parts, and its newest form."""
 
     whole: Mapping[str, object]  # that form
     said: bool = False  # it is the last
-    told: bool = False  # its arguments are said to be complete
+    told: bool = False  # its arguments are reported complete
     parts: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
     """Streamed text by kind of part and its number."""
     arguments: list[str] = field(default_factory=list[str])
@@ -63,14 +63,14 @@ class _Item:
 
     @property
     def closed(self) -> bool:
-        """True if the provider says that all of it has come; some leave its status out, or as it began."""
+        """True if the provider reports that all of it has arrived; some omit its status, or repeat the first one."""
         status = as_str(self.whole.get("status"))
         return status == "completed" or (status != "incomplete" and (self.told or (self.said and not status)))
 
     def raw_arguments(self) -> str:
         member = "input" if self.type == "custom_tool_call" else "arguments"
         value = self.whole.get(member)
-        if value is not None and not isinstance(value, str):  # an object where the wire has a string
+        if value is not None and not isinstance(value, str):  # an object instead of the protocol's string
             return json_dump(value)
         return as_str(value) or "".join(self.arguments)
 
@@ -81,15 +81,15 @@ class ResponsesReplyReader(ReplyReader):
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
         self._items: dict[int, _Item] = {}
-        self._moved: dict[int, int] = {}  # where the newest item is of several with one number
+        self._moved: dict[int, int] = {}  # position of the newest of several items with one number
         self._status = ""
         self._reason = ""  # why it is incomplete
         self._tool_usage: Mapping[str, object] = EMPTY
         self._older_search = False
-        self._offered: Sequence[Mapping[str, object]] | None = None  # the tools, where the answer repeats them
+        self._offered: Sequence[Mapping[str, object]] | None = None  # the tools, if the answer repeats them
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
-        """Take one event; append what it brings. Raises ModelError when it says that the response failed."""
+        """Take one event and append its deltas. Raises ModelError if the response failed."""
         kind = as_str(event.get("type"))
         if streamed := _STREAMED.get(kind.removesuffix(".delta").removesuffix(".done")):
             number = as_int(event.get("summary_index" if streamed == "summary" else "content_index"))
@@ -116,7 +116,7 @@ class ResponsesReplyReader(ReplyReader):
             case "created" | "in_progress":
                 self.response_id = as_str(as_object(event.get("response")).get("id"))
             case _:
-                pass  # progress of server tools, and repetitions of what was said
+                pass  # progress of server tools, and repetitions
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
         if isinstance(body.get("output"), list) and body.get("status") not in _UNFINISHED:
@@ -142,7 +142,7 @@ class ResponsesReplyReader(ReplyReader):
         return (Charge(self._origin.model, usage, tier_named(self._tier), self._cost),)
 
     def _fees(self) -> Mapping[str, int]:
-        """Calls of server tools that are billed each. To open a page that was found costs nothing (OpenAI's guide)."""
+        """Return the fees of server tools that are billed by use. Opening a found page is free (OpenAI's guide)."""
         if fees := source_fees(self._usage):
             return fees
         used = [kind for item in self._items.values() if (kind := _FEES.get(item.type)) and _is_billed(item.whole)]
@@ -157,7 +157,7 @@ class ResponsesReplyReader(ReplyReader):
         return fees
 
     def notes(self) -> tuple[str, ...]:
-        """Return the reason why the provider broke the reply off, if nothing else tells it."""
+        """Return the reason why the provider stopped the reply, if nothing else tells it."""
         if self._status == "incomplete" and self._reason not in _STOPS:
             return (f"the provider ended the reply early: {self._reason or 'it gave no reason'}",)
         return ()
@@ -184,7 +184,8 @@ class ResponsesReplyReader(ReplyReader):
         return item
 
     def _index(self, event: Mapping[str, object]) -> int:
-        """Return an item's index by its number, as ids differ between events at Copilot; without one, by its id."""
+        """Return an item's index by its number, because ids differ between events at Copilot; without one, by its
+        id."""
         number = event.get("output_index")
         if isinstance(number, int) and number not in self._moved:
             return number
@@ -208,7 +209,7 @@ class ResponsesReplyReader(ReplyReader):
         self._show(ThinkingPart(text) if thinks else TextPart(text), item.parts.setdefault(part, []), out)
 
     def _text(self, event: Mapping[str, object], part: tuple[str, int], out: list[Delta]) -> None:
-        """Take a piece of a text, or the whole text, which counts only if no pieces came."""
+        """Take a piece of a text; or the whole text, if no pieces came."""
         item = self._item(event)
         if as_str(event.get("type")).endswith(".delta"):
             self._say(item, part, as_str(event.get("delta")), out)
@@ -290,14 +291,14 @@ class ResponsesReplyReader(ReplyReader):
                     yield Opaque(_excerpt(data), self._private(data))
 
     def _is_ours(self, item: _Item) -> bool:
-        """Return whether a custom tool is one that we offered: xAI reports its own tools' runs as custom calls too."""
+        """Return True if a custom tool was in our request: xAI reports its own tools' runs as custom calls too."""
         name = item.whole.get("name")
         return self._offered is None or any(
             tool.get("type") == "custom" and tool.get("name") == name for tool in self._offered
         )
 
     def _texts(self, item: _Item) -> Iterator[Text]:
-        """One part for each part of the message, with what it takes to put the message together again."""
+        """Return one part for each part of the message, with the data to reassemble it."""
         left = "completed" if self._status == "completed" else "incomplete"
         about = {
             "id": item_id(item.whole),
@@ -315,7 +316,7 @@ class ResponsesReplyReader(ReplyReader):
             yield Text(text, self._private({name: value for name, value in private.items() if value}))
 
     def _call(self, item: _Item) -> ToolCall:
-        """Return a call. The input of a custom tool, which is any text, is its only argument."""
+        """Return a call. A custom tool's input, any text, is its only argument."""
         raw, name = item.raw_arguments(), as_str(item.whole.get("name"))
         call_id = as_str(item.whole.get("call_id")) or as_str(item.whole.get("id"))
         whole = item.closed and (self._status != "incomplete" or self._reason in _STOPS)
@@ -326,20 +327,20 @@ class ResponsesReplyReader(ReplyReader):
         if kept_id := item_id(item.whole):
             private["id"] = kept_id
         if malformed is None and raw.strip() and raw != json_dump(arguments):
-            private["arguments"] = valid_text(raw)  # as the model wrote them: its cache knows them so
+            private["arguments"] = valid_text(raw)  # as the model wrote them, for its cache
         return ToolCall(call_id, name, arguments, malformed, self._private(private) if private else None, whole=whole)
 
 
 def item_id(item: Mapping[str, object]) -> str:
-    """Return an item's id where the API would take it back: short, and beginning as ids of its kind do; else ""."""
+    """Return an item's id if the API would accept it: short, and with the prefix of its kind; else ""."""
     given = as_str(item.get("id"))
     sound = 0 < len(given) <= MAX_ID_CHARS and given.isascii() and given.replace("-", "_").replace("_", "a").isalnum()
     return given if sound and given.startswith(_ID_STARTS.get(as_str(item.get("type")), "")) else ""
 
 
 def _reasoning_kept(item: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return a reasoning item as it goes back. With neither encrypted nor plain content the server could only look it
-    up, and nothing is stored there."""
+    """Return a reasoning item as it is sent back. Without encrypted or plain content the server could only look it up,
+    and nothing is stored there."""
     if not (item.get("encrypted_content") or item.get("content")):
         return None
     kept = {name: value for name, value in item.items() if value is not None and name not in ("status", "id")}

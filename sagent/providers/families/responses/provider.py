@@ -1,4 +1,4 @@
-"""OpenAI Responses: requests out. Nothing is stored at the provider: what it wants to know again, we send again."""
+"""OpenAI Responses: encodes requests. Nothing is stored at the provider, so everything is sent again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ _UNREAD = "reasoning kept in this conversation was left out: the provider could 
 class ResponsesDialect(Dialect):
     """Encoding of turns for the Responses API. `own` is the prefix of the `model` of the provider's own messages.
 
-    `reasoning` goes to models that reason; others are not shown it.
+    `reasoning` is sent only to models that reason.
     """
 
     family: str
@@ -49,7 +49,7 @@ class ResponsesDialect(Dialect):
 
     @property
     def rules(self) -> Rules:
-        """A provider gets its own ids back as it gave them."""
+        """Return the handover rules: a provider gets its own ids back."""
         return Rules(self.family, MAX_ID_CHARS, self.own)
 
     @property
@@ -57,7 +57,7 @@ class ResponsesDialect(Dialect):
         return OPENAI_TOOLS
 
     def head(self, request: Request) -> bytes:
-        """Tools and instructions, in the order in which a cached prefix grows."""
+        """Return tools and instructions, in the order in which a cached prefix grows."""
         tools: list[object] = [
             {
                 "type": "function",
@@ -86,7 +86,7 @@ class ResponsesDialect(Dialect):
 
 
 def _unreasoned(turn: ModelTurn) -> ModelTurn:
-    """Return turn without its reasoning; and without ids, by which an item may be missed that belongs to another."""
+    """Return a turn without its reasoning, and without ids, because an item may refer to missing reasoning by id."""
     return ModelTurn(
         tuple(
             part if isinstance(part, Opaque) else replace(part, private=None)
@@ -97,7 +97,7 @@ def _unreasoned(turn: ModelTurn) -> ModelTurn:
 
 
 def _model_items(turn: ModelTurn) -> Sequence[Mapping[str, object]]:
-    """Encode a model's turn as the items it came in. A reasoning item must be followed by what was reasoned about."""
+    """Encode a model's turn as its original items. A reasoning item must be followed by its result."""
     answered = {as_str(data.get("call_id")) for part in turn.parts if (data := _output(part))}
     items: list[Mapping[str, object]] = []
     open_message = ""  # the id of the message that the next text may still belong to
@@ -128,7 +128,7 @@ def _model_items(turn: ModelTurn) -> Sequence[Mapping[str, object]]:
 
 
 def _message_item(text: str, data: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the provider's own message as it came; anybody else's as plain text."""
+    """Return the provider's own message unchanged; any other as plain text."""
     if not data:
         return {"role": "assistant", "content": text}
     item: dict[str, object] = {"type": "message", "role": "assistant", "content": [_said(text, data)]}
@@ -160,7 +160,7 @@ def _arguments(part: ToolCall, raw: str) -> str:
 
 
 def _answer_item(answer: CallResult) -> Mapping[str, object]:
-    """Return a result: text alone as a string, else as a list of parts. The wire knows no error: the text says it."""
+    """Return a result: text alone as a string, else as a list of parts. Errors are part of the text."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     first = answer.content[0].text if isinstance(answer.content[0], Text) else ""
     is_readable = answer.is_error and error_text(first) != first
@@ -172,7 +172,7 @@ def _answer_item(answer: CallResult) -> Mapping[str, object]:
 
 
 def _content(parts: Sequence[Shown]) -> object:
-    """Return a message's content: one text as a string, anything else as a list of parts."""
+    """Return a message's content: a single text as a string, anything else as a list of parts."""
     blocks = [_block(part) for part in parts]
     return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "input_text" else blocks
 
@@ -244,14 +244,15 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
     def _dialect(self, request: Request) -> ResponsesDialect:
         name = self.provider
         if request.conversation in self._provider.strangers:
-            return ResponsesDialect("nobody's", f"{name}/")  # with nothing private in it
+            return ResponsesDialect("nobody's", f"{name}/")  # without private data
         return ResponsesDialect(f"responses:{name}", f"{name}/", reasoning=bool(self._efforts))
 
     def _heard(self) -> None:
         self._provider.proven = True
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """Reasoning encrypted for another organisation cannot be read, and summaries want a verified organisation."""
+        """Learn from an error that reasoning encrypted for another organisation is unreadable, or that summaries need a
+        verified organisation."""
         provider, words = self._provider, str(error).lower()
         if error.kind in ("invalid_request", "permission", "auth"):
             if "encrypted content" in words and "not supported" not in words:
@@ -282,11 +283,11 @@ class ResponsesModel(WireModel["ResponsesProvider"]):
 
     @property
     def _efforts(self) -> Sequence[Effort]:
-        """The efforts it takes; none where it does not reason."""
+        """Return the accepted efforts; none if it does not reason."""
         return efforts_of(self._known) if self._able.efforts is None else self._able.efforts
 
     def _reasoning(self, request: Request) -> tuple[Mapping[str, object], tuple[str, ...]]:
-        """Return the members about reasoning, which only models that reason accept."""
+        """Return the members about reasoning, which only reasoning models accept."""
         accepted, effort = self._efforts, request.effort
         if not accepted:
             if effort in (None, "none"):
@@ -309,7 +310,7 @@ class ResponsesProvider(OpenAIEndpoint):
 
     row_name: ClassVar[str] = "openai"
     schemas: ClassVar[Form] = OPENAI
-    """The JSON Schema that answers can be held to."""
+    """The form of JSON Schema for structured answers."""
 
     def _set_up(self) -> None:
         super()._set_up()
@@ -321,7 +322,7 @@ class ResponsesProvider(OpenAIEndpoint):
         return ResponsesModel(self, model_id)
 
     def hint(self, error: ModelError) -> str:
-        """Return likely cause of an error when an address of the user's own does not have such a path; "" otherwise."""
+        """Return the likely cause of an error if an address of the user's own lacks the path; "" otherwise."""
         words = str(error.args[0])
         foreign = urlsplit(self.access.base_url).hostname not in (None, "api.openai.com")
         if self.proven or not foreign or error.status not in (404, 405) or "model" in words.lower():
