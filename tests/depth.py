@@ -8,7 +8,7 @@ import pytest
 
 WHOLE = os.environ.get("DEPTH") == "whole"
 QUICK = os.environ.get("DEPTH") == "quick"  # a run of all tests by `make test`
-MAX_CASES = 4  # of one test function in a quick run
+MAX_CASES = 2  # of one test function in a quick run
 
 # A test that works or waits for seconds by its nature: for a rarer case of what a faster one promises, or for what
 # `make check` finds too.

@@ -33,7 +33,8 @@ T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
 PACKAGES = (  # what most runs import
-    "advisor", "app", "cli", "context", "lib", "policy", "providers.families", "sandbox", "tools",
+    "advisor", "agent", "app", "cli", "context", "cost", "engine", "lib", "policy", "providers.families", "sandbox",
+    "session", "tools",
 )  # fmt: skip
 PLUGINS = ("mesh",)  # the same of these, where they are there
 OTHERS = ("nacl.signing", "nats.js", "pydantic_core")  # of other projects, which take longest
