@@ -1,1 +1,1 @@
-"""Ground floor: standard library only, knows nothing of agents."""
+"""The lowest layer: standard library only, without knowledge of agents."""

@@ -1,5 +1,5 @@
-"""Markers for `Annotated` that tell pydantic how to read and write our types (`TypeAdapter(Result)`). Nothing of
-pydantic is imported before it asks."""
+"""Markers for `Annotated` that tell pydantic how to read and write our types (`TypeAdapter(Result)`). pydantic is only
+imported when it calls them."""
 
 import re
 from binascii import a2b_base64, b2a_base64
@@ -29,8 +29,8 @@ class JsonSchema(Protocol):
 
 
 class Adapted:
-    """Values that `read` makes of what comes in, or ValueError; `write` makes of them what goes out, JSON where `used`
-    says so. `schema` is the JSON Schema of that."""
+    """Values that `read` converts from input, or raises ValueError for; `write` converts them to output, to JSON where
+    `used` says so. `schema` is its JSON Schema."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Adapted:
 
 
 class Tagged:
-    """One of several classes, which its member "type" names: `ToolCall` is "tool_call", as in a log."""
+    """One of several classes, named by its member "type": `ToolCall` is "tool_call", as in a log."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: Core) -> "CoreSchema":
         from pydantic_core import core_schema
@@ -112,4 +112,4 @@ def _write_base64(data: bytes) -> str:
 
 _BASE64 = {"type": "string", "contentEncoding": "base64"}
 Base64: TypeAlias = Annotated[bytes, Adapted(_read_base64, _write_base64, _BASE64, "json")]
-"""Bytes, which are base64 in JSON."""
+"""Bytes, encoded as base64 in JSON."""

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all."""
+"""Files that are written completely or not at all."""
 
 import os
 import stat
@@ -12,10 +12,10 @@ from sagent.lib.regular import real_directory
 
 @contextmanager
 def atomic_write(path: Path) -> Generator[IO[bytes]]:
-    """Yield a file to write, for its owner alone, that takes the place of `path` when the block ends well.
+    """Yield a private file to write, which replaces `path` when the block succeeds.
 
-    It is on the disk by then. A link goes on leading where it did. What is no plain file (a pipe, /dev/null) is not
-    replaced but written to. Raises OSError; then there is nothing at `path` that was not there before.
+    By then it is synced to disk. A link keeps leading to its target, which is replaced. Anything but a regular file (a
+    pipe, /dev/null) is written to directly. Raises OSError and then leaves no new file at `path`.
     """
     with _whole(Path(os.path.realpath(path))) as file:
         yield file
@@ -23,8 +23,8 @@ def atomic_write(path: Path) -> Generator[IO[bytes]]:
 
 @contextmanager
 def atomic_output(path: Path, mode: int = 0o600) -> Generator[IO[bytes]]:
-    """Write a file for people atomically: the target of a link is kept, and the link replaced, unless it leads to
-    something other than a plain file (/dev/stdout). `mode` is a new file's, less the umask."""
+    """Write a file for people atomically: a link is replaced and its target kept, unless it leads to something other
+    than a regular file (/dev/stdout). `mode` is a new file's, less the umask."""
     with _whole(Path(os.path.realpath(path.parent), path.name), mode) as file:
         yield file
 
@@ -49,10 +49,10 @@ def put(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[bytes]]:
-    """Yield a file to write that takes the place of `name` in an open directory, in one step, when the block ends well.
+    """Yield a file to write that replaces `name` in an open directory, in one step, when the block succeeds.
 
-    While it is written it has no name where the system can do that, so that nothing stays of it when this process is
-    killed: Linux, on most file systems. Elsewhere it is `.sagent-*.tmp` next to `name`. Raises OSError.
+    If the system allows (Linux, on most file systems), it has no name while it is written, so that nothing is left if
+    this process is killed. Elsewhere it is `.sagent-*.tmp` next to `name`. Raises OSError.
     """
     with _draft(directory) as draft:
         descriptor = _nameless(directory, mode)
@@ -74,7 +74,7 @@ def replacing(name: bytes, directory: int, mode: int = 0o600) -> Generator[IO[by
 
 
 def replace_link(name: bytes, directory: int, target: str) -> None:
-    """Put a symbolic link in the place of `name` in an open directory, in one step. Raises OSError."""
+    """Replace `name` in an open directory by a symbolic link, in one step. Raises OSError."""
     with _draft(directory) as draft:
         os.symlink(os.fsencode(target), draft, dir_fd=directory)
         os.replace(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -82,7 +82,7 @@ def replace_link(name: bytes, directory: int, target: str) -> None:
 
 @contextmanager
 def _draft(directory: int) -> Generator[bytes]:
-    """Yield a name for what is to take another's place. Nothing has it any more where that fails."""
+    """Yield a temporary name for a replacement, which is removed on failure."""
     name = os.fsencode(f".sagent-{os.urandom(6).hex()}.tmp")
     try:
         yield name
@@ -93,11 +93,11 @@ def _draft(directory: int) -> Generator[bytes]:
 
 
 def _nameless(directory: int, mode: int) -> int | None:
-    """Return new file without a name in a directory; None where there is no such thing, or no way to name it later."""
+    """Return a new file without a name in a directory; None if the system cannot make or later name one."""
     way = getattr(os, "O_TMPFILE", 0)
     if not way or not os.path.exists("/proc/self/fd"):  # noqa: PTH110 -- at every write
         return None
     try:
         return os.open(".", way | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=directory)
-    except OSError:  # of the directory itself the other way will report it
+    except OSError:  # the other way will report an error of the directory itself
         return None

@@ -1,11 +1,11 @@
-"""Length of recordings, as an upper bound, for the cost of a request that has a model hear one."""
+"""Length of recordings, as an upper bound, to estimate the cost of requests with audio."""
 
 import re
 import struct
 from math import ceil
 
 TYPES = {"audio/wav": "wav", "audio/mpeg": "mp3"}
-"""What models are let hear, by media type, and its name at OpenAI."""
+"""Accepted media types, with their names at OpenAI."""
 _THIRD = re.escape(bytes(each for each in range(0x10, 0xF0) if each >> 2 & 3 < 3))  # a bit rate, a sampling rate
 _SYNC = re.compile(rb"\xff[\xe2\xe3\xf2\xf3\xfa\xfb][" + _THIRD + b"]")  # of a frame of layer III
 _BITRATES = {  # kbit/s by index, of MPEG-1 and of those after it (ISO/IEC 11172-3 and 13818-3)
@@ -16,10 +16,10 @@ _RATES = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 
 
 
 def audio_type(data: bytes) -> str:
-    """Return the media type of a recording by its bytes; "" for anything else, and for one that is broken."""
+    """Return the media type of a recording by its bytes; "" for anything else, and for a damaged one."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         return "audio/wav" if _wave_seconds(data) is not None else ""
-    first = _frame(data, 0)  # with another one after it, or these bytes might be anything
+    first = _frame(data, 0)  # a single frame proves nothing
     begins = data[:3] == b"ID3" or (first is not None and _frame(data, first[0]) is not None)
     return "audio/mpeg" if begins and _frames_seconds(data) else ""
 
@@ -31,7 +31,7 @@ def count_seconds(data: bytes) -> int:
 
 
 def _wave_seconds(data: bytes) -> float | None:
-    """Return the length of a WAV file by its chunks; a length in its header counts only up to the file's end."""
+    """Return the length of a WAV file by its chunks; a length in its header counts up to the file's end."""
     position, rate = 12, 0
     while position + 8 <= len(data):
         kind, size = data[position : position + 4], int.from_bytes(data[position + 4 : position + 8], "little")
@@ -46,7 +46,7 @@ def _wave_seconds(data: bytes) -> float | None:
 
 
 def _frames_seconds(data: bytes) -> float:
-    """Return the frames of an MP3 file, one after the other."""
+    """Return the length of an MP3 file by its frames."""
     position, seconds = 0, 0.0
     if data[:3] == b"ID3":
         position = 10 + sum((byte & 127) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=False))
@@ -61,7 +61,7 @@ def _frames_seconds(data: bytes) -> float:
 
 
 def _frame(data: bytes, position: int) -> tuple[int, float] | None:
-    """Return the bytes and seconds of the frame that begins here; None where none does."""
+    """Return the bytes and seconds of the frame that begins here; None if none does."""
     if not _SYNC.match(data, position) or position + 4 > len(data):
         return None
     second, third = data[position + 1], data[position + 2]

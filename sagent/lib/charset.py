@@ -1,7 +1,7 @@
-"""The encoding of bytes that are text but not UTF-8, as chardet guesses it.
+"""The encoding of text that is not UTF-8, guessed by chardet.
 
-chardet judges by statistics of languages, which need some text. A word or a line is enough where its readings are also
-looked at: words are of one alphabet, and capitals come first.
+chardet uses statistics of languages, which need some text. For a word or a line its candidates are also compared: a
+word uses one alphabet, and capitals come first.
 """
 
 import re
@@ -12,11 +12,11 @@ from sagent.lib.dataclass import dataclass
 
 _MAX_SAMPLE_BYTES = 3_000
 _MIN_LOOK = 0.45  # below it no text is believed
-_MIN_NEAR = 0.8  # of the best score, from which another reading is likely too
+_MIN_NEAR = 0.8  # of the best score, from which on another reading is likely too
 _COMMONEST_LEAD = 0.015  # of confidence that the commonest encoding, cp1252, is given
-_COMMONEST_LEAD_OF_ONE = 0.1  # where there is one byte to judge by
+_COMMONEST_LEAD_OF_ONE = 0.1  # for a single byte
 _HIGH = bytes(range(128, 256))
-_MIN_LETTERS = 3  # for a guess that is called probable
+_MIN_LETTERS = 3  # for a "probable" guess
 
 _ENCODINGS = {
     **dict.fromkeys(("cp1252", "gb18030", "cp932", "cp1251", "cp949", "euc_kr", "koi8-r"), 1.0),
@@ -27,22 +27,22 @@ _ENCODINGS = {
     **dict.fromkeys(("iso8859-15", "iso8859-4", "mac-roman", "mac-latin2", "mac-greek", "mac-turkish", "cp437"), 0.8),
     **dict.fromkeys(("mac-cyrillic", "cp737", "cp775", "cp855", "cp862", "cp1258"), 0.8),
 }
-"""What is considered, with how willingly."""
+"""The considered encodings, with weights."""
 
 _NAMES = {
     "cp932": "cp932 (Shift-JIS)", "cp949": "cp949 (EUC-KR)", "gb18030": "gb18030 (GBK)", "euc_kr": "euc-kr",
     "euc_jp": "euc-jp", "mac-roman": "Mac Roman",
 }  # fmt: skip
 _SMALLER = {"big5hkscs": "big5", "euc_jis_2004": "euc_jp", "cp949": "euc_kr"}
-_ESCAPES = re.compile("[\udc80-\udcff\uf8f0-\uf8f3]")  # the last are those of cp932 for bytes without meaning
-_MIN_UNBROKEN = 7  # bytes that are not ASCII for each that has no meaning
+_ESCAPES = re.compile("[\udc80-\udcff\uf8f0-\uf8f3]")  # the last are cp932's for undefined bytes
+_MIN_UNBROKEN = 7  # bytes that are not ASCII for each undefined one
 _CONTROLS = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _SIGNS = frozenset("\xa0“”‘’„‚–—…•«»‹›€£§©®™·°¡¿±²³½¼×÷µ№¥ªº´¢")
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """An encoding that bytes may have; `certain` if the file says it itself. `other`: the second best, if near."""
+    """A possible encoding of bytes; `certain` if the file declares it. `other` is the second best, if it is close."""
 
     codec: str
     certain: bool = False
@@ -61,13 +61,13 @@ class Guess:
 
 
 def charset_name(codec: str) -> str:
-    """Return the name by which people know a codec."""
+    """Return a codec's common name."""
     return _NAMES.get(codec, codec.replace("mac-", "Mac ").replace("iso8859", "iso-8859"))
 
 
 def guess(data: bytes) -> Guess | None:
-    """Return the encoding that the bytes have most probably; None if they read as text in none that is known. The data
-    is not UTF-8, and may be cut at its end."""
+    """Return the most probable encoding of bytes; None if they are text in no known one. The data is not UTF-8, and may
+    be cut at its end."""
     if (declared := _declared(data)) and _decoded(data, declared) is not None:
         return Guess(declared, certain=True)
     sample = _sample(data)
@@ -85,7 +85,7 @@ def guess(data: bytes) -> Guess | None:
 
 
 class _Reading(NamedTuple):
-    """The text of a sample in an encoding, and how much it reads like one."""
+    """The text of a sample in an encoding, with its score."""
 
     score: float
     codec: str
@@ -93,12 +93,12 @@ class _Reading(NamedTuple):
 
 
 def _rank(sample: bytes) -> list[_Reading]:
-    """Return the readings of a sample that may be meant, the best first."""
+    """Return the likely readings of a sample, best first."""
     texts = {codec: text for codec in _ENCODINGS if (text := _decoded(sample, codec))}
     looks = {codec: look for codec, text in texts.items() if (look := _look(text)) >= _MIN_LOOK}
     whole = [codec for codec in looks if not _ESCAPES.search(texts[codec])]
     found = _trust(sample, whole)
-    for codec in looks.keys() - whole:  # chardet leaves an encoding out for one broken byte
+    for codec in looks.keys() - whole:  # chardet drops an encoding for one broken byte
         found |= _trust(_ESCAPES.sub("", texts[codec]).encode(codec, "ignore"), [codec])
     readings = [
         _Reading(trust * _ENCODINGS[codec] * looks[codec] ** 2, codec, texts[codec]) for codec, trust in found.items()
@@ -112,7 +112,7 @@ def _trust(sample: bytes, codecs: Collection[str]) -> dict[str, float]:
 
     if not codecs:
         return {}
-    among = {*codecs, "cp1252"}  # what chardet says where nothing fits; it warns where that is not among them
+    among = {*codecs, "cp1252"}  # chardet's default, with a warning if it is missing here
     found = chardet.detect_all(sample, ignore_threshold=True, include_encodings=among, compat_names=False)
     trusts = {one["encoding"]: one["confidence"] for one in found}
     doubt = _COMMONEST_LEAD if len(sample) - len(sample.translate(None, _HIGH)) > 1 else _COMMONEST_LEAD_OF_ONE
@@ -136,16 +136,16 @@ def _declared(data: bytes) -> str:
 
 
 def _sample(data: bytes) -> bytes:
-    """Return the lines that say something about the encoding, as many as are looked at."""
+    """Return the lines that help to find the encoding, up to a limit."""
     found = re.search(rb"[\x80-\xff]", data)
     start = max(0, found.start() - 200) if found else 0
-    text = _CONTROLS.sub(b"", data[start : start + 64 * 1024])  # chardet takes what has ESC for another kind of data
+    text = _CONTROLS.sub(b"", data[start : start + 64 * 1024])  # chardet treats data with ESC differently
     lines = [line[:400] for line in text.split(b"\n") if not line.isascii()]
     return b"\n".join(dict.fromkeys(lines))[:_MAX_SAMPLE_BYTES]
 
 
 def _decoded(data: bytes, codec: str) -> str | None:
-    """Decode data, but for a character that is cut at the end; None where more than a few bytes have no meaning."""
+    """Decode data except a character that is cut at the end; None if more than a few bytes are undefined."""
     import codecs
 
     try:
@@ -160,7 +160,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def _look(text: str) -> float:
-    """Return how much of what is not ASCII looks like words and signs, whatever the language, from 0 to 1."""
+    """Return how much of the text beyond ASCII looks like words and signs in any language, from 0 to 1."""
     from unicodedata import category
 
     if re.search(r"[\x80-\x9f\ue000-\uf8ef\uf8f4-\uf8ff]", text):
@@ -178,7 +178,7 @@ def _look(text: str) -> float:
 
 
 def _judge_word(word: str) -> list[float]:
-    """Judge each letter of a word that is not ASCII: one alphabet, and capitals where people write them."""
+    """Judge each letter beyond ASCII in a word: one alphabet, and capitals in usual places."""
     from unicodedata import name
 
     others = [letter for letter in word if not letter.isascii()]

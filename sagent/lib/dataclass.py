@@ -1,9 +1,9 @@
-"""`@dataclass` of the standard library, of which the methods are written when they are first used.
+"""The standard library's `@dataclass`, with methods that are written on first use.
 
 The standard library writes and compiles up to eight methods for each class while it is imported, 0.4 ms of them. A run
 imports 110 of our classes before its first request and makes a third of them: 45 of 145 ms (decisions/start-lazy.md).
-The classes are dataclasses: `fields`, `replace`, `asdict`, `match` and `copy` know them, and type checkers see
-that this is the standard library's decorator. What all classes may have, type variables and `Hinting`, is here too.
+The classes are dataclasses: `fields`, `replace`, `asdict`, `match` and `copy` know them, and type checkers see that
+this is the standard library's decorator. Common parts of classes, type variables and `Hinting`, are here too.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ __all__ = ["Data_co", "Deps", "Deps_contra", "Hinting", "dataclass", "hinting", 
 
 
 class _Later:
-    """A method that is written when it is first looked up, and then takes this one's place in its class."""
+    """A method that is written when it is first looked up, and then replaces this object in its class."""
 
     __slots__ = ("_name", "_owner", "_write")
 
@@ -51,14 +51,14 @@ def _fields(of: object) -> "tuple[Field[object], ...]":
 
 
 def _freeze(value: object, at: str) -> object:
-    from sagent.lib.json import json_freeze  # which few of our first classes need
+    from sagent.lib.json import json_freeze  # few of the first classes need it
 
     return json_freeze(value, at)
 
 
 def _takes_json(of: object) -> bool:
-    """Return True if a field's type is JSON as a program has it, which is frozen."""
-    known = sys.modules.get("sagent.lib.json")  # where it is not imported, no field has a type of it
+    """Return True if a field's type is JSON of a program, which is frozen."""
+    known = sys.modules.get("sagent.lib.json")  # if it is not imported, no field has its types
     return known is not None and of in (known.JsonObject, known.JsonObject | None, known.Json)
 
 
@@ -108,7 +108,7 @@ def _refuse_to_delete(self: object, name: str) -> None:
 
 
 def _refuse(self: object, name: str, deed: str) -> None:
-    """Refuse to change a field, but not an attribute that a derived class has added to its own."""
+    """Reject a change of a field, but not of an attribute that a derived class has added."""
     if "__dataclass_fields__" in vars(type(self)) or any(each.name == name for each in _fields(self)):
         raise FrozenInstanceError(f"cannot {deed} field {name!r}")
 
@@ -134,7 +134,7 @@ def _decorate(
     """Decorate as `dataclasses.dataclass` does. `slots` must be true; there are no `InitVar`s."""
 
     def decorate(plain: type) -> type:
-        # Without a text of its own, the standard library writes the signature there, which means to write __init__.
+        # Without a docstring, the standard library writes the signature there, which needs __init__.
         plain.__doc__ = plain.__doc__ or plain.__name__
         derived = any(dataclasses.is_dataclass(base) for base in plain.__bases__)
         bare: object = dataclasses.dataclass(
@@ -175,11 +175,11 @@ else:
     Data_co = TypeVar("Data_co", covariant=True)
     Deps = TypeVar("Deps")
     Deps_contra = TypeVar("Deps_contra", contravariant=True)
-"""What a class holds, or takes, of which nobody need say what it is: `Result` is `Result[object]` to type checkers."""
+"""A type variable with a default, so that it need not be given: `Result` is `Result[object]` to type checkers."""
 
 
 class Hinting:
-    """An object that, asked for an attribute that another library's has, says what is written here."""
+    """An object with an error message for each attribute name of another library."""
 
     __slots__ = ()
 
@@ -192,7 +192,7 @@ class Hinting:
 
 
 def hinting(function: F) -> F:
-    """Return a method that, given a keyword of another library's, says what is written here."""
+    """Return a method with an error message for each keyword of another library."""
     code = function.__code__
     known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
@@ -207,7 +207,7 @@ def hinting(function: F) -> F:
 
 
 def refuse_keywords(owner: str, unknown: Mapping[str, object]) -> None:
-    """Raise TypeError for keywords that a function does not have, if there are any."""
+    """Raise TypeError for unknown keywords of a function, if there are any."""
     if unknown:
         from sagent.lib.foreign import unknown_keyword
 

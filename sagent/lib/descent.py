@@ -16,15 +16,15 @@ from sagent.lib.locklimit import limit_of
 MAX_SECONDS = 10.0  # for processes to end
 _PAUSE_SECONDS = 0.02
 _GLANCE_SECONDS = 0.0003
-_QUIET_SECONDS = 0.05  # without another one with the mark, until there is none
-_MIN_QUIET_LOOKS = 40  # in which there was none either: a busy machine may let us look only once in that time
-_MAX_UNSURE_SECONDS = 1.0  # in which one that ended before it could be looked at counts as one with the mark
+_QUIET_SECONDS = 0.05  # without a new process with the mark, to be sure that there is none
+_MIN_QUIET_LOOKS = 40  # checks within that time: a busy machine may allow only one
+_MAX_UNSURE_SECONDS = 1.0  # for which a process that ended before its check counts as marked
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Marks of processes: a word in their environment, or in the name of their open file `shelved`, and their limit of
-    locks. "" and 0 or less are none."""
+    locks. "" and 0 or less mean none."""
 
     word: str = ""
     shelved: int = 0
@@ -32,16 +32,16 @@ class Marks:
 
 
 class Descent:
-    """The processes below one, those that hold the writing end of the pipe which is its output, and those that carry a
-    mark. Where there is no /proc, none are seen; nor are those that have dropped all that and whose parents ended."""
+    """The processes below one, those that hold the writing end of its output pipe, and those with a mark. Without /proc
+    none are found; processes that have dropped all of these and whose parents ended are missed, too."""
 
     def __init__(self, root: int, output: int, marks: Marks | None = None) -> None:
         """Watch the processes below `root`; `output` is the number of a pipe's file (st_ino), or 0."""
         self._root, self._output, self._marks = root, output, marks or Marks()
-        self._known: dict[int, bytes] = {}  # when each began, by its number: numbers are used again
+        self._known: dict[int, bytes] = {}  # start time by number, because numbers are reused
 
     def look(self) -> None:
-        """Add those that are there now."""
+        """Add the present processes."""
         running = {pid: found for pid in _numbers() if (found := _state(pid)) is not None and found[0] != b"Z"}
         below = {
             self._root,
@@ -68,12 +68,12 @@ class Descent:
                 os.kill(pid, number)
 
     def left(self) -> tuple[int, ...]:
-        """Return the numbers of those that have not ended."""
+        """Return the numbers of running ones."""
         found = ((pid, began, _state(pid)) for pid, began in self._known.items())
         return tuple(pid for pid, began, state in found if state and state[0] != b"Z" and state[2] == began)
 
     async def end(self) -> tuple[int, ...]:
-        """Kill all of them, and what they start meanwhile; return those that could not be ended in MAX_SECONDS."""
+        """Kill all of them, and those they start meanwhile; return those that could not be ended in MAX_SECONDS."""
         deadline = time.monotonic() + MAX_SECONDS
         self.look()
         while (left := self.left()) and time.monotonic() < deadline:
@@ -83,7 +83,7 @@ class Descent:
         return (*left, *(await asyncio.to_thread(self._chase, deadline) if self._marks.word else ()))
 
     def _chase(self, deadline: float) -> tuple[int, ...]:
-        """Kill what carries the mark as soon as it is there, for it may fork and end before a look at all is done;
+        """Kill marked processes as soon as they appear, because they may fork and end before a full look is done;
         return the last one if there is still another at the deadline."""
         seen, last, quiet_since, looks = frozenset(_numbers()), 0, time.monotonic(), 0
         unsure_until = quiet_since + _MAX_UNSURE_SECONDS
@@ -113,7 +113,7 @@ class Descent:
             if word.encode() in Path(f"/proc/{pid}/environ").read_bytes():
                 return True
             return word in str(Path(f"/proc/{pid}/fd/{self._marks.shelved}").readlink())
-        except OSError:  # it has ended, is another user's, or has no such file
+        except OSError:  # ended, another user's, or without such a file
             return False
 
     def _has_limit(self, pid: int) -> bool:
@@ -129,7 +129,7 @@ def _numbers() -> Iterator[int]:
 
 
 def _state(pid: int) -> tuple[bytes, bytes, bytes] | None:
-    """Return a process's state, its parent, and when it began; None if it has ended."""
+    """Return a process's state, its parent, and its start time; None if it has ended."""
     try:
         words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return words[0], words[1], words[19]

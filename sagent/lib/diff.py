@@ -15,7 +15,7 @@ Hunk: TypeAlias = tuple[int, int, int, int, list[tuple[str, str]]]
 
 
 def unified(before: Sequence[str], after: Sequence[str]) -> str:
-    """Return a unified diff without names; "" of texts that are the same."""
+    """Return a unified diff without names; "" if the texts are equal."""
     return "\n".join(
         row
         for old, old_size, new, new_size, lines in hunks(before, after)
@@ -27,7 +27,7 @@ def unified(before: Sequence[str], after: Sequence[str]) -> str:
 
 
 def hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
-    """Differences grouped with their context. Only what is not the same at both ends is compared."""
+    """Return the differences grouped with context. Equal beginnings and ends are not compared."""
     head, tail = same_ends(before, after)
     end, new_end = len(before) - tail, len(after) - tail
     groups = [
@@ -50,9 +50,9 @@ def hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[Hunk]:
 
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterable[Opcodes]:
     counts = Counter(new)
-    most = len(new) // 100 + 1 if len(new) >= 200 else 200  # difflib passes over lines that are there more often
+    most = len(new) // 100 + 1 if len(new) >= 200 else 200  # difflib ignores lines that occur more often
     pairs = sum(count for line in old if (count := counts[line]) <= most)
-    if pairs * min(len(old), len(new)) > _MAX_COMPARED_PAIRS:  # one block goes, another comes
+    if pairs * min(len(old), len(new)) > _MAX_COMPARED_PAIRS:  # one block is removed, another added
         return [[("replace", 0, len(old), 0, len(new))]]
     from difflib import SequenceMatcher
 

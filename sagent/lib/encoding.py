@@ -26,8 +26,8 @@ _KINDS = (
     (b"\0\x01\0\0", "a font"), (b"\x80\x04", "a Python pickle"), (b"\x93NUMPY", "a NumPy array"),
 )  # fmt: skip
 _WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-SHIFT = b"\x1b$"  # which no terminal is sent
-_MAX_LOOKED_AT = 4_096  # characters of a text that is to be told from noise
+SHIFT = b"\x1b$"  # never sent to a terminal
+_MAX_LOOKED_AT = 4_096  # characters of a text to tell it from noise
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _ESCAPED = re.compile("[\udc80-\udcff]+")
 _HIGH = bytes(range(128, 256))
@@ -38,9 +38,8 @@ _MAX_CONTROLS = 0.05  # of the characters of a text
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """A way in which bytes stand for a text: a codec, and the byte order mark in front. With `mixed` there are bytes
-    that it does not understand, or would write otherwise; they travel as lone surrogates. `guess` describes one that
-    was guessed."""
+    """A way to decode bytes: a codec, and the byte order mark in front. `mixed`: some bytes are undefined in it, or
+    would be written differently; they become lone surrogates. `guess` describes a guessed one."""
 
     codec: str = "utf-8"
     bom: bytes = b""
@@ -78,7 +77,7 @@ class Text:
 
 
 def decode(data: bytes) -> Text | Binary:
-    """Decode bytes that are text in an encoding that can be recognised; else return what they seem to be."""
+    """Decode bytes in a recognizable encoding of text; otherwise return their apparent kind."""
     for bom, codec in _BOMS:
         if data.startswith(bom):
             text = _try(data[len(bom) :], codec)
@@ -94,21 +93,21 @@ def decode(data: bytes) -> Text | Binary:
 
 
 def text_in(data: bytes) -> str | None:
-    """Return the text of bytes, as valid Unicode; None for what is no text."""
+    """Return the text of bytes, as valid Unicode; None if they are not text."""
     decoded = decode(data)
     return valid_text(decoded.text) if isinstance(decoded, Text) else None
 
 
 def readable(data: bytes) -> str:
-    """Return the text of bytes that a person or a program wrote; U+FFFD stands for what cannot be read."""
+    """Return the text of bytes from a person or a program; U+FFFD replaces undecodable ones."""
     text = text_in(data)
     return data.decode("utf-8", "replace") if text is None else text
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The text that programs have written, perhaps in several encodings; `guesses` are of those that are not UTF-8. If
-    `sure` is False, no encoding makes a text of some lines."""
+    """The text that programs have written, perhaps in several encodings; `guesses` are those other than UTF-8. If
+    `sure` is False, some lines are text in no encoding."""
 
     text: str
     guesses: tuple[str, ...] = ()
@@ -116,8 +115,8 @@ class Output:
 
 
 def decode_output(data: bytes, *, cut: bool = False) -> Output:
-    """Decode each line by itself: as UTF-8 where it is that, else in the encoding that it has with others near it. With
-    `cut` the data may be cut within a character at both ends."""
+    """Decode each line separately: as UTF-8 if valid, else in the encoding that it shares with nearby lines. With `cut`
+    the data may be cut within a character at both ends."""
     head = data[:_MAX_LOOKED_AT]
     if b"\0" in head or SHIFT in head or any(data.startswith(bom) for bom, _ in _BOMS):
         for part in range(4 if len(data) > 16 else 1):  # bytes of a character that was cut at the end
@@ -139,8 +138,8 @@ def decode_output(data: bytes, *, cut: bool = False) -> Output:
 
 
 def _codecs_of(lines: Sequence[bytes], places: Sequence[int]) -> dict[int, tuple[str, str]]:
-    """Return the codec of each of these lines, and what to say of it: lines that are near each other have the same,
-    where that is clear of them, and else that of all of them."""
+    """Return the codec of each of these lines, and a description: nearby lines share one if it is clear, otherwise the
+    codec of all lines is used."""
     from sagent.lib.charset import guess
 
     whole = guess(b"\n".join(lines[place] for place in places)) if places else None
@@ -159,7 +158,7 @@ def _codecs_of(lines: Sequence[bytes], places: Sequence[int]) -> dict[int, tuple
 
 
 def _is_broken(line: bytes) -> bool:
-    """Return True if a line is not UTF-8, nor mostly that."""
+    """Return True if a line is not even mostly UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:
@@ -175,7 +174,7 @@ def _count(data: bytes, escaped: str) -> tuple[int, int]:
 
 
 def _trim(data: bytes) -> bytes:
-    """Take off the parts of characters at both ends, where what remains of the line is UTF-8."""
+    """Remove the parts of characters at both ends, if the rest of the line is UTF-8."""
     first, end, rest = data.partition(b"\n")
     for cut in range(1, 4):
         if not all(0x80 <= byte < 0xC0 for byte in first[:cut]) or len(first) < cut:
@@ -198,13 +197,12 @@ def _try(data: bytes, codec: str) -> str | None:
 
 
 def _errors(codec: str) -> str:
-    """Return the error handler of a codec. UTF-16 on Windows sometimes holds lone surrogates, which must come back as
-    they were."""
+    """Return the error handler of a codec. UTF-16 on Windows sometimes has lone surrogates, which must be preserved."""
     return "surrogatepass" if codec in _WIDE else "strict"
 
 
 def _decode_wide(data: bytes) -> Text | None:
-    """Decode UTF-16 or UTF-32 without a mark, which has NULs in letters of ASCII and in line ends; None if that gives
+    """Decode UTF-16 or UTF-32 without a mark, which has NULs in ASCII letters and line ends; None if the result has
     anything but letters."""
     if any(data.startswith(magic) for magic, _ in _KINDS) or _is_list(data[:_MAX_LOOKED_AT]):
         return None
@@ -214,7 +212,7 @@ def _decode_wide(data: bytes) -> Text | None:
 
 
 def _decode_shifted(data: bytes) -> Text | None:
-    """Decode ISO 2022, which writes Japanese and Korean in ASCII behind marks that name its sets of characters."""
+    """Decode ISO 2022, which writes Japanese and Korean in ASCII after escape sequences that name character sets."""
     for codec in ("iso2022_jp", "iso2022_jp_ext", "iso2022_kr"):
         if (text := _try(data, codec)) is not None and text.encode(codec, "replace") == data:
             return Text(text, Encoding(codec))
@@ -222,14 +220,14 @@ def _decode_shifted(data: bytes) -> Text | None:
 
 
 def _is_list(data: bytes) -> bool:
-    """Return True for text in which NULs part names: they are few, and there is nothing else that is no text."""
+    """Return True for text with NULs as separators: they are few, and there are no other control characters."""
     text = data.decode("utf-8", "surrogateescape").replace("\0", "")
     is_clean = not _CONTROLS.search(text) and not any("\udc80" <= letter <= "\udcff" for letter in text)
     return data.count(0) * 3 <= len(data) and is_clean
 
 
 def _is_writing(text: str) -> bool:
-    """Return True if a text has only what people write, and something of ASCII."""
+    """Return True if a text has only plausible characters, including some ASCII."""
     from unicodedata import category
 
     kinds = [category(character) for character in text]
@@ -241,7 +239,7 @@ def _is_writing(text: str) -> bool:
 
 
 def _decode_older(data: bytes) -> Text | Binary:
-    """Decode what is not UTF-8: mostly that with a few broken bytes, or an older encoding, or no text at all."""
+    """Decode data that are not UTF-8: UTF-8 with a few broken bytes, or an older encoding, or no text at all."""
     escaped = data.decode("utf-8", "surrogateescape")
     broken, whole = _count(data, escaped)
     seen = escaped[:_MAX_LOOKED_AT]
@@ -262,8 +260,8 @@ def _decode_older(data: bytes) -> Text | Binary:
 
 
 def _decode_exactly(data: bytes, codec: str) -> tuple[str | None, bool]:
-    """Decode so that encoding gives the same bytes: those that have no character, or are not how the codec writes one,
-    become lone surrogates. Returns the text, None where that cannot be done, and whether there are any."""
+    """Decode so that encoding gives the same bytes: undefined and non-canonical ones become lone surrogates. Return the
+    text, None if that is impossible, and whether it has any of these."""
     text = data.decode(codec, "surrogateescape")
     try:
         exact = text.encode(codec) == data

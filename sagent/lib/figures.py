@@ -4,7 +4,7 @@ from decimal import Decimal
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: "0.4 s", "12 s", "3 min 20 s", "2 h 5 min"."""
+    """Return a duration as text: "0.4 s", "12 s", "3 min 20 s", "2 h 5 min"."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -16,7 +16,7 @@ def duration(seconds: float) -> str:
 
 
 def money(usd: Decimal | None) -> str:
-    """USD for a person: four digits after the point for small sums, two for others; "?" for an unknown price."""
+    """Return USD for a person: four decimals for small sums, two for others; "?" for an unknown price."""
     if usd is None:
         return "$?"
     if usd == 0:
@@ -25,7 +25,7 @@ def money(usd: Decimal | None) -> str:
 
 
 def count(tokens: int) -> str:
-    """Tokens for a person: "980", "12.3k", "1.2M"."""
+    """Return tokens for a person: "980", "12.3k", "1.2M"."""
     if tokens < 1000:
         return str(tokens)
     if tokens < 999_500:

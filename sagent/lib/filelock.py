@@ -1,4 +1,4 @@
-"""Locks that only one process of this machine can hold, on a file or a directory."""
+"""Locks on files or directories, for one process of this machine at a time."""
 
 import asyncio
 import os
@@ -10,13 +10,13 @@ from pathlib import Path
 from sagent.lib.atomic import atomic_write
 
 _PAUSE = 0.05  # seconds between two tries
-_MAX_TURN_SECONDS = 10.0  # a process that changes a file for longer stands still, and is not waited for
+_MAX_TURN_SECONDS = 10.0  # a process that holds it longer is stuck and no longer waited for
 
 
 @asynccontextmanager
 async def locked(path: Path, timeout: float) -> AsyncGenerator[None]:
-    """Hold a lock file, which is made where it is missing, and stays. Raises TimeoutError where others hold it for so
-    many seconds, and OSError."""
+    """Hold a lock file, created if missing and never removed. Raises TimeoutError if others hold it for so many
+    seconds, and OSError."""
     import fcntl
 
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -34,10 +34,10 @@ async def locked(path: Path, timeout: float) -> AsyncGenerator[None]:
 
 @contextmanager
 def in_turn(lock: Path) -> Generator[None]:
-    """Have the processes that change a file go one after another, so that what one adds is not lost by another.
+    """Serialize the processes that change a file, so that none overwrites another's change.
 
-    `lock` is a directory, or a file `*.lock` that is made where it is missing. It goes on without one where there can
-    be none, or another process holds it and stands still. Raises nothing itself.
+    `lock` is a directory, or a file `*.lock`, created if missing. Continues without a lock if there can be none, or if
+    its holder is stuck. Raises nothing itself.
     """
     import fcntl
 
@@ -65,8 +65,8 @@ def in_turn(lock: Path) -> Generator[None]:
 
 
 def rewrite(path: Path, lock: Path, content: Callable[[], bytes | None]) -> None:
-    """Replace a file by content made of what it holds, in turn with other processes; None leaves it. The content is
-    made anew if a process that waited no longer has replaced the file meanwhile. Raises OSError."""
+    """Replace a file by new content derived from the old, in turn with other processes; None leaves it. The content is
+    derived again if a process that stopped waiting has replaced the file meanwhile. Raises OSError."""
     with in_turn(lock):
         while True:
             seen = _identity(path)

@@ -1,4 +1,4 @@
-"""Names of other libraries, and what is written here in their place: read only when an error meets one of them."""
+"""Names of other libraries, with ours for them: read only when an error mentions one."""
 
 import json
 import re
@@ -11,8 +11,8 @@ _RENAMED = {"trace": "Telemetry"}
 
 @cache
 def foreign_names(kind: str) -> Mapping[str, str]:
-    """Return what is written here in place of other libraries' names: of arguments, of members of Agent and Result, of
-    imports; or as "homes" the modules of names that are looked for in `sagent` itself."""
+    """Return our equivalents for other libraries' names: arguments, members of Agent and Result, imports; or as "homes"
+    the modules of names that people look for in `sagent` itself."""
     rows = json.loads(Path(__file__).with_name("foreign.json").read_text("utf-8")).get(kind, {})
     return {name: here for names, here in rows.items() for name in names.split()}
 
@@ -31,14 +31,14 @@ def missing_attribute(owner: str, name: str) -> str:
 
 
 def import_hint(name: str) -> str:
-    """Return the import or code to use for a name that `sagent` does not have; "" if none is known."""
+    """Return the import or code to use for a name that `sagent` lacks; "" if none is known."""
     name = _RENAMED.get(name, name)
     home = foreign_names("homes").get(name) or plugin_with(name)
     return f"from {home} import {name}" if home else foreign_names("imports").get(name, "")
 
 
 def plugin_with(name: str) -> str:
-    """Return the module of one of our plugins that says that it has a name, "" where none does."""
+    """Return the module of the plugin of ours that declares a name, "" if none does."""
     for path in sorted((Path(__file__).parents[1] / "plugins").glob("*/__init__.py")):
         names = re.search(r"^__all__ = \[([^]]*)\]", path.read_text("utf-8"), re.MULTILINE)
         if names is not None and f'"{name}"' in names[1]:

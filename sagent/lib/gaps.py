@@ -10,10 +10,10 @@ _LAZY_PATTERNS = {STAR: "[^/]*?", ANY: ".*?", DIRECTORIES: "(?:.*?/)??"}
 
 
 def join_tokens(tokens: Sequence[str]) -> str:
-    """Gaps, as above, and expressions of one character, which is a slash or cannot be one, with `re.DOTALL`.
+    """Join gaps, as above, and expressions of one character, which is a slash or cannot be one, with `re.DOTALL`.
 
-    What stands between two gaps is best where it first fits, for the second gap reaches whatever the first could have.
-    So it is kept there (an atomic group), and only what follows the last gap is tried in several places.
+    A part between two gaps can match at its first position, because the second gap reaches everything the first could
+    have. So it is fixed there (an atomic group), and only the part after the last gap is tried in several positions.
     """
     return _join(tokens, (ANY, DIRECTORIES), lambda block: _join(block, (STAR,), "".join))
 
@@ -36,7 +36,7 @@ _POSIX = {
 def class_regex(piece: str) -> str:
     """Return a `CLASS` as a regular expression of one character, as git and shells read it: with `\\-`, `[:digit:]`.
 
-    A range that runs backwards has no characters. https://git-scm.com/docs/gitignore
+    A range that runs backwards is empty. https://git-scm.com/docs/gitignore
     """
     out: list[str] = []
     for posix, first, last in _ITEM.findall(piece[1 + (piece[1] in "!^") : -1]):

@@ -1,9 +1,8 @@
-"""A program of a few instructions that makes the system calls it was made for, one after the other, and becomes the
-program that its arguments name.
+"""A tiny program that makes a fixed list of system calls in order and then executes the program named by its arguments.
 
-By it a process loses rights just before it becomes a command: an interpreter would take as long to start as all the
-rest, none of the system's programs can do it, and a process of ours that did it to itself would have lost them too.
-Its instructions are in gate_x86_64.s and gate_aarch64.s, which say what the steps are.
+With it a process gives up rights just before it becomes a command. An interpreter would take as long to start as
+everything else, no system program can do it, and a process of ours would lose the rights itself. Its instructions are
+in gate_x86_64.s and gate_aarch64.s, which describe the steps.
 """
 
 import errno
@@ -12,7 +11,7 @@ import os
 import struct
 import sys
 
-_BASE = 0x400000  # where the file lies in memory
+_BASE = 0x400000  # address of the file in memory
 _HEADERS = 0x78  # bytes before the data
 _MACHINES = {"x86_64": 62, "aarch64": 183}  # in ELF
 _NUMBERS = {
@@ -20,7 +19,7 @@ _NUMBERS = {
     "aarch64": {"prctl": 167, "prlimit": 261, "capset": 91},
 }
 _RULE, _END = 0xFFFFFFFE, 0xFFFFFFFF  # in place of a call's number
-LAST = -2  # as the first argument: what the call before returned
+LAST = -2  # as the first argument: the previous call's result
 # by scripts/make_gate.py, from gate_*.s
 CODE = {
     "x86_64": (
@@ -41,7 +40,7 @@ CODE = {
 
 
 class Gate:
-    """The steps of such a program, in order. Raises ValueError for a machine whose instructions are not known."""
+    """The steps of such a program, in order. Raises ValueError for an unknown processor."""
 
     def __init__(self, machine: str = "") -> None:
         self.machine = machine or os.uname().machine
@@ -50,7 +49,7 @@ class Gate:
         self._data, self._steps = bytearray(), list[bytes]()
 
     def put(self, data: bytes) -> int:
-        """Return the address at which these bytes will lie."""
+        """Return the future address of these bytes."""
         address = _BASE + _HEADERS + len(self._data)
         self._data += data + bytes(-len(data) % 8)
         return address
@@ -62,13 +61,13 @@ class Gate:
         self._add(number, arguments, said)
 
     def allow(self, rights: int, path: bytes) -> None:
-        """Rights on a path for the Landlock ruleset that the call before has made. Where nothing lies there, or only by
-        way of a symlink, there are none."""
+        """Grant rights on a path in the Landlock ruleset of the previous call. None are granted if the path is missing,
+        or leads through a symlink."""
         path += bytes(8 - len(path) % 8)
         self._steps.append(struct.pack("<IIQ", _RULE, 16 + len(path), rights) + path)
 
     def filter(self, code: bytes) -> None:
-        """Add a filter: from then on, only the system calls that a program for the kernel allows."""
+        """Add a filter: from then on, only the system calls that a kernel program allows."""
         described = struct.pack("<HxxxxxxQ", len(code) // 8, self.put(code))
         self.call("a seccomp filter", "prctl", 22, 2, self.put(described))
 
@@ -90,7 +89,7 @@ class Gate:
 
 
 class Wall:
-    """Such a program, for which it raises a wall. It lies in memory until it is closed; what was started goes on."""
+    """Such a program that sets up a sandbox. It is in memory until it is closed; processes started by then continue."""
 
     def __init__(self, program: bytes) -> None:
         """Raises OSError."""

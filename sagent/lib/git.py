@@ -1,7 +1,7 @@
-"""Git as this program calls it by itself, in repositories that may be anybody's: nothing that they name is run.
+"""Git for this program's own use, in repositories of any origin: no program that they name is run.
 
-The configuration of a repository can name programs, which commands that only look run too (git-config(1):
-core.fsmonitor, filter.<driver>.clean, diff.external, ...). An archive that was unpacked brings its own along.
+The configuration of a repository can name programs that even read-only commands run (git-config(1): core.fsmonitor,
+filter.<driver>.clean, diff.external, ...). An unpacked archive brings its own configuration.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _INERT = (
     *("diff.ignoreSubmodules=all", "submodule.recurse=false", "safe.bareRepository=explicit"),
     *("core.checkStat=default", "core.trustctime=true"),  # or a time that was set could hide a change
 )
-"""What every call sets, whatever the repository says; a submodule has a configuration of its own."""
+"""Settings of every call, which override the repository's; a submodule has its own configuration."""
 _FROM_OUTSIDE = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file",
@@ -42,23 +42,23 @@ _SUBMODULE = r'(?i)\[\s*submodule\s+"([^"\\\n=]+)"'
 _WORK_TREE = rb'(?m)^[ \t]+worktree = (?:"(?=[^\n]*"$)|(?![^\n]*[#;]))((?:[^"\\\n\0]|\\["\\])+)"?\n'
 _FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
 MAX_NAMES = 5  # of settings that are told
-MAX_GIT_DIRECTORIES = 2_000  # of one repository that are looked at
+MAX_GIT_DIRECTORIES = 2_000  # of one repository
 _WITH_CHILDREN = ("bundle", "clone")  # that cannot do without
 _NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
 
 
 class GitCall(NamedTuple):
-    """A command and the whole of its environment, which holds nobody's keys."""
+    """A command with its whole environment, which has no keys."""
 
     argv: list[str]
     environment: dict[str, str]
 
 
 def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | None:
-    """Return a call of git for a repository; its working directory alone says which one that is.
+    """Return a call of git for a repository, found from the working directory alone.
 
-    None where its own configuration names filters or other files, which git offers no way to leave out. What it names
-    by the time git reads it, git cannot start on Linux.
+    None if its configuration names filters or other files, which git cannot ignore. On Linux git cannot start programs
+    named after this check.
     """
     if not _NOT_OVERRULED.isdisjoint(programs_named(directory)):
         return None
@@ -71,8 +71,8 @@ def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | No
 
 
 def _alone(environment: Mapping[str, str]) -> list[str]:
-    """Git, as a program that starts no other: not even the person's own filters. What these keep in another form then
-    differs from it. Where that cannot be had it is git by its name."""
+    """Return git as a program that starts no other, not even the person's own filters; files kept in another form by
+    these then appear changed. If that is impossible, return git's name."""
     from sagent.lib.gate import childless
 
     candidates = (os.path.join(directory, "git") for directory in environment["PATH"].split(os.pathsep))  # noqa: PTH118
@@ -87,7 +87,7 @@ def _alone(environment: Mapping[str, str]) -> list[str]:
 
 @functools.cache
 def _starts(wall: str, program: str) -> bool:
-    """Return whether the system starts it this way: one may refuse filters, or programs in memory."""
+    """Return True if the system starts it this way: some refuse system call filters, or programs in memory."""
     nothing = subprocess.DEVNULL
     try:
         words = [wall, program, "--version"]
@@ -99,9 +99,10 @@ def _starts(wall: str, program: str) -> bool:
 
 
 def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the settings, in lower case, by which a repository's own configuration names programs or further files.
+    """Return the settings, in lower case, by which a repository's configuration names programs or further files.
 
-    "unreadable" is one that is no file of a reasonable size. The person's and the system's configuration do not count.
+    "unreadable" is a configuration that is no file of a reasonable size. The person's and the system's configuration do
+    not count.
     """
     found: set[str] = set()
     for file in _configurations(Path(directory).resolve()):
@@ -114,8 +115,8 @@ def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
 
 
 def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the files that a repository's own configuration includes, and the directory that it has hooks in, absolute
-    and as they really lie."""
+    """Yield the files that a repository's configuration includes, and its directory of hooks, as absolute real
+    paths."""
     root = Path(root)
     for file in _configurations(root):
         section = ""
@@ -130,8 +131,8 @@ def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def work_tree_directories(root: Path) -> tuple[Path, Path]:
-    """Return git's directories for a work tree: its own, and the one it shares with others (gitrepository-layout(5)).
-    Both are elsewhere if the work tree is a linked one."""
+    """Return git's directories for a work tree: its own, and the shared one (gitrepository-layout(5)). Both are
+    elsewhere for a linked work tree."""
     own = root / ".git"
     if os.path.isfile(own) and (pointer := _read(own)):  # noqa: PTH113 -- no error for one that may not be entered
         own = root / path_in(pointer.removeprefix(b"gitdir:"))
@@ -140,12 +141,12 @@ def work_tree_directories(root: Path) -> tuple[Path, Path]:
 
 
 def path_in(text: bytes) -> str:
-    """Return the path that is all of a file, as a program in C reads it: no byte after a zero counts."""
+    """Return the path in a file, as a C program reads it: up to a zero byte."""
     return os.fsdecode(text.partition(b"\0")[0].strip())
 
 
 def is_git_directory(place: str | os.PathLike[str]) -> bool:
-    """Return whether git takes a directory for a repository, or a part of one, whatever it is called."""
+    """Return True if git treats a directory as a repository, or a part of one, whatever its name."""
     names = ({"objects", "refs"}, {"commondir"})
     return _has(place, "HEAD") and any(all(_has(place, name) for name in each) for each in names)
 
@@ -171,7 +172,7 @@ _HARMLESS = re.compile(
     r"|rebase\.(autostash|autosquash|updaterefs)|diff\.(renames|algorithm|noprefix|mnemonicprefix|context|colormoved)"
     r"|lfs\.(repositoryformatversion|access)"
 )
-"""Settings that name no program and no file that names one. What is not among them is taken for such."""
+"""Settings that name neither a program nor a file that names one. All others count as naming one."""
 _ADDRESSES = frozenset(
     {"remote.url", "remote.pushurl", "remote.pushdefault", "branch.remote", "branch.pushremote", "submodule.url"}
 )
@@ -186,7 +187,7 @@ def harmless_config(text: bytes, path: str) -> bytes:
     for line in re.sub("\r+\n", "\n", os.fsdecode(text)).splitlines(keepends=True):
         bare = line.removesuffix("\n")
         if bare.endswith("\r"):
-            section = ""  # no end of a line to git, which would read what comes next as a part of it
+            section = ""  # a section header does not end the line for git
         elif header := _HEADER.fullmatch(bare):
             section = header[1].lower()
             kept.append(line)
@@ -212,8 +213,8 @@ def lost_settings(text: bytes, kept: bytes) -> str:
 
 
 def foreign_settings(directory: str, known: Iterable[str] = ()) -> list[str]:
-    """Return what the repository that git finds from a directory says by which a program may be run: lines of its
-    configuration, each with its file, and hooks, but for those of the repositories that it finds from `known` ones."""
+    """Return the settings with programs in the repository that git finds from a directory: lines of its configuration
+    with their files, and hooks; except in repositories found from `known` directories."""
     found: list[str] = []
     theirs = {os.path.realpath(shared) for each in known for _, shared in _found_from(os.path.realpath(each))}
     for own, shared in _found_from(os.path.realpath(directory)):
@@ -232,7 +233,7 @@ def foreign_settings(directory: str, known: Iterable[str] = ()) -> list[str]:
 
 
 def _found_from(directory: str) -> Iterator[tuple[Path, Path]]:
-    """Yield where git keeps what belongs to a directory, and what is shared: `.git`, or a directory that is one."""
+    """Yield git's own and shared directories for a directory: `.git`, or one that is a git directory."""
     while True:
         if os.path.lexists(f"{directory}/.git"):
             yield work_tree_directories(Path(directory))
@@ -249,9 +250,9 @@ def _found_from(directory: str) -> Iterator[tuple[Path, Path]]:
 def _is_harmless(section: str, name: str, value: str, path: str) -> bool:
     if value.endswith("\\") or "\0" in value or not _HARMLESS.fullmatch(f"{section}.{name}"):
         return False
-    value = re.sub(r'["\\]', "", value).strip()  # which may stand anywhere in it
+    value = re.sub(r'["\\]', "", value).strip()  # quotes may be anywhere in it
     match f"{section}.{name}":
-        case "core.worktree":  # which a submodule has, below the directory where it is
+        case "core.worktree":  # set in a submodule, to a directory below
             place = _leads(path.rpartition("/")[0], value)
             return os.path.isfile(f"{place}/.git")  # noqa: PTH113 -- a text path
         case setting if setting in _ADDRESSES:
@@ -263,7 +264,7 @@ def _is_harmless(section: str, name: str, value: str, path: str) -> bool:
 
 
 def read_config(path: str) -> bytes | None:
-    """Return the bytes of a file that git reads, b"" where there is none; None for what is no file of such a size."""
+    """Return the bytes of a file that git reads, b"" if it is missing; None if it is no file of a reasonable size."""
     return _read(Path(path))
 
 
@@ -281,8 +282,8 @@ def git_directories(directory: Path) -> Iterator[Path]:
 
 
 def shared_directory(root: Path) -> Path | None:
-    """Return the directory that commits in a work tree write, where that is linked from one or is a submodule, and the
-    repository says so too; None where it is in the work tree, or somewhere that does not name this work tree."""
+    """Return the directory that commits in a linked work tree or submodule write, if the repository refers back to it;
+    None if it is in the work tree, or does not refer to this one."""
     real = os.path.realpath(root)
     if not os.path.isfile(f"{real}/.git"):  # noqa: PTH113 -- no error for one that may not be entered
         return None
@@ -301,10 +302,10 @@ def _leads(directory: str, path: str) -> str:
 
 
 def without_work_tree(config: str) -> bytes | None:
-    """Return the configuration of a submodule without the place of its work tree, which git finds without it; None
-    where it does not name one that leads back.
+    """Return the configuration of a submodule without the path of its work tree, which git finds without it; None
+    unless it leads back.
 
-    `git submodule update` writes what it finds there again, and fails where the file is read-only.
+    `git submodule update` writes the same value again, and fails if the file is read-only.
     """
     text = _read(Path(config)) or b""
     found = _work_tree(text)
@@ -317,7 +318,7 @@ def without_work_tree(config: str) -> bytes | None:
 
 
 def _work_tree(config: bytes) -> tuple[bytes, str] | None:
-    """Return the line by which a configuration that git has written names a work tree, and that place."""
+    """Return the line of git's configuration that names a work tree, and its path."""
     section = re.search(rb"(?m)^\[core\]\n((?:[ \t]+[^\n]*\n)*)", config)
     line = re.search(_WORK_TREE, section[1]) if section else None
     return (line[0], os.fsdecode(re.sub(rb"\\(.)", rb"\1", line[1])).strip()) if line else None
@@ -330,8 +331,7 @@ def _configurations(directory: Path) -> Iterator[Path]:
 
 
 def _submodules(directory: Path) -> set[str]:
-    """Return the submodules that a repository's own files name: each may say that git is to look into it, which it does
-    by starting another git."""
+    """Return the submodules in a repository's files: for each, git may start another git."""
     files = (*_configurations(directory), _top(directory) / ".gitmodules")
     return {name for file in files for name in re.findall(_SUBMODULE, os.fsdecode(_read(file) or b""))}
 
@@ -341,7 +341,7 @@ def _top(directory: Path) -> Path:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return a file's content, b"" where there is none; None for what is no file, or is too large."""
+    """Return a file's content, b"" if it is missing; None if it is no file, or too large."""
     try:
         return read_regular(file)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a server takes it: h11 reads it, and what two programs may read differently is refused before.
+"""HTTP/1.1 for servers: h11 parses it, and ambiguous requests are refused before.
 
-A proxy in front that ends a request elsewhere than we do lets one client put words into the connection of another
-(request smuggling, RFC 9112, 11.2).
+If a proxy in front finds another end of a request, one client can insert requests into another's connection (request
+smuggling, RFC 9112, 11.2).
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 import h11
 
 _END = re.compile(rb"\n\r?\n")
-_MAX_LINES = 256  # of a head; a client that sends more wants to wear us out
+_MAX_LINES = 256  # of a head; more is an attack
 _FIRST = re.compile(rb"(?:\r\n)*[!-~]+ [!-~]+ HTTP/1\.[01]\r\n")
 _LINES = re.compile(rb"(?<!\r)\n|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FOLDED = re.compile(rb"\r\n[ \t]")
@@ -31,7 +31,7 @@ class StrictConnection(h11.Connection):
 
 
 def problem_of(head: bytes) -> str:
-    """Return what is wrong with the head of a request, as a sentence without its end; "" for nothing."""
+    """Return a problem in the head of a request, as a sentence without its end; "" if there is none."""
     if _LINES.search(head):
         return "a line of its head does not end with CR and LF, or it holds a control character"
     if _FIRST.match(head) is None:

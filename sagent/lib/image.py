@@ -1,4 +1,4 @@
-"""The type and size of an image by its bytes, and whether its file is whole."""
+"""The type and size of an image by its bytes, and whether its file is complete."""
 
 import struct
 import zlib
@@ -13,14 +13,14 @@ _MAX_UNPACKED = 400_000_000  # bytes of pixels that are unpacked to check them
 
 
 def image_type(data: bytes) -> str:
-    """Return the media type of an image by its first bytes, "" for anything that models cannot see."""
+    """Return the media type of an image by its first bytes, "" for types that models cannot read."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), "")
 
 
 def is_animated(data: bytes) -> bool:
-    """Return True if an image has several frames, by a quick look: not every provider takes one."""
+    """Return True if an image has several frames, by a quick check: not every provider accepts them."""
     kind = image_type(data)
     if kind == "image/gif":
         return data.count(b"\x21\xf9\x04") > 1
@@ -28,7 +28,7 @@ def is_animated(data: bytes) -> bool:
 
 
 def measure_image(data: bytes, media_type: str) -> tuple[int, int] | None:
-    """Width and height in pixels, None where the file is cut or broken."""
+    """Return width and height in pixels, None if the file is truncated or damaged."""
     try:
         match media_type:
             case "image/png":

@@ -1,4 +1,4 @@
-"""Undoing a content encoding in pieces that have a bound: few compressed bytes may stand for very many."""
+"""Decoding of content encodings in bounded pieces, because a few compressed bytes may expand to very many."""
 
 import zlib
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def encodings() -> tuple[str, ...]:
 
 
 class Inflater:
-    """For one body of one of the `encodings`. What is damaged raises zlib.error."""
+    """Decodes one body in one of the `encodings`. Raises zlib.error for damaged data."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -51,7 +51,7 @@ class Inflater:
         if self._brotli is not None:
             yield from self._feed_brotli(self._brotli, chunk)
             return
-        if self._inflater is None and chunk:  # zlib or gzip, by its header; some send "deflate" without one
+        if self._inflater is None and chunk:  # zlib or gzip, by its header; some servers send "deflate" without one
             headed = self._encoding != "deflate" or chunk[0] & 15 == 8
             self._inflater = zlib.decompressobj(zlib.MAX_WBITS | 32 if headed else -zlib.MAX_WBITS)
         while chunk and self._inflater is not None and not self._inflater.eof:
@@ -67,7 +67,7 @@ class Inflater:
                 raise zlib.error(str(error)) from error
             if plain:
                 yield plain
-            if not plain and inflater.can_accept_more_data():  # it may take more while there is still something left
+            if not plain and inflater.can_accept_more_data():  # it may accept more before its input is used up
                 return
             chunk = b""
 

@@ -1,4 +1,4 @@
-"""Input from a descriptor, also one that another process made non-blocking, as a whole or line by line."""
+"""Input from a descriptor, even one that another process made non-blocking, as a whole or line by line."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
-MAX_LINE_BYTES = 1 << 28  # of a line; images come in base64, several in one
+MAX_LINE_BYTES = 1 << 28  # of a line; it may contain several base64 images
 _CHUNK = 1 << 18
 
 
@@ -16,14 +16,14 @@ def read_some(fd: int) -> bytes:
     while True:
         try:
             return os.read(fd, _CHUNK)
-        except BlockingIOError:  # as whoever has it too wants it
+        except BlockingIOError:  # another process may want it non-blocking
             select.select([fd], [], [])
         except OSError:
             return b""
 
 
 def read_lines(fd: int, deliver: Callable[[bytes | None], object], end: Callable[[], object]) -> None:
-    """Read in a thread: `deliver` each line in the running loop, None for one that is too long; then `end`."""
+    """Read in a thread: `deliver` each line in the running loop, None for an overlong one; then `end`."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:
@@ -48,12 +48,12 @@ def read_lines(fd: int, deliver: Callable[[bytes | None], object], end: Callable
         with suppress(RuntimeError):  # the loop is closed
             read()
 
-    # a daemon, for a blocking read cannot be cancelled and must not keep the process from ending
+    # a daemon, because a blocking read cannot be cancelled and must not keep the process alive
     threading.Thread(target=read_while_heard, daemon=True).start()
 
 
 async def lines_of(fd: int) -> AsyncGenerator[bytes | None]:
-    """Yield each line as it comes, None for one that is too long."""
+    """Yield each line as it arrives, None for an overlong one."""
     lines: asyncio.Queue[tuple[bytes | None] | tuple[()]] = asyncio.Queue()
     read_lines(fd, lambda line: lines.put_nowait((line,)), lambda: lines.put_nowait(()))
     while line := await lines.get():

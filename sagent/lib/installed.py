@@ -9,14 +9,14 @@ from importlib import metadata
 from pathlib import Path
 
 NAME = "sagent"
-_TOOLS = {"pipx_metadata.json": "pipx install --force", "uv-receipt.toml": "uv tool install"}  # by what they leave
+_TOOLS = {"pipx_metadata.json": "pipx install --force", "uv-receipt.toml": "uv tool install"}  # by the files they leave
 
 
 def install_command(extra: str, packages: str) -> str:
-    """Return the command that adds an extra to this installation, from where it came, by what installed it:
-    "/venv/bin/python -m pip install -e '/checkout[mcp]'".
+    """Return the command that adds an extra to this installation with the original tool and source: "/venv/bin/python
+    -m pip install -e '/checkout[mcp]'".
 
-    Where that is not known, the command installs the `packages` that the extra needs, with spaces between.
+    If these are unknown, the command installs the `packages` that the extra needs (separated by spaces).
     """
     pip = f"{shlex.quote(sys.executable)} -m pip install"  # the first pip on the path may be another Python's
     checkout = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
-"""A Python function in a process of its own, for data that can ask for hours and gigabytes, or end its reader.
+"""Runs a Python function in a separate process, for data that may take hours and gigabytes, or crash their reader.
 
-That process has none of our environment and sets its own limits; who starts it ends it. macOS takes the limit of memory
-and does not keep it: there the ones of time must do.
+That process has none of our environment and sets its own limits; the starter ends it. macOS accepts a memory limit
+without enforcing it: there only time limits help.
 """
 
 import os
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 MEMORY = 1_000_000_000  # bytes of address space
 SECONDS = 20  # of a processor
 _START = "import sys; sys.path[:] = sys.argv[1:]; from %(module)s import %(function)s; %(function)s()"
-_FROM_OUTSIDE = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # without which some Pythons do not start
+_FROM_OUTSIDE = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons need these to start
 
 
 async def run_isolated(module: str, data: bytes, *, seconds: float, max_bytes: int = 1 << 30) -> "Finished | None":
-    """Run a module's `answer` on `data` in a process of its own and return its output, at most `max_bytes`; None if it
+    """Run a module's `answer` on `data` in a separate process and return its output, at most `max_bytes`; None if it
     cannot be started. Raises TimeoutError."""
-    import asyncio  # here, since the other process does without, and starts in two thirds of the time
+    import asyncio  # here, because the other process does without, and starts a third faster
 
     from sagent.lib.process import run
 
@@ -32,7 +32,7 @@ async def run_isolated(module: str, data: bytes, *, seconds: float, max_bytes: i
 
 
 def answer_of(module: str, data: bytes, seconds: float) -> bytes:
-    """Return the same, while everything waits for it; "" where it fails or takes too long."""
+    """Return the same, blocking; "" if it fails or takes too long."""
     import subprocess
 
     argv, own = command(module, "answer"), environment()
@@ -56,7 +56,7 @@ def environment() -> Mapping[str, str]:
 
 
 def limit() -> None:
-    """Bound this process, where the system can: what is refused, or bounded more tightly already, stays as it is."""
+    """Set limits on this process, as far as the system can; refused or tighter ones stay."""
     try:
         import resource
     except ImportError:

@@ -31,7 +31,7 @@ Thawed: TypeAlias = "str | int | float | bool | list[Thawed] | dict[str, Thawed]
 class JsonObject(Mapping[str, Json]):
     """An immutable JSON object that keeps the order of its keys; hashable; equal to any mapping with the same items.
 
-    It is made of any mapping, whose values it freezes. Raises NotJsonError, as `json_freeze`.
+    It is made of any mapping, whose values are frozen. Raises NotJsonError, as `json_freeze`.
     """
 
     __slots__ = ("_hash", "_items")
@@ -67,7 +67,7 @@ class JsonObject(Mapping[str, Json]):
 
 
 EMPTY = JsonObject()
-LONE = "\ufffd"  # in place of half a surrogate pair whose other half never came
+LONE = "\ufffd"  # replaces half a surrogate pair without its other half
 
 if TYPE_CHECKING:
 
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
         def __get__(self, instance: object, owner: object = None) -> Json: ...
         def __set__(self, instance: object, value: object) -> None: ...
-else:  # `sagent.lib.dataclass` freezes what such a field is given
+else:  # `sagent.lib.dataclass` freezes values of such fields
     GivenObject, GivenObjectOrNone, GivenJson = JsonObject, JsonObject | None, Json
 GIVEN_EMPTY = cast("GivenObject", EMPTY)
 GIVEN_NONE = cast("GivenObjectOrNone", None)
@@ -102,8 +102,8 @@ def json_freeze(value: object, at: str = "") -> Json: ...
 def json_freeze(value: object, at: str = "") -> Json:
     """Copy a JSON-like value into its frozen form: lists and tuples to tuples, mappings to JsonObject.
 
-    Raises NotJsonError for anything JSON has no word for (sets, bytes, NaN, keys that are not strings), with its path
-    within the value, which is called `at`.
+    Raises NotJsonError for anything JSON cannot express (sets, bytes, NaN, keys that are not strings), with its path
+    within the value, whose name is `at`.
     """
     if type(value) is JsonObject or type(value) is str or value is None:
         return value
@@ -125,11 +125,11 @@ def json_freeze_object(value: Mapping[str, object], at: str = "") -> JsonObject:
 
 
 class NotJsonError(TypeError, ValueError):
-    """A value that JSON has no word for; its message begins with its path."""
+    """A value that JSON cannot express; the message begins with its path."""
 
 
 class _PartError(Exception):
-    """A part that JSON has no word for, with the steps of its path, the last first."""
+    """A part that JSON cannot express, with its path reversed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -139,7 +139,7 @@ class _PartError(Exception):
 def _freeze(value: object) -> Json:
     if value is None or isinstance(value, bool | JsonObject):
         return value
-    if isinstance(value, str):  # members of enums, and other kinds of texts and numbers, become plain ones
+    if isinstance(value, str):  # members of enums, and other subclasses of strings and numbers, become plain
         return value if type(value) is str else str.__str__(value)
     if isinstance(value, int):
         return int.__int__(value)
@@ -211,7 +211,7 @@ def json_dump(value: object) -> str:
 
 
 def wire_bytes(value: object) -> bytes:
-    """Compact JSON bytes, ASCII-escaped only where UTF-8 cannot say it (lone surrogates become U+FFFD)."""
+    """Return compact JSON bytes, with lone surrogates, which UTF-8 cannot express, as U+FFFD."""
     return _utf8(_WIRE.encode(value))
 
 
@@ -243,8 +243,8 @@ def join_pairs(text: str) -> str:
 
 
 def whole_text(text: str) -> tuple[str, str]:
-    """Split a piece of text into valid Unicode, and the half of a surrogate pair that it ends with, which waits for the
-    next piece. Lone halves before that are replaced."""
+    """Split a piece of text into valid Unicode, and half of a surrogate pair at its end, which waits for the next
+    piece. Earlier lone halves are replaced."""
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
     text = text.removesuffix(half)
     return valid_text(text), half
@@ -273,7 +273,7 @@ def as_int(value: object, default: int = 0) -> int:
 
 
 def as_number(value: object) -> float:
-    """Return a number, 0 for anything else, and for one that no float holds."""
+    """Return a number, 0 for anything else, and for one out of a float's range."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
     except OverflowError:

@@ -1,16 +1,16 @@
-"""The limit of locks, by which processes of a command are found whatever they did to environment, files and parents."""
+"""The limit of locks marks a command's processes, whatever they do to environment, files and parents."""
 
 import contextlib
 import os
 import sys
 
 LOCKS = 10
-"""The limit of locks (RLIMIT_LOCKS) of Linux, which the kernel minds no more: a third mark. All that a process starts
-inherits it, and hardly a program knows it. Under Landlock a command cannot change it; elsewhere it could."""
+"""The limit of locks (RLIMIT_LOCKS) of Linux, which the kernel ignores: a third mark. All child processes inherit it,
+and hardly any program knows it. Under Landlock a command cannot change it; elsewhere it could."""
 
 
 def first_limit() -> int:
-    """Return a limit of locks below our own, which is a mark where sagent runs in sagent, and far above the marks of
+    """Return a limit of locks below our own, which is a mark when sagent runs in sagent, and far above the marks of
     `sandbox.scratch`."""
     import resource
 
@@ -19,8 +19,8 @@ def first_limit() -> int:
 
 
 def limit_locks(pid: int, limit: int) -> None:
-    """Mark a process that was just started, unless a box has given it a mark of its own. What it has started by then is
-    not marked: a command's shell does the same by itself, before anything else."""
+    """Mark a process that was just started, unless a box has marked it. Processes that it has already started are not
+    marked: a command's shell therefore marks itself first."""
     if sys.platform != "linux" or limit <= 0:
         return
     import resource
@@ -31,7 +31,7 @@ def limit_locks(pid: int, limit: int) -> None:
 
 
 def limit_of(pid: int) -> int:
-    """Return the limit of a process, 0 where there is none. Raises OSError."""
+    """Return the limit of a process, 0 if it has none. Raises OSError."""
     import resource
 
     return resource.prlimit(pid, LOCKS)[1] if sys.platform == "linux" else 0

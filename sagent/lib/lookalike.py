@@ -1,4 +1,4 @@
-"""Texts that look the same and are not: composed and decomposed letters, signs without a width, letters alike."""
+"""Texts that look the same and differ: composed and decomposed letters, signs without a width, similar letters."""
 
 import re
 from difflib import SequenceMatcher
@@ -17,12 +17,12 @@ _UNSEEN = re.compile(
 
 
 def canonical(text: str) -> str:
-    """Return the text with its letters composed (NFC), by which canonically equal texts are the same."""
+    """Return the text with its letters composed (NFC), equal for all canonically equal texts."""
     return text if text.isascii() else normalize("NFC", text)
 
 
 def skeleton(text: str) -> str:
-    """Return about what one sees of a text: without what is not seen, letters that look alike as one of them."""
+    """Return the visible part of a text, with similar letters unified."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     shown = "".join(letter for letter in normalize("NFKC", text) if not is_unseen(letter))
@@ -36,7 +36,7 @@ def look_alike(one: str, other: str) -> bool:
 
 
 def has_alike(text: str, part: str) -> bool:
-    """Return True if a text has a part, but for letters and signs that may be taken for each other."""
+    """Return True if a text contains a part, apart from similar letters and signs."""
     if text.isascii() and part.isascii():
         return False
     own, wanted = _clusters(text), _clusters(part)
@@ -48,7 +48,7 @@ def has_alike(text: str, part: str) -> bool:
 
 
 def _may_be_taken(one: str, other: str) -> bool:
-    """Return True for letters of two alphabets, for one without the mark that nobody sees, and for signs."""
+    """Return True for letters of different alphabets, for one without an invisible mark, and for signs."""
     if one.isascii() and other.isascii():
         return False
     kinds = {category(each[0])[0] for each in (one, other)}
@@ -63,7 +63,7 @@ def _may_be_taken(one: str, other: str) -> bool:
 
 
 def reveal(one: str, other: str) -> tuple[str, str]:
-    """Return two texts with that in which they differ as escapes (`\\u200b`), the rest as it is."""
+    """Return two texts with their differences as escapes (`\\u200b`)."""
     mine, theirs = _clusters(one), _clusters(other)
     shown: tuple[list[str], list[str]] = ([], [])
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, mine, theirs, autojunk=False).get_opcodes():
@@ -73,7 +73,7 @@ def reveal(one: str, other: str) -> tuple[str, str]:
 
 
 def escape(text: str) -> str:
-    """Return each character as the escape that JSON or Python has for it, but letters and signs of ASCII."""
+    """Return each character as its escape in JSON or Python, except ASCII letters and signs."""
     short = {"\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\x20"}
     return "".join(
         short.get(letter) or (letter if letter.isascii() and letter.isprintable() else _number(letter))
@@ -83,7 +83,7 @@ def escape(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a canonically equal text, and the text that an edit puts there."""
+    """The place of a canonically equal text, and its replacement."""
 
     start: int
     stop: int
@@ -91,8 +91,8 @@ class Place:
 
 
 def find_canonical(text: str, old: str, new: str) -> list[Place]:
-    """Find the places of a text that are canonically equal to `old`, and make `new` of each: what the edit leaves alone
-    keeps the form it has."""
+    """Find the places of a text that are canonically equal to `old`, and apply `new` to each: parts that the edit
+    leaves alone keep their form."""
     if text.isascii() and old.isascii():
         return []
     own, wanted, given = _clusters(text), _clusters(old), _clusters(new)
@@ -137,7 +137,7 @@ def _clusters(text: str) -> list[str]:
 
 
 def is_unseen(letter: str) -> bool:
-    """Return True for a letter that shows nothing, as a zero-width space or a control character."""
+    """Return True for an invisible character, such as a zero-width space or a control character."""
     if letter.isprintable() and letter.isascii():
         return False
     return (category(letter) in ("Cf", "Cc") and not letter.isspace()) or _UNSEEN.match(letter) is not None

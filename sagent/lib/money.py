@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from decimal import Context, Decimal
 
 EXACT = Context(prec=60)
-"""Sixty digits hold every product and sum that occurs here, so nothing is ever rounded."""
+"""Sixty digits hold every product and sum here, so nothing is ever rounded."""
 
 ZERO = Decimal(0)
 TOO_MUCH = Decimal(10) ** 18
-"""An amount that nobody means: what is as large is refused, since not every sum with it would be exact."""
+"""An implausible amount: larger ones are refused, because sums with them might not be exact."""
 UNBILLED = "calls that were lost, cut or interrupted: what they cost was not reported"
-"""Why more may count towards a budget than was billed."""
+"""Reason why more counts towards a budget than was billed."""
 _MIN_SHOWN = Decimal("0.000001")
 
 
@@ -31,17 +31,17 @@ def show(usd: Decimal) -> str:
 
 
 def in_words(usd: Decimal | None) -> str:
-    """Return a cost for people; a price that is not known is no zero."""
+    """Describe a cost for people; an unknown price is not zero."""
     return "price unknown" if usd is None else f"{usd:.6f} USD"
 
 
 def number(usd: Decimal | None) -> float | None:
-    """USD as JSON has them; null where they are not known."""
+    """Return USD for JSON; null if unknown."""
     return None if usd is None else float(usd)
 
 
 def as_usd(value: object) -> Decimal | None:
-    """USD from a number or a text; None for anything else. A float's are the digits that stood where it was read."""
+    """Parse USD from a number or a string; None for anything else. A float's digits are those of its source."""
     try:
         usd = Decimal(str(value)) if isinstance(value, int | float | str | Decimal) else None
     except ArithmeticError:

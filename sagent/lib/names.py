@@ -1,7 +1,7 @@
-"""Names of files as text that can be shown on one line, and read back.
+"""File names as text on one line that can be read back.
 
-A name may hold line breaks, control characters, what is not seen or looks like a space, and bytes that are no UTF-8.
-Such a path is written as bash writes it, `$'a\\nb\\xff'`; all others stay as they are.
+A name may contain line breaks, control characters, invisible characters, unusual spaces, and bytes that are not UTF-8.
+Such a path is written in bash's form, `$'a\\nb\\xff'`; all others are unchanged.
 """
 
 import os
@@ -13,7 +13,7 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 
 
 def path_of(text: str) -> Path:
-    """Return the path that a person names: `~` is their home; a path of an unknown user stays as written."""
+    """Return a path from a person's text: `~` is their home; a path of an unknown user is unchanged."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 -- Path's own raises RuntimeError then
 
 
@@ -27,8 +27,8 @@ def lies_in(path: str, roots: AbstractSet[str]) -> bool:
 
 
 def find_path(path: Path) -> Path:
-    """Return the path as the file system has it: a name that is not there, and of which there is exactly one that is
-    canonically equal (é as one character or as two), is that one."""
+    """Return the path as in the file system: if a name does not exist and exactly one canonically equal name does (é as
+    one character or as two), that is used."""
     if str(path).isascii() or os.path.lexists(path):
         return path
     from sagent.lib.lookalike import canonical
@@ -60,12 +60,12 @@ def why_no_path(path: str) -> str:
 
 
 def quote_exactly(path: str) -> str:
-    """Return the path in `$'...'` with all that is not ASCII escaped, for names that look like others."""
+    """Return the path in `$'...'` with everything beyond ASCII escaped, for names that look like others."""
     return "$'" + "".join(_written(one) if one.isascii() else _bytes_of(one) for one in path) + "'"
 
 
 def quote_path(path: str) -> str:
-    """Return the path as it is, or in `$'...'` where it would not be read as the same again."""
+    """Return the path unchanged, or in `$'...'` if it would not be read back as the same."""
     if path.isprintable() and ("$'" not in path or unquote_path(path) == path):
         return path
     return "$'" + "".join(map(_written, path)) + "'"
@@ -83,8 +83,8 @@ def _bytes_of(character: str) -> str:
 
 
 def unquote_path(text: str) -> str:
-    """Return the path that `quote_path` wrote, also where a directory or a further name was joined to it with a slash;
-    or that a `file://` address names."""
+    """Parse a path written by `quote_path`, also with a directory or a further name joined to it by a slash; or in a
+    `file://` URL."""
     if text.startswith("file://"):
         from urllib.parse import unquote, urlsplit
 

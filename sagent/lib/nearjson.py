@@ -1,6 +1,6 @@
-"""JSON as models write it: read strictly but for a short list of faults, and what was mended is named.
+"""JSON as models write it: parsed strictly except for a short list of faults, and repairs are reported.
 
-Nothing is ever completed: a text that ends before its JSON does is refused. Numbers that JSON has no word for are, too.
+Nothing is ever completed: a text that ends before its JSON does is rejected, as are numbers that JSON cannot express.
 """
 
 import json
@@ -18,7 +18,7 @@ TEXT = "from a text that holds it as JSON"
 _FENCED = re.compile(r"(`{3,}|~{3,})(?:[\w+-]*[ \t]*\r?\n|(?:json)?[ \t]*(?=[{\[]))(.*?)(?:\r?\n)?[ \t]*\1", re.DOTALL)
 _NUMBER_END = re.compile(r"-?\d*\.?\d*(?:[eE][+-]?\d*)?")
 _MAX_ESCAPE = 12  # characters of the longest escape: two surrogates
-_BLANK = " \t\r\n\ufeff\xa0\u200b\u2060"  # and what is no more to be seen
+_BLANK = " \t\r\n\ufeff\xa0\u200b\u2060"  # and invisible characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class NearJson:
 
 
 def read_near(text: str) -> NearJson:
-    """Parse a text that is one JSON value and nothing else, perhaps inside one code fence. Raises ValueError."""
+    """Parse a text that is a single JSON value, perhaps inside a code fence. Raises ValueError."""
     bare = text.strip(_BLANK)
     try:
         return NearJson(json_parse(bare))
@@ -52,8 +52,8 @@ def read_near(text: str) -> NearJson:
 
 
 def read_at(text: str, at: int) -> tuple[object, int]:
-    """Parse the JSON value that begins at a place; control characters may stand inside its texts. Returns it and where
-    it ends. Raises ValueError."""
+    """Parse the JSON value that begins at a place; its strings may contain control characters. Return it and its end.
+    Raises ValueError."""
     try:
         return _DECODER.raw_decode(text, at)
     except RecursionError as error:
@@ -66,8 +66,8 @@ def fences(text: str) -> list[str]:
 
 
 def values_among(text: str, limit: int) -> Iterator[object]:
-    """Parse the objects and arrays that stand among words, from at most so many places. A value that the end of the
-    text cuts off is none, nor is anything inside it."""
+    """Parse the objects and arrays inside a text, from a limited number of places. A value cut off by the end of the
+    text is skipped, with everything inside it."""
     at = 0
     for _ in range(limit):
         starts = [place for mark in "{[" if (place := text.find(mark, at)) >= 0]
@@ -87,10 +87,10 @@ def values_among(text: str, limit: int) -> Iterator[object]:
 
 
 def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
-    """Return True where the JSON was sound up to the end of the text."""
+    """Return True if the JSON was valid up to the end of the text."""
     rest = text[error.pos :].strip(_BLANK)
     if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
-        return True  # "" is at the beginning of any word
+        return True  # "" is a prefix of any word
     return _NUMBER_END.fullmatch(rest) is not None or (error.msg.startswith("Invalid \\") and len(rest) <= _MAX_ESCAPE)
 
 

@@ -1,4 +1,4 @@
-"""Many agents share one event loop: none of its rounds should take long, whatever they all have to do at once. Blocking
+"""Fairness on the event loop shared by many agents: no round should take long, however much work they have. Blocking
 work goes to a thread that learns when its caller has stopped waiting."""
 
 import asyncio
@@ -9,14 +9,14 @@ from time import perf_counter
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-SHARE = 0.004  # seconds of a round of the event loop in which agents may begin a piece of work
-ABREAST = 4  # of those that wait go on in one round
+SHARE = 0.004  # seconds of a round of the event loop in which agents may begin work
+ABREAST = 4  # waiters that continue in one round
 Outcome = TypeVar("Outcome")
 
 
 class _Pace:
     def __init__(self) -> None:
-        self.until = 0.0  # 0 before anybody has begun work in this round
+        self.until = 0.0  # 0 before any work in this round
         self.waiting = deque[asyncio.Future[None]]()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -36,7 +36,7 @@ _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pace] = WeakKeyDictionary(
 
 
 async def give_way() -> None:
-    """Wait until the event loop has time. Called before a piece of work that takes a millisecond or so."""
+    """Wait until the event loop has time. Call it before work that takes a millisecond or so."""
     loop = asyncio.get_running_loop()
     if (pace := _paces.get(loop)) is None:
         pace = _paces[loop] = _Pace()
@@ -49,7 +49,7 @@ async def give_way() -> None:
 
 
 async def offload(work: Callable[[threading.Event], Outcome], *, small: bool = False) -> Outcome:
-    """Run `work` in a thread, or at once what is small. Its event is set when the call is cancelled: it should then
+    """Run `work` in a thread, or at once if it is small. Its event is set when the call is cancelled: it should then
     return soon."""
     stop = threading.Event()
     if small:

@@ -1,4 +1,4 @@
-"""Number of pages of a PDF, as an upper bound, for the cost of a request that shows it to a model."""
+"""Number of pages of a PDF, as an upper bound, to estimate the cost of a request."""
 
 import re
 import sys
@@ -8,23 +8,23 @@ from io import BytesIO
 
 from sagent.lib import isolated
 
-_MAX_PAGES = 1000  # pages; no provider takes more
+_MAX_PAGES = 1000  # no provider accepts more
 _MAX_UNPACKED_BYTES = 50_000_000  # of object streams that are unpacked here
-_PAGE_BYTES = 4_000  # of a page, where nothing else is known
+_PAGE_BYTES = 4_000  # of a page, by default
 _TIMEOUT_SECONDS = 10  # on the clock
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _ESCAPED = re.compile(rb"#([0-9a-fA-F]{2})")
 _COUNT = re.compile(rb"(/Count\s*)(?<=\s)([0-9]+)")
 _PLAINLY = 3  # FPDF_REMOVE_SECURITY: saved without encryption, and never in object streams
-_DICTIONARY = 2000  # bytes of an object stream's own dictionary after its type
+_DICTIONARY = 2000  # bytes of an object stream's dictionary after its type
 
 
 def count_pages(data: bytes) -> int:
-    """Return the most of: what pypdfium2 says, what it finds in the page tree where no count is believed, and the page
-    objects that can be seen (those in object streams too); a page needs no type, and may be shown many times. Where
-    pypdfium2 gives no answer the most that is ever sent; a guess from the size where it is no PDF. Waits for a process
-    of its own, some 0.1 s."""
-    if b"obj" not in data:  # nothing in it could be a page
+    """Return the maximum of pypdfium2's count, its count of the page tree without trusting stored counts, and the
+    number of visible page objects (also in object streams); a page needs no type, and may be shown repeatedly. If
+    pypdfium2 gives no answer, return the provider limit; for anything but a PDF, a guess by size. Runs a separate
+    process, about 0.1 s."""
+    if b"obj" not in data:  # no object could be a page
         return _seen(data) or -(-len(data) // _PAGE_BYTES)
     found = isolated.answer_of(__name__, data, _TIMEOUT_SECONDS)
     return max(_seen(data), int(found) or -(-len(data) // _PAGE_BYTES)) if found.isdigit() else _MAX_PAGES
@@ -52,7 +52,7 @@ def _plain(data: bytes) -> bytes:
 
 
 def answer() -> None:
-    """Write the number of pages of the PDF on standard input, 0 if it cannot be opened: the other process's job."""
+    """Write the number of pages of the PDF on standard input, 0 if it cannot be opened. Runs in the other process."""
     isolated.limit()
     import pypdfium2  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
@@ -74,5 +74,5 @@ def answer() -> None:
 
 
 def _uncounted(count: re.Match[bytes]) -> bytes:
-    """Return a count that says nothing, as long as before: pypdfium2 then goes through the page tree."""
+    """Return a useless count of the same length, so that pypdfium2 walks the page tree."""
     return count[1] + b"0".rjust(len(count[2]))

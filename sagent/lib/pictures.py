@@ -1,4 +1,4 @@
-"""Images made smaller, or brought into a form that every model takes, by Pillow in a process of its own."""
+"""Images scaled down, or converted to a form that every model accepts, by Pillow in a separate process."""
 
 import sys
 from io import BytesIO
@@ -14,7 +14,7 @@ _PNG, _JPEG = b"P", b"J"
 
 def shrink_image(data: bytes, side: int, max_bytes: int) -> tuple[str, bytes] | None:
     """Return media type and bytes of an image's first frame, of at most `side` pixels a side and `max_bytes`: JPEG if
-    it came as one or would be too large otherwise, else PNG. None if Pillow is missing or cannot read it."""
+    it was one or would be too large otherwise, else PNG. None if Pillow is missing or cannot read it."""
     answered = isolated.answer_of(__name__, b"%d %d\n%b" % (side, max_bytes, data), _TIMEOUT_SECONDS)
     form, found = answered[:1], answered[1:]
     if form not in (_PNG, _JPEG) or len(found) > max_bytes:
@@ -23,11 +23,11 @@ def shrink_image(data: bytes, side: int, max_bytes: int) -> tuple[str, bytes] | 
 
 
 def answer() -> None:
-    """Write the image on standard input, smaller, after a letter for its form. This is the other process."""
+    """Write the smaller image from standard input, after a letter for its form. Runs in the other process."""
     isolated.limit()
     head, _, data = sys.stdin.buffer.read().partition(b"\n")
     side, most = map(int, head.split())
-    from PIL import Image, ImageOps  # where it is missing, this process fails, and its image is left as it is
+    from PIL import Image, ImageOps  # if it is missing, this process fails, and the image is unchanged
 
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses twice as many
     with Image.open(BytesIO(data)) as opened:

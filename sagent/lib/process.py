@@ -1,4 +1,4 @@
-"""Child processes: those that do not outlive this process, however it ends, unless released; and single programs."""
+"""Child processes that never outlive this process unless released, and single programs."""
 
 import asyncio
 import contextlib
@@ -14,32 +14,32 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.locklimit import first_limit, limit_locks
 
 MARK = "SAGENT_CUSTODY"
-"""The environment variable that carries the mark of the call which started a process: a word that ends with its limit
-of locks and a dot."""
+"""The environment variable with the mark of the call that started a process: a word that ends with its limit of locks
+and a dot."""
 
 SHELVED = 219
-"""Where a command should move its standard input (its notes), so that its children inherit it: a second mark.
+"""Descriptor to which a command should move its standard input (its notes) for its children: a second mark.
 
-The environment is lost by `env -i` and overwritten by daemons that set their title; open files are closed by programs
-that close what they did not open. Hardly a program does both. process.sh knows this number too.
+`env -i` and daemons that set their title remove the environment; programs that close foreign files remove this. Hardly
+any program does both. process.sh knows this number too.
 """
 
 _REAPER = Path(__file__).with_name("process.sh")
 _MAX_NOTES_BYTES = 1 << 21  # a command may write as much as it likes
-_POLL = 0.01  # seconds, where the system has no handle for a process's end
-_REAPER_TIMEOUT_SECONDS = 15.0  # for a reaper, which gives up by itself after about ten
+_POLL = 0.01  # seconds, if the system has no handle for a process's end
+_REAPER_TIMEOUT_SECONDS = 15.0  # for a reaper, which gives up after about ten itself
 
 
 class ProcessGroup:
-    """Starts processes and sees to it that they, and all they start in turn, die with this process, or at `close`.
+    """Starts processes and ensures that they and all their children end with this process, or at `close`.
 
-    A watchdog, one small shell in a session of its own, waits on a pipe that only this process holds open: when this
-    process ends, by SIGKILL too, the kernel ends the pipe and the watchdog kills whatever carries the group's mark:
-    background jobs, `setsid` and `nohup` children, double forks. On systems without /proc it goes by process groups
-    and by what `ps` shows of environments. Out of reach: a daemon that drops both marks and leaves its group, what
-    changed its user or hides from /proc (as ssh-agent does), and the time while a fork of this process lives on
-    without an exec, since it holds the pipe too.
-    The watchdog starts with the first process. Not for use from several threads at once.
+    A watchdog, a small shell in its own session, waits on a pipe that only this process holds open: when this process
+    ends, even by SIGKILL, the kernel closes the pipe and the watchdog kills every process with the group's mark:
+    background jobs, `setsid` and `nohup` children, double forks. Without /proc it uses process groups and the
+    environments that `ps` shows. Not found are a daemon that drops both marks and leaves its group, a process that
+    changed its user or hides from /proc (as ssh-agent does), and anything while a fork of this process lives on without
+    an exec, because it holds the pipe too. The watchdog starts with the first process. Not for use from several threads
+    at once.
     """
 
     def __init__(self) -> None:
@@ -61,11 +61,11 @@ class ProcessGroup:
         input: int | None = None,  # noqa: A002 -- what subprocess calls it
         cwd: Path | None = None,
     ) -> "Process":
-        """Start a process in a session of its own, without a terminal.
+        """Start a process in its own session, without a terminal.
 
-        Standard error goes where the output goes, unless `errors` names another descriptor. Without an `input` its
-        standard input is a private empty file that it may write to: `Process.notes` reads it. Raises OSError;
-        ValueError for arguments that hold a NUL.
+        Standard error goes to the output, unless `errors` names another descriptor. Without an `input` its standard
+        input is a private empty file that it may write to: `Process.notes` reads it. Raises OSError; ValueError for
+        arguments with a NUL.
         """
         self._reap()
         self._guard()
@@ -93,10 +93,10 @@ class ProcessGroup:
         return Process(self, process, mark, notes, found.st_ino if stat.S_ISFIFO(found.st_mode) else 0, self._limit)
 
     def drain(self, source: int, path: Path, *, limit: int, before: int | None = None) -> None:
-        """Let a process of its own copy a pipe to the end of a file until its writers are gone, at most `limit` bytes.
+        """Copy a pipe in a separate process to the end of a file until its writers are gone, at most `limit` bytes.
 
-        With `before`, for a process that is released: what that descriptor holds comes first, and the copying outlives
-        us. What the file cannot take is lost then, for who writes is not to be ended by that. Raises OSError.
+        With `before`, for a released process: that descriptor's data come first, and the copying outlives this process.
+        Data that the file cannot take are then dropped, so that writers do not fail. Raises OSError.
         """
         for_good = (
             'trap "" XFSZ; '
@@ -111,7 +111,7 @@ class ProcessGroup:
             disown(spawn_aside(argv, source, before))
 
     def spare(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
-        """Kill neither a process nor what carries its mark any more. Raises OSError: then nothing has changed."""
+        """Exempt a process and all with its mark from being killed. Raises OSError: then nothing has changed."""
         self._guard()
         number, groups = mark.removeprefix(f"{self._token}."), set(self._groups)
         self._spared.append(number)
@@ -151,7 +151,7 @@ class ProcessGroup:
         self.close()
 
     async def sweep(self, mark: str, group: int) -> None:
-        """Kill a process group and whatever carries the mark: SIGTERM, then SIGKILL after 0.4 s, until none is left."""
+        """Kill a process group and all marked processes: SIGTERM, then SIGKILL after 0.4 s, until none is left."""
         try:
             reaper, lifeline = _start_reaper(mark)
         except OSError:  # out of processes, say: the blunt way then
@@ -165,9 +165,9 @@ class ProcessGroup:
         await _settle(reaper)
 
     def release(self, group: int) -> None:
-        """Forget a group whose leader was reaped, so that its number may be used again by somebody else.
+        """Forget a group whose leader was reaped, because its number may be reused.
 
-        Where marks are not seen, it is kept as long as it has members.
+        If marks cannot be seen, it is kept while it has members.
         """
         sees_marks = Path("/proc/self/environ").exists()
         if group in self._groups and (sees_marks or not _is_populated(group)):
@@ -178,7 +178,7 @@ class ProcessGroup:
         if self._watchdog and self._watchdog.poll() is None:
             return
         self._drop_watchdog()
-        if self._pid != os.getpid():  # a fork of the process that had the old one must not answer for its children
+        if self._pid != os.getpid():  # a fork of the original process must not be responsible for its children
             self._pid, self._token = os.getpid(), f"sagent-{os.urandom(12).hex()}"
             self._limit = first_limit()
         self._watchdog, self._lifeline = _start_reaper(f"{self._token}.")
@@ -186,8 +186,8 @@ class ProcessGroup:
         self._update()
 
     def _update(self) -> None:
-        """Report to the watchdog which groups there are, and which marks are spared. Should it be gone or asleep, the
-        marks must do."""
+        """Report the groups and the exempted marks to the watchdog. If it is gone or asleep, the marks have to be
+        enough."""
         if self._watchdog and self._watchdog.poll() is None:
             with contextlib.suppress(OSError):
                 self._report()
@@ -219,8 +219,8 @@ class Process:
         output: int = 0,
         limit: int = 0,
     ) -> None:
-        """`output` is the number of the pipe that is its standard output, which nobody else writes to; or 0. `limit` is
-        the limit of locks that marks it; 0 or less: none does."""
+        """`output` is the number of the pipe that is its standard output, if it has one for itself; or 0. `limit` is
+        the limit of locks that marks it; 0 or less: none."""
         self._output, self._limit = output, limit
         self._group = group
         self._process = process
@@ -243,7 +243,7 @@ class Process:
         await _ended(self._process)
 
     def release(self) -> None:
-        """Let the process and all it starts outlive this one; nothing here ends them any more.
+        """Let the process and its children outlive this one; nothing here ends them any more.
 
         Raises OSError: then nothing has changed.
         """
@@ -258,7 +258,7 @@ class Process:
         return code
 
     def notes(self) -> bytes:
-        """Return what the process wrote to the file on its standard input; empty if that is too large."""
+        """Return the text that the process wrote to the file on its standard input; empty if it is too large."""
         size = os.fstat(self._notes).st_size
         return os.pread(self._notes, size, 0) if size <= _MAX_NOTES_BYTES else b""
 
@@ -281,7 +281,7 @@ class Process:
             return ()
         from sagent.lib.descent import Descent, Marks
 
-        # What has dropped some of its marks is among them.
+        # Processes that dropped some of their marks are included.
         below = Descent(self.pid, self._output, Marks(self._mark, SHELVED, self._limit))
         below.look()
         below.signal(signal.SIGTERM)
@@ -291,7 +291,7 @@ class Process:
         return await below.end()
 
     def close(self, timeout: float | None = None) -> None:
-        """Release what is held; a process that still runs is killed with its group, and waited for `timeout` s."""
+        """Close descriptors; kill a process that still runs with its group, and wait `timeout` s for it."""
         if not self.released:
             self.strike()
             try:
@@ -306,7 +306,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A program that has ended: its exit code, and what it wrote to standard output."""
+    """An ended program: its exit code, and its standard output."""
 
     code: int
     output: bytes
@@ -320,7 +320,7 @@ async def run(
     input: bytes = b"",  # noqa: A002 -- what subprocess calls it
     max_bytes: int = 1 << 30,
 ) -> Finished | None:
-    """Run a program to its end; None where it cannot be started. Its group is killed when cancelled, and when it writes
+    """Run a program to its end; None if it cannot be started. Its group is killed on cancellation, and when it writes
     more than `max_bytes`: the output is then one byte more."""
     source, sink = os.pipe()
     stdin = null = subprocess.DEVNULL
@@ -365,10 +365,10 @@ async def open_reader(descriptor: int, *, limit: int = 1 << 16) -> tuple[asyncio
 
 
 def stop_job() -> None:
-    """Stop this process, and whoever shares its job of the shell (a pipe, a script that runs it), until it goes on.
+    """Stop this process, and others in its shell job (a pipe, a script that runs it), until it is continued.
 
-    Not the processes that it is starting, where the system says which they are: one that is stopped before it has left
-    the job holds up the thread that starts it, and so the whole of this process, which the shell then waits for.
+    Processes being started are excluded if the system shows them: one stopped before it has left the job would block
+    the thread that starts it, and so this whole process, for which the shell then waits.
     """
     own, job, listed = os.getpid(), os.getpgrp(), Path("/proc")
     if not (listed / "self" / "stat").exists():
@@ -387,11 +387,11 @@ async def _ended(process: "subprocess.Popen[bytes]") -> None:
     while process.returncode is None and not await _await_exit(process.pid):
         if process.poll() is not None:
             return
-        await asyncio.sleep(_POLL)  # no thread: one that waited for a released process would hold up our own end
+        await asyncio.sleep(_POLL)  # no thread: one that waits for a released process would delay our own end
 
 
 async def _await_exit(pid: int) -> bool:
-    """Wait for the end of a child without reaping it; False at once where the system has no handle for that."""
+    """Wait for the end of a child without reaping it; return False at once if the system has no handle for that."""
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -410,7 +410,7 @@ async def _await_exit(pid: int) -> bool:
 
 
 async def _settle(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a helper process and reap it; one that does not end is killed."""
+    """Wait for the end of a helper process and reap it; kill one that does not end."""
     try:
         async with asyncio.timeout(_REAPER_TIMEOUT_SECONDS):
             await _ended(process)
@@ -434,7 +434,7 @@ def _start_reaper(mark: str) -> tuple[subprocess.Popen[bytes], int]:
 
 def system_path(environ: Mapping[str, str] | None = None) -> str:
     """Return PATH for our own programs: the system's directories first, and none in the working directory, such as a
-    project's .venv/bin, where an agent's commands may have put programs of the same names."""
+    project's .venv/bin, because commands may have put programs there."""
     system = ("/usr/", "/bin", "/sbin", "/nix/", "/run/current-system/")
     given = [directory for directory in os.get_exec_path(environ) if directory.startswith("/")]
     with contextlib.suppress(FileNotFoundError):  # it was deleted
@@ -460,18 +460,18 @@ def disown(process: "subprocess.Popen[bytes]") -> None:
     """Let a process outlive us. Should it end before, it is reaped, in whatever program we are by then."""
     if process.poll() is not None:
         return
-    process.returncode = 0  # without one Popen warns that it was not waited for, and it is not Popen that waits now
+    process.returncode = 0  # otherwise Popen warns that nobody waits for it
 
     def reap() -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(process.pid, 0)
 
-    with contextlib.suppress(RuntimeError):  # no more threads; a daemon, so that it does not hold up our own end
+    with contextlib.suppress(RuntimeError):  # no more threads; a daemon, so that it does not delay our own end
         threading.Thread(target=reap, name=f"reap-{process.pid}", daemon=True).start()
 
 
 def _private_file(name: str) -> int:
-    """Return an empty file without a path; where /proc can show it, it goes by the name."""
+    """Return an empty file without a path; if /proc can show it, it has a name there."""
     try:
         descriptor = os.memfd_create(name)
     except (AttributeError, OSError):
@@ -481,7 +481,7 @@ def _private_file(name: str) -> int:
             descriptor = os.dup(file.fileno())
     if descriptor != SHELVED:
         return descriptor
-    elsewhere = os.dup(descriptor)  # held under that number it would mark ourselves
+    elsewhere = os.dup(descriptor)  # under that number it would mark ourselves
     os.close(descriptor)
     return elsewhere
 

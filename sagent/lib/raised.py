@@ -1,4 +1,4 @@
-"""Errors of what others wrote, in words."""
+"""Descriptions of errors in third-party code."""
 
 import os
 from contextlib import suppress
@@ -8,7 +8,7 @@ from sagent.lib.text import one_line
 
 
 def reason(error: BaseException) -> str:
-    """Return what an error of a plugin says: its class, its text in one line, and where it was raised."""
+    """Describe an error of a plugin: its class, its text in one line, and its place."""
     from traceback import extract_tb
 
     package = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ def reason(error: BaseException) -> str:
 
 
 def ends(error: BaseException) -> bool:
-    """Return True for an error that is not that of the code which raised it: Ctrl-C, or the end of its task."""
+    """Return True for an error from outside the code that raised it: Ctrl-C, or the cancellation of its task."""
     from asyncio import CancelledError, current_task
 
     if isinstance(error, CancelledError):
@@ -34,12 +34,12 @@ def ends(error: BaseException) -> bool:
 
 
 def as_exception(error: BaseException) -> BaseException:
-    """Return an error that ends no more than what it was raised by: this one, or one in place of a SystemExit."""
+    """Return an error that only ends the raising code: this one, or a substitute for SystemExit."""
     if isinstance(error, Exception) or ends(error):
         return error
     return RuntimeError(repr(error)).with_traceback(error.__traceback__)
 
 
 def advice(plugin: str) -> str:
-    """Return what a person may do about something of a plugin that is left out."""
+    """Return advice for a person about a plugin's left-out part."""
     return f"`sagent plugin test {plugin}` shows what is wrong, and `--no-plugins` starts without it."

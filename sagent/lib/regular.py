@@ -1,7 +1,7 @@
-"""Regular files, read without waiting: what is named like a file may be a FIFO, a device, or without end.
+"""Regular files, read without blocking: a named file may be a FIFO, a device, or endless.
 
-And files reached as they were looked at: commands may put a link in place of any directory or file at any moment. What
-was found to lie at a path without links is opened by that path, and through no link.
+Also files opened exactly as checked: commands may replace any directory or file by a link at any moment. A path that
+was found without links is opened without following any.
 """
 
 import errno
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MAX_BYTES = 1 << 20  # of a file that is read unasked
-_PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)  # which needs no right to list
+_PASS = os.O_DIRECTORY | (os.O_PATH if sys.platform == "linux" else os.O_RDONLY)  # needs no right to list
 # Files of the kernel that are regular by their mode: to read them takes messages away from others, waits, has no end or
 # shows memory; to write some of them acts.
 _KERNELS = re.compile(
     "kmsg|kcore|kpagecount|kpageflags|kpagecgroup|sysrq-trigger|mem|pagemap|clear_refs|trace_pipe|trace_pipe_raw"
 )
 _TRACES = ("/sys/kernel/debug/", "/sys/kernel/tracing/")
-_MAX_PIECE_BYTES = 1 << 16  # of a file in /proc/sys: for more, the kernel wants as much memory at once
+_MAX_PIECE_BYTES = 1 << 16  # of a file in /proc/sys: the kernel allocates as much memory at once
 _LINK = "it leads elsewhere than a moment ago, or in a circle"
 
 
 def identity(path: str | bytes) -> tuple[int, int] | None:
-    """Return the device and inode of a file, or of a link itself; None if there is none."""
+    """Return the device and inode of a file, or of a link itself; None if it is missing."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -42,10 +42,10 @@ def identity(path: str | bytes) -> tuple[int, int] | None:
 def read_regular(
     path: str | os.PathLike[str], root: Path | None = None, *, max_bytes: int = MAX_BYTES, cut: bool = False
 ) -> bytes:
-    """Return the bytes of a regular file; `cut` takes the first `max_bytes` of them where it has more.
+    """Return the bytes of a regular file; `cut` takes the first `max_bytes` if it has more.
 
-    Raises OSError, whose `strerror` completes "PATH was not read: ...", for anything else, for a longer one, and for
-    one that really lies outside of the directory `root`.
+    Raises OSError, whose `strerror` completes "PATH was not read: ...", for anything else, for a longer file, and for
+    one that really is outside the directory `root`.
     """
     try:
         real = os.path.realpath(path, strict=True)
@@ -61,9 +61,9 @@ def read_regular(
 
 
 def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
-    """Return a regular file at a path without links. Raises OSError, whose `strerror` completes "PATH: ..."."""
+    """Open a regular file at a path without links. Raises OSError, whose `strerror` completes "PATH: ..."."""
     with real_directory(real) as (directory, name):
-        if stat_regular(name, directory) is None:  # a device may act when it is opened
+        if stat_regular(name, directory) is None:  # opening a device may have effects
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), real)
         descriptor = open_real(name, os.O_RDONLY | os.O_NONBLOCK, directory)
     try:
@@ -76,7 +76,7 @@ def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
 
 
 def stat_regular(name: bytes, directory: int) -> os.stat_result | None:
-    """Stat a regular file of a directory by its name; None if there is nothing. Raises OSError."""
+    """Stat a regular file of a directory by its name; None if it is missing. Raises OSError."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def stat_regular(name: bytes, directory: int) -> os.stat_result | None:
 
 
 def is_regular(real: str) -> bool:
-    """Return whether a regular file lies at a path without links."""
+    """Return True if a path without links leads to a regular file."""
     try:
         return stat.S_ISREG(stat_real(real).st_mode)
     except OSError:
@@ -106,9 +106,9 @@ def stat_real(real: str | os.PathLike[str]) -> os.stat_result:
 
 @contextmanager
 def real_directory(real: str | bytes | os.PathLike[str], *, make: bool = False) -> Generator[tuple[int, bytes]]:
-    """Yield the directory of a path without links, and the path's last name in it; `make` makes what is missing above.
+    """Yield the directory of a path without links, and the path's last name in it; `make` creates missing directories.
 
-    Raises OSError, also where there is a link by now.
+    Raises OSError, also if a link has appeared meanwhile.
     """
     *above, name = os.fsencode(real).split(b"/")
     directory = os.open("/", _PASS | os.O_CLOEXEC)
@@ -130,7 +130,7 @@ def real_directory(real: str | bytes | os.PathLike[str], *, make: bool = False) 
 
 
 def open_real(name: str | bytes, flags: int, directory: int) -> int:
-    """Return a descriptor of what has this name in a directory. Raises OSError, also for a link."""
+    """Return a descriptor of this name in a directory. Raises OSError, also for a link."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=directory)
     except OSError:
@@ -147,7 +147,7 @@ def _is_link(name: str | bytes, directory: int) -> bool:
 
 
 class _Unwaiting(FileIO):
-    """A file without a size, as the kernel has them: where nothing can be read at the moment, that is an error."""
+    """A file without a size, as the kernel has them: reading without available data is an error."""
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
         piece = memoryview(buffer)[:_MAX_PIECE_BYTES]
@@ -165,13 +165,13 @@ class _Unwaiting(FileIO):
 def _is_kernels(
     path: str | bytes | os.PathLike[str], found: os.stat_result, place: int | str | os.PathLike[str]
 ) -> bool:
-    """Return whether a regular file is one of the kernel's that are like devices, wherever its file system is mounted.
+    """Return True if a regular file is one of the kernel's device-like files, wherever its file system is mounted.
     `place` is the file or its directory."""
     name = os.fsdecode(path)
     if os.major(found.st_dev) or found.st_blocks:  # it is on a disk, or has content in memory
         return False
     if _KERNELS.fullmatch(name.rpartition("/")[2]) is not None:
-        return os.statvfs(place).f_blocks == 0  # as only file systems of the kernel's are, which hold nothing
+        return os.statvfs(place).f_blocks == 0  # only file systems of the kernel have no blocks
     return name.startswith(_TRACES)
 
 
@@ -186,7 +186,7 @@ def _check(found: os.stat_result, path: str | bytes | os.PathLike[str], place: i
 
 
 def special_kind(mode: int) -> str:
-    """Return in words the kind of a file."""
+    """Describe the kind of a file."""
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFREG: "a file"}
     kinds |= {stat.S_IFLNK: "a symbolic link", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
     return kinds.get(stat.S_IFMT(mode), "something special")

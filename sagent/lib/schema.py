@@ -1,6 +1,6 @@
-"""JSON Schema for tool arguments: what is wrong with a value in words, and lenient reading of what is plainly meant.
+"""JSON Schema for tool arguments: descriptions of violations, and lenient conversion of unambiguous values.
 
-Keywords not listed here are ignored: a tool's own code is the last judge of its arguments.
+Keywords not listed here are ignored: a tool's own code finally judges its arguments.
 """
 
 import json
@@ -30,29 +30,29 @@ _BOUNDS = (
 )
 _EMPTY: tuple[Json, ...] = (None, "", (), EMPTY)
 _NESTING = 60  # schemas refer to themselves; no sane argument is deeper
-_STEPS = 100_000  # times that a schema is held against a value: alternatives that refer to themselves double at each
+_STEPS = 100_000  # checks of a schema against a value: self-referring alternatives double at each level
 
 
 def violations(schema: Mapping[str, object], value: Json) -> list[str]:
-    """List the violations of a schema: one sentence each, with the place, the value, and what is accepted."""
+    """List the violations of a schema: one sentence each, with place, value and accepted values."""
     frozen = json_freeze_object(schema)
     return _Check(frozen).value(frozen, value, "", 0)
 
 
 def coerce(schema: Mapping[str, object], value: Json) -> Json:
-    """Return the value with what models get wrong unambiguously put right; everything else is left as it is.
+    """Return the value with unambiguous mistakes of models corrected; everything else is unchanged.
 
-    "5" and 5.0 become 5 and "true" true where a string is not accepted, a number or an object becomes the string asked
-    for, JSON text becomes the array or object it says, what an array is to hold an array of it alone, a word of
-    a list is written as there, and null or an empty value for an optional property that does not accept it is dropped.
+    "5" and 5.0 become 5 and "true" true if a string is not accepted, a number or an object becomes a requested string,
+    JSON text becomes its array or object, a single item becomes an array of it, a word of a list gets its spelling
+    there, and null or an empty value for an optional property that does not accept it is dropped.
     """
     frozen = json_freeze_object(schema)
     return _Mend(frozen).value(frozen, value, 0)
 
 
 def strange_type(schema: Json, known: Container[Json] = ("object",)) -> str:
-    """Return a type in the schema of a tool's arguments that JSON Schema does not have there, "" if there is none:
-    providers refuse each request with it."""
+    """Return an invalid type in the schema of a tool's arguments, "" if there is none: providers refuse each request
+    with one."""
     within: list[Json] = []
     for key, value in schema.items() if isinstance(schema, JsonObject) else ():
         if key == "type":
@@ -73,12 +73,12 @@ class _Schema:
         self._left = _STEPS
 
     def ends(self, depth: int) -> bool:
-        """Take a step; whether it is one too many."""
+        """Count a step; return True if it is one too many."""
         self._left -= 1
         return depth > _NESTING or self._left < 0
 
     def resolve(self, schema: Json) -> JsonObject:
-        """Return the schema a local `$ref` names, with its other keywords; an empty one where it leads nowhere."""
+        """Return the schema of a local `$ref` with its other keywords; an empty one if it leads nowhere."""
         for _ in range(_NESTING):
             if not isinstance(schema, JsonObject):
                 return EMPTY
@@ -149,7 +149,7 @@ class _Check(_Schema):
         return wrong
 
     def _nearest(self, parts: tuple[Json, ...], results: list[list[str]], value: Json, path: str) -> list[str]:
-        """Report why no alternative fits: violations for the value's own type, else the accepted types."""
+        """Report why no alternative matches: violations for the value's own type, else the accepted types."""
         resolved = [self.resolve(part) for part in parts]
         same = [
             result
@@ -207,7 +207,7 @@ class _Mend(_Schema):
         return JsonObject(fixed)
 
     def _convert(self, schema: JsonObject, types: tuple[str, ...], value: Json, depth: int) -> Json:
-        """Return a value of one of the types that the value plainly means, else the value."""
+        """Return the value converted to one of the types if that is unambiguous, else unchanged."""
         if isinstance(value, str) and (read := _from_text(types, value)) != value:
             return read
         if "string" in types and _is_number(value):
@@ -259,7 +259,7 @@ _TYPES: Mapping[str, Callable[[Json], bool]] = {
     "array": lambda value: isinstance(value, tuple),
     "object": lambda value: isinstance(value, JsonObject),
 }
-"""What is of a type."""
+"""Tests of types."""
 
 
 def _constants(schema: JsonObject, value: Json, path: str) -> list[str]:
@@ -340,13 +340,13 @@ def _quote(value: Json) -> str:
 
 
 def parse_arguments(raw: str) -> tuple[JsonObject, str | None]:
-    """Return a call's arguments; for what is no JSON object, none and the text itself (`null` is none)."""
+    """Parse a call's arguments; for anything but a JSON object, return none and the text itself (`null` is none)."""
     arguments, malformed, _ = mend_arguments(raw)
     return arguments, malformed
 
 
 def mend_arguments(raw: str) -> tuple[JsonObject, str | None, tuple[str, ...]]:
-    """Return the same, and how the text had to be read (`sagent.lib.nearjson`)."""
+    """Parse them the same way, and return the repairs too (`sagent.lib.nearjson`)."""
     from sagent.lib.nearjson import TEXT, read_near  # for few runs
 
     raw = join_pairs(raw)

@@ -1,5 +1,5 @@
-"""Keys, tokens and passwords in text, found by their shape and taken out before the text leaves its owner. The shapes
-of most are in secrets.toml."""
+"""Keys, tokens and passwords in text, recognized by their shape and removed before the text leaves its owner. Most
+shapes are in secrets.toml."""
 
 import re
 from bisect import bisect_right
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-# Where a key may begin: after what is no letter or digit, after an escape (\n, \u000a, %0A), or after a colour.
+# Possible starts of a key: after anything but a letter or digit, after an escape (\n, \u000a, %0A), or after a colour.
 _AT = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-F]{2})"
     r"|(?<=\x1b\[m)|(?<=[\[;]\dm)|(?<=[\[;]\d\dm))"
@@ -16,8 +16,8 @@ _AT = (
 
 
 class _Shape(NamedTuple):
-    """Pattern of a kind of secret; a group is the text before it, which stays. Text without any of the `hints` holds
-    none; they are cheap to look for, and a pattern is compiled when one of its hints is first found."""
+    """Pattern of a kind of secret; a group is the text before it, which is kept. Text without any of the `hints` has
+    none; these are quick to search, and a pattern is compiled when one of its hints is first found."""
 
     kind: str
     hints: tuple[str, ...]
@@ -44,7 +44,7 @@ _SHAPES = (
     _shape("token", "hooks.slack.com", r"(?<=hooks\.slack\.com/)[\w/]{16,}"),
     _shape(
         "token",
-        "eyJ",  # looked for from where a word begins: from each eyJ in a long one it would take too long
+        "eyJ",  # searched from the start of a word: from each eyJ in a long one it would take too long
         r"(?<![\w-])(?=[\w-]{11,}+\.[\w-]{8,}+\.[\w-]{8})([\w-]*?)eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]{8,}+",
     ),
     _shape("token", "ya29. SG. hvs. dop_v1_", _AT + r"(?:ya29\.|SG\.|hvs\.|dop_v1_)[\w.-]{20,}"),
@@ -80,7 +80,7 @@ def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
 
 _MIN_WORD_CHARS = 18
 _PASSES = 5  # at most; nearly always the second finds nothing
-_MIN_SECRET_CHARS = 8  # no secret is known by less
+_MIN_SECRET_CHARS = 8  # no secret is recognized by less
 _NAME = re.compile(r"key|secret|token|passwd|password|passwort|passphrase|pwd|(?<=_)pass(?![a-z])|credential")
 _PASSWORDS = ("pass", "pwd")  # what their names begin with
 _KEY_OF = re.compile(
@@ -92,8 +92,8 @@ _VALUE = re.compile(
     r"[a-z0-9_.-]{0,40}\\?[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4}"
     r"(?:\\?[\"']([^\"'\n\\]{6,500})(?=\\?[\"'])|(?!=?\$|[\w.]{0,200}[(\[])([^\s\"',;<>(){}\[\]\\]{8,}))"
 )
-"""What is assigned to a name that says what it is: api_key=..., "password": "...". A call, `token = read(`, is none,
-nor is a reference, which is not read to its end: each of many in one word would be."""
+"""Values assigned to a telling name: api_key=..., "password": "...". A call, `token = read(`, is none, and neither is a
+reference, which is not read to its end, because many in one word would take too long."""
 
 
 _PASSWORD = re.compile(
@@ -112,12 +112,12 @@ _KEY_NAME = re.compile(
 
 
 def is_key(name: str, value: str = "") -> bool:
-    """Return whether an environment variable seems to hold a key, by its name or by its value."""
+    """Return True if an environment variable seems to hold a key, by its name or by its value."""
     return _KEY_NAME.search(name) is not None or (len(value) >= _MIN_SECRET_CHARS and redact(value)[1] > 0)
 
 
 def without_keys(variables: Mapping[str, str], keep: Collection[str], withheld: Collection[str]) -> dict[str, str]:
-    """Environment variables but those that look like keys, unless they are to be kept, and those withheld."""
+    """Return environment variables without likely keys, unless they are to be kept, and without withheld ones."""
     return {
         name: value
         for name, value in variables.items()
@@ -126,15 +126,14 @@ def without_keys(variables: Mapping[str, str], keep: Collection[str], withheld: 
 
 
 def redact(text: str) -> tuple[str, int]:
-    """Return the text without what looks like a secret, and how many were taken out."""
+    """Return the text without likely secrets, and their number."""
     clean, found = redact_kinds(text)
     return clean, len(found)
 
 
 def redact_kinds(text: str) -> tuple[str, list[str]]:
-    """Return the text without what looks like a secret, and the kind of each that was taken out. The same text always
-    gives the same, and what it gives is left alone when it comes again. Takes time in proportion to the text, whatever
-    that is. A secret is found where characters of it are written by an escape, too."""
+    """Return the text without likely secrets, and the kind of each removed one. Deterministic and idempotent. Takes
+    time in proportion to the text, whatever it is. Secrets with escaped characters are found too."""
     found: list[str] = []
     for _ in range(_PASSES):  # where one ended another may begin
         text, more = _redact(text)
@@ -161,22 +160,22 @@ def _redact(text: str) -> tuple[str, list[str]]:
     return "".join((*pieces, text[done:])), found
 
 
-_Span: TypeAlias = tuple[int, int, str]  # where a secret begins and ends, and its kind
-_TAKEN = "\x1c"  # stands for each character of what was found: for patterns it is a blank
+_Span: TypeAlias = tuple[int, int, str]  # start and end of a secret, and its kind
+_TAKEN = "\x1c"  # replaces each found character: patterns treat it as a blank
 
 _ESCAPE = re.compile(
     r"(?<!\\)\\++(?:([-_.~+/=:@#])|u00([2-7][0-9a-fA-F])|x([2-7][0-9a-fA-F]))"  # Markdown, JSON, Python
     r"|%(2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])|&#[xX]0{0,4}([2-7][0-9a-fA-F]);|&#0{0,4}(\d{2,3});"
     r"|&(?:(lowbar)|(hyphen|dash)|(period)|(plus)|(equals)|(sol)|(colon)|(commat));"
-    r"|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]+"  # nobody sees these
+    r"|[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]+"  # invisible characters
 )
 _ENTITIES = "_-.+=/:@"  # those with names, in that order
 
 
 def _unescape(text: str) -> tuple[str, Callable[[int], int]]:
-    """Return text with what is written by an escape as it is meant, and where in the one a place of the other is."""
+    """Return text with escapes decoded, and the mapping of positions between both."""
     pieces: list[str] = []
-    plain, source = [0], [0]  # places from which on one goes with the other
+    plain, source = [0], [0]  # positions from which on both correspond
     size = 0
     for match in _ESCAPE.finditer(text):
         before = text[source[-1] : match.start()]
@@ -204,12 +203,12 @@ def _meant(match: re.Match[str]) -> str:
 
 
 def _find(text: str) -> list[_Span]:
-    """Find the spans of secrets, none overlapping another."""
+    """Find the spans of secrets, without overlaps."""
     spans: list[_Span] = []
     text = _without_shapes(text, spans)
     end = 0
     low = _lower(text)
-    word = 0  # where the last word ends that was looked at
+    word = 0  # end of the last examined word
     for name in _NAME.finditer(low):
         if word < (after := name.end()) and (found_word := _WORD.match(low, after)):
             word = found_word.end()
@@ -240,7 +239,7 @@ def _assigned(low: str, text: str, name: re.Match[str]) -> re.Match[str] | None:
 
 
 def _without_shapes(text: str, spans: list[_Span]) -> str:
-    """Return the text with blanks for what is known by its shape, which is added to `spans`."""
+    """Return the text with blanks for secrets recognized by shape, which are added to `spans`."""
     shapes, hints = _shapes()
     long = " ".join(word for word in text.split() if len(word) >= _MIN_WORD_CHARS)
     places = sorted({place for hint, place in hints if hint in (long if shapes[place].is_long else text)})
@@ -263,7 +262,7 @@ def _without_shapes(text: str, spans: list[_Span]) -> str:
 
 
 def _is_harmless(name: re.Match[str], text: str, start: int, stop: int) -> bool:
-    """Return whether the value of a name that suggests a secret is none: a reference, a count, words."""
+    """Return True if the value of a suspicious name is no secret: a reference, a count, words."""
     value, quoted = text[start:stop], text[start - 1] in "\"'"
     if value.startswith((_TAKEN, "[redacted", "$", "{{")) or value[0] + value[-1] in ("{}", "<>"):
         return True
@@ -282,7 +281,7 @@ _ANOTHER = re.compile(r"[\w.-]{1,100}\s{1,4}(?::=|=>|=|:)\s")
 
 
 def _is_name(low: str, end: int, start: int, stop: int) -> bool:
-    """Return whether a supposed value is another name, or the name belongs to the file that a line was found in."""
+    """Return True if a supposed value is another name, or the name belongs to the file that a line was found in."""
     if low[start - 1] in "\"'":
         return False
     another = _ANOTHER.match(low, start)
@@ -298,8 +297,8 @@ _WORDS = re.compile(rf"{_GAP}*{_HUMPS}(?:{_GAP}+{_HUMPS})+{_GAP}*|{_GAP}+{_HUMPS
 
 
 def _is_prose(value: str, after: str, *, wide: bool) -> bool:
-    """Return whether a value reads as words, as in `secret: Permission denied`, or, if it may be `wide`, as a name or
-    an address: no key is made of letters alone."""
+    """Return True if a value reads as words, as in `secret: Permission denied`, or, if it may be `wide`, as a name or
+    an address: no key has only letters."""
     words = value.split()
     return (wide and _WORDS.fullmatch(value) is not None) or (
         all(word.strip(".!?:").isalpha() for word in words)
@@ -308,13 +307,13 @@ def _is_prose(value: str, after: str, *, wide: bool) -> bool:
 
 
 def _named_option(low: str, start: int) -> bool:
-    """Return whether a word that starts there belongs to an option: --token, --api-token."""
+    """Return True if a word that starts there belongs to an option: --token, --api-token."""
     place = low.rfind("--", max(0, start - 40), start)
     return place >= 0 and " " not in low[place:start] and "\n" not in low[place:start]
 
 
 def _is_random(value: str) -> bool:
-    """Return whether a value looks random: digits among letters, and three bits or more a character."""
+    """Return True if a value looks random: digits among letters, and three bits or more a character."""
     from collections import Counter
     from math import log2
 
@@ -325,6 +324,6 @@ def _is_random(value: str) -> bool:
 
 
 def _lower(text: str) -> str:
-    """Lower the case, each character in its place: some become two in lower case, and stay."""
+    """Lower the case with positions unchanged: characters that become two in lower case stay."""
     low = text.lower()
     return low if len(low) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)

@@ -15,7 +15,7 @@ def handled_signals() -> list[signal.Signals]:
 
 
 def on_first_signal(act: Callable[[int], object]) -> None:
-    """Call this with the number of the first signal that comes, in the running loop; a second one ends the process."""
+    """Call a function with the number of the first signal, in the running loop; a second one ends the process."""
     begun = False
 
     def on_signal(number: int) -> None:

@@ -1,16 +1,17 @@
-"""Output to a terminal that nothing in it can drive."""
+"""Output that cannot control a terminal."""
 
 import re
 from io import TextIOWrapper
 from typing import TextIO
 
-# Control characters but tabs and ends of lines, those of 8 bits too, and what turns the direction of a text around.
-# Bold and six colours that are seen on any ground are for tables and what Python writes itself (--help, from 3.14).
+# Control characters, including those of 8 bits, except tabs and line ends; and characters that reverse a text's
+# direction. Bold and six colours that are seen on any ground are for tables and what Python writes itself (--help, from
+# 3.14).
 _DRIVING = re.compile(r"\x1b\[(?:[01]|(?:1;)?3[1-6])?m|\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def neutral(text: str) -> str:
-    r"""Return text with each such character as JSON writes it, `\u001b`: it is seen, and JSON remains the same JSON."""
+    r"""Return text with each such character escaped as in JSON, `\u001b`: it is visible, and JSON stays equivalent."""
     return text if text.isascii() and text.isprintable() else _DRIVING.sub(_shown, text)
 
 
@@ -30,7 +31,7 @@ class _Terminal(TextIOWrapper):
 
 
 def neutralized(stream: TextIO) -> TextIO:
-    """Return a standard stream that neutralizes what it writes to a terminal; any other stream stays as it is."""
+    """Return a standard stream that neutralizes its output to a terminal; any other stream is unchanged."""
     if not stream.isatty():
         return stream
     stream.flush()
@@ -39,7 +40,7 @@ def neutralized(stream: TextIO) -> TextIO:
 
 
 def replace_line(stream: TextIO, text: str, before: str) -> None:
-    """Write a text in the place of `before`, which is all that the cursor's line has."""
+    """Write a text in place of `before`, which fills the cursor's line."""
     line = f"\r{' ' * len(before)}\r{neutral(text)}"
     if isinstance(stream, _Terminal):
         TextIOWrapper.write(stream, line)

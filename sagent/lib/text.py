@@ -1,4 +1,4 @@
-"""Text for people: safe for a terminal, on one line, with its counts."""
+"""Text for people: safe for a terminal, on one line, with counts."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ _UNSEEN = (
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 )
 _MISLEADING = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}]|(?<=[\x00-\x7f])[\u200c\u200d]")
-"""The joiners stay within emoji and the scripts that are written with them."""
+"""The joiners stay within emoji and scripts that need them."""
 
 
 _BLANK = (
@@ -24,7 +24,7 @@ _BLANK = (
     r"\uffa0\U00013430-\U0001343f\U000e0100-\U000e01ef"
 )
 _JOINED = r"\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff"  # of emoji: drawn as letters, or not at all
-_MARKS = r"\u037e\u2024\u2044\u2215\u2236\u29f8\U0001d7ce-\U0001d7ff"  # like those of addresses and paths, and digits
+_MARKS = r"\u037e\u2024\u2044\u2215\u2236\u29f8\U0001d7ce-\U0001d7ff"  # like separators of paths, and digits
 _PICTURES = r"\xa9\xae\u203c-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _NAMED = re.compile(rf"[{_CONTROLS}{_TURNING}{_UNSEEN}{_BLANK}{_JOINED}{_MARKS}]|(?<![{_PICTURES}])\ufe0f")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -32,19 +32,19 @@ _ALIKE = frozenset(
     "ǃɑɡͿΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγικνορτυχωϜϲϳϹЅІЈАВЕКМНОРСТУХагеопрсухьѕіјѡѴѵҬҮүһҽӀӏԁԌԚԛԜԝՍՏՕգզհոսցօဝႽჿᎠ"
     "ᎡᎢᎥᎩᎪᎫᎬᎳᎷᎻᎽᏀᏂᏃᏏᏒᏔᏕᏙᏚᏞᏟᏢᏦᏴᐯᑌᑭᒍᒪᖴᗅᗞᗪᗷ᙭ᴄᴏᴜᴠᴡⲈⲎⲔⲘⲚⲞⲟⲢⲣⲤⲥⲦⲨⲬⲭꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴꓸꜱ"
 )
-"""Letters of other alphabets that look like signs of ASCII, after https://www.unicode.org/reports/tr39/; the wide,
-mathematical and other forms of letters of ASCII are recognised by their NFKC."""
+"""Letters of other alphabets that look like ASCII characters, after https://www.unicode.org/reports/tr39/; wide,
+mathematical and other forms of ASCII letters are recognised by their NFKC."""
 
 MAIN_ARGUMENTS = (
     *("command", "file_path", "pattern", "url", "path", "query", "to", "question", "task", "prompt", "operation"),
     *("job", "name", "code"),
 )
-"""Arguments of calls, first those that say most of one."""
+"""Arguments of calls, most telling first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells, which may hold any text. `right` are the columns of figures, from 0."""
+    """Rows of cells with any text. `right` are the columns of figures, from 0."""
 
     rows: tuple[tuple[str, ...], ...]
     titles: tuple[str, ...] = ()
@@ -52,14 +52,14 @@ class Table:
 
 
 def printable(text: str) -> str:
-    """Return the text without control characters, what is not seen and what turns its direction around, so that nothing
-    that a model or a file says can drive the terminal or look like something else."""
+    """Return the text without control, invisible and direction-changing characters, so that no text of a model or file
+    can control the terminal or look like something else."""
     return text if text.isprintable() else _MISLEADING.sub("�", text)
 
 
 def spelled(text: str) -> str:
-    """Return the text as a person is to judge it: what is not seen, turns it around, or is a letter that looks like
-    another, has its number after or instead of it."""
+    """Return the text for a person to judge: an invisible, direction-changing or look-alike character has its number
+    after or instead of it."""
     if text.isascii() and text.isprintable():
         return text
     from unicodedata import normalize
@@ -88,7 +88,7 @@ def _number(letter: str) -> str:
 
 
 def escaped(line: str) -> str:
-    """Return a line of JSON that says the same, with what `printable` would replace as escapes."""
+    """Return an equivalent line of JSON, with characters that `printable` would replace as escapes."""
     import json
 
     return line if line.isprintable() else _MISLEADING.sub(lambda found: json.dumps(found[0])[1:-1], line)
@@ -105,13 +105,13 @@ def one_line(text: str, width: int) -> str:
 
 
 def main_argument(arguments: Mapping[str, object]) -> str:
-    """Return the most telling one of a call's arguments; "" if there is none."""
+    """Return the most telling of a call's arguments; "" if there is none."""
     values = map(arguments.get, MAIN_ARGUMENTS)
     return next((value for value in values if isinstance(value, str) and value.strip()), "")
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return the text as a block of Markdown, which ends where it should whatever is in it."""
+    """Return the text as a block of Markdown that no content can end early."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}{language}\n{text}\n{fence}"
 
@@ -122,7 +122,7 @@ def count(number: int, what: str, plural: str = "") -> str:
 
 
 def failure(error: BaseException) -> str:
-    """Return what an error that nobody foresaw says: of the system's, the file and why; of others their kind too."""
+    """Describe an unforeseen error: for a system error, the file and the reason; for others also their kind."""
     if not isinstance(error, OSError) or not error.strerror:
         return f"{type(error).__name__}: {error}".removesuffix(": ")
     from sagent.lib.names import quote_path
@@ -132,7 +132,7 @@ def failure(error: BaseException) -> str:
 
 
 def system_reason(error: OSError) -> str:
-    """Return why the system refused something, and what to do where that is a limit; without a full stop."""
+    """Return why the system refused something, with a remedy if it is a limit; without a full stop."""
     said = error.strerror or str(error)
     limited = error.errno in (errno.EMFILE, errno.ENFILE)
     return f"{said}. Raise the limit of open files, as with ulimit -n 1024" if limited else said
@@ -146,7 +146,7 @@ def why_unread(error: Exception) -> str:
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """`. Did you mean ...?`, or nothing."""
+    """Return `. Did you mean ...?`, or ""."""
     from difflib import get_close_matches
 
     names = list(names)
@@ -157,8 +157,8 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 
 def unlike(word: str, near: Iterable[str]) -> str:
-    """Return what to add to "Did you mean ...?" where one sees no difference: the word with its other letters escaped;
-    "" for any other word."""
+    """Return an addition to "Did you mean ...?" if the difference is invisible: the word with its other letters
+    escaped; "" for any other word."""
     if word.isascii():
         return ""
     from sagent.lib.lookalike import look_alike, reveal

@@ -1,4 +1,4 @@
-"""Whom a TLS connection trusts: what the system trusts; SSL_CERT_FILE and SSL_CERT_DIR come first."""
+"""Trusted certificates for TLS connections: the system's; SSL_CERT_FILE and SSL_CERT_DIR come first."""
 
 import os
 import ssl

@@ -6,7 +6,7 @@ from typing import cast
 
 
 def toml_value(value: object) -> str:
-    """Return a text, number, truth value, list or table on one line. Raises ValueError for anything else."""
+    """Return a string, number, truth value, list or table on one line. Raises ValueError for anything else."""
     match value:
         case str():
             whole = value.encode("utf-8", "replace").decode()  # half of a surrogate pair becomes a question mark

@@ -274,7 +274,7 @@ class _Reader:
         return bool(holes)
 
     def _skeleton(self, holes: "Iterable[Node]", start: int, end: int) -> str:
-        """Return a text with \0 in place of computed parts."""
+        """Return a text with \\0 in place of computed parts."""
         out: list[str] = []
         for hole in holes:
             out.append(self.text[start : hole.start_byte])
