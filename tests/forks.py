@@ -56,12 +56,12 @@ class Forks:
                 start_new_session=True,
             )  # fmt: skip
 
-    def close(self, patience: float = PATIENCE) -> None:
+    def close(self, timeout: float = PATIENCE) -> None:
         """End the server, once its runs have ended. Raises where one does not, or where it had something to say: it
         failed."""
         self._control.close()
         try:
-            said = self._server.communicate(timeout=patience)
+            said = self._server.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             left = [argv for child, argv in self._started.items() if _runs(child)]
             os.killpg(self._server.pid, signal.SIGKILL)
