@@ -235,7 +235,7 @@ class ProgramRun:
         """Read to the end of the program's turn and return whether it now waits for us."""
         if message.stop == "tool_use":
             return all(map(self._is_ours, message.calls))
-        if message.stop not in ("end", "stop_sequence"):
+        if message.calls or message.stop not in ("end", "stop_sequence"):  # it does not wait for results of cut calls
             return False
         with contextlib.suppress(ModelError):  # the reply is whole, whatever becomes of the program
             while (line := await self._next(_SETTLING)) is not None:

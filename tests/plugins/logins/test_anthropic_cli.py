@@ -340,6 +340,16 @@ class TestEnd:
             await gone(server)
         assert len(posts(server)) == 1
 
+    async def test_program_ends_with_cut_call(self, stand_in: str) -> None:
+        """Kept, it would be waited for: it does not ask for the result of a call that it does not make."""
+        for stop in ("stop_sequence", "pause_turn"):
+            script = [Turn(calls=(Call("Read", "", cut=True),), stop=stop), Turn("ok")]
+            async with opened(stand_in, script) as (provider, server):
+                model = provider.model("m")
+                _, reply = await collect(model, request(user("hi")))
+                await gone(server)
+                await collect(model, request(user("hi"), reply.message, results(reply.message, "not run")))
+
     async def test_unknown_and_broken_calls_are_ours(self, stand_in: str) -> None:
         """Of an unknown tool, or with broken arguments; what we answer is what the model reads."""
         calls = (Call("Nope"), Call("Read", '{"path": "a'))
