@@ -1,5 +1,6 @@
 """The application: the card for everybody, the protocol for those who have a token."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +11,11 @@ from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import A2AError
 from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
 from sagent.lib.json import wire_bytes
+from sagent.lib.text import cut
 from sagent.plugins.a2a.card import JSONRPC_PATH, REST_PATH
 from sagent.plugins.a2a.contexts import DIRECTORY, Answer, Contexts, answer_alone
 from sagent.plugins.a2a.handler import Caller, CallerBuilder, Handler
@@ -25,6 +28,7 @@ from sagent.session.store import sessions
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+PARSE_ERROR = -32700  # of JSON-RPC
 _CACHED = "public, max-age=300"
 
 
@@ -37,7 +41,7 @@ def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGI
         Mount(REST_PATH, routes=create_rest_routes(handler, builder, enable_v0_3_compat=True)),
     ]
     return Door(
-        _Streaming(Bounded(Starlette(routes=routes))),
+        _Streaming(Bounded(_Readable(Starlette(routes=routes)))),
         callers,
         host,
         opens=lambda path: path == AGENT_CARD_WELL_KNOWN_PATH,
@@ -55,6 +59,52 @@ def make_caller(
     contexts = Contexts(opening, state, cwd, receivers.notify, answer)
     receivers.resume(contexts.tasks(), contexts.show)
     return Caller(contexts, receivers)
+
+
+class _Readable:
+    """An application that gets no body that is not JSON: the SDK takes what it cannot decode for a fault of its own."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        message = await receive()  # all of it
+        if why := _unreadable(message.get("body", b"")):
+            await _refusal(scope["path"], f"The request cannot be read: {why}.")(scope, receive, send)
+            return
+        whole = [message]
+
+        async def replay() -> "Message":
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, replay, send)
+
+
+def _unreadable(body: bytes) -> str:
+    """Return why a body is no JSON of finite numbers; "" for one that is, or is empty."""
+
+    def refuse(name: str) -> object:
+        raise ValueError(f"{name} is no number of JSON")
+
+    try:
+        json.loads(body.decode("utf-8-sig") or "{}", parse_constant=refuse)
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    except RecursionError:
+        return "it is nested too deeply"
+    except ValueError as error:
+        return cut(str(error), 200)
+    return ""
+
+
+def _refusal(path: str, text: str) -> Response:
+    """Return the answer to a request that cannot be read, in the words of its protocol."""
+    if path == JSONRPC_PATH:
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": text}})
+    return JSONResponse({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": text}}, 400)
 
 
 class _Streaming:

@@ -28,6 +28,7 @@ USER = "sagent.sessions"
 MAX_BODY_BYTES = 40 << 20  # of a request: a PDF in base64
 MAX_DROPPED_BYTES = 64 << 20  # read of one that is too large: who sends all of it first can then read why
 MAX_PAUSE_SECONDS = 30.0  # between two pieces of a request
+MAX_BODY_SECONDS = 600.0  # in which all of it must have arrived
 
 
 class Bounded:
@@ -48,7 +49,8 @@ class Bounded:
         try:
             body = await _read(receive)
         except TimeoutError:
-            text = f"No more of the request arrived for {MAX_PAUSE_SECONDS:.0f} seconds: send it again."
+            waited = f"no more of it for {MAX_PAUSE_SECONDS:.0f} seconds, or not all in {MAX_BODY_SECONDS:.0f}"
+            text = f"The request did not arrive ({waited}): send it again."
             await problem(408, text)(scope, receive, send)
             return
         if body is None:
@@ -68,8 +70,9 @@ async def _read(receive: "Receive") -> bytes | None:
     """Return a request's body, a byte too much of one that is too large; None if the client has gone. Raises
     TimeoutError."""
     data, size, more = bytearray(), 0, True
+    end = asyncio.get_running_loop().time() + MAX_BODY_SECONDS
     while more and size <= MAX_DROPPED_BYTES:
-        async with asyncio.timeout(MAX_PAUSE_SECONDS):
+        async with asyncio.timeout_at(end), asyncio.timeout(MAX_PAUSE_SECONDS):
             message = await receive()
         if message["type"] == "http.disconnect":
             return None

@@ -15,7 +15,10 @@ from sagent.errors import (
     UsageError,
 )
 from sagent.lib.json import wire_bytes
+from sagent.lib.text import cut
 from sagent.plugins.hosting.live import failure_of
+
+MAX_DETAIL_CHARS = 4_000  # it quotes what was sent
 
 
 class BodyTooLarge(UsageError):
@@ -40,7 +43,8 @@ _STATUS: tuple[tuple[type[SagentError], int], ...] = (
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, kind: str = "") -> Response:
     """Return an answer that says what went wrong; `kind` is the error's stable machine name."""
-    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    said = cut(detail, MAX_DETAIL_CHARS)
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": said}
     data = wire_bytes({**body, "kind": kind} if kind else body)
     return Response(data, status, headers, "application/problem+json")
 

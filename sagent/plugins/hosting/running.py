@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 MAX_HEAD_BYTES = 1 << 16
+HEAD_TIMEOUT_SECONDS = 30  # in which a connection must have sent the head of a request
 CLOSE_TIMEOUT_SECONDS = 3  # for clients whose requests are open when the server ends
 
 
@@ -50,11 +51,35 @@ async def serve(
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that refuses what a proxy before it may read otherwise."""
+    """HTTP/1.1 that refuses what a proxy before it may read otherwise, and does not wait for ever for a head."""
+
+    _head: asyncio.TimerHandle | None = None
 
     def __init__(self, config: uvicorn.Config, *others: Any, **named: Any) -> None:
         super().__init__(config, *others, **named)
         self.conn = self._strict = StrictConnection(h11.SERVER, config.h11_max_incomplete_event_size or MAX_HEAD_BYTES)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._head is not None:
+            self._head.cancel()
+
+    def _await_head(self) -> None:
+        """Close the connection in a while if it has begun a request, or none, and does not go on."""
+        waits = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+        if self._head is not None and not waits:
+            self._head.cancel()
+            self._head = None
+        elif self._head is None and waits:
+            self._head = self.loop.call_later(HEAD_TIMEOUT_SECONDS, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:
         why = f" The request was refused: {self._strict.problem}." if self._strict.problem else ""

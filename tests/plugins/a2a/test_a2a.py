@@ -203,6 +203,29 @@ async def test_invalid_request_refused_early(place: Path, provider: list) -> Non
         assert not (await (await peer.client()).list_tasks(ListTasksRequest())).tasks
 
 
+UNREADABLE = {
+    "no UTF-8": b'{"a": "\xff"}',
+    "latin-1": '{"a": "é"}'.encode("latin-1"),
+    "UTF-16": '{"a": 1}'.encode("utf-16"),
+    "deep": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+    "long number": b'{"a": %b}' % (b"9" * 5_000),
+    "NaN": b'{"a": NaN}',
+    "raw control": b'{"a": "\x00"}',
+    "two values": b"{} {}",
+}
+
+
+async def test_unreadable_body_is_callers_fault(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with a2a_served(place) as [peer]:
+        for data in UNREADABLE.values():
+            answer = await peer.http.post(f"{peer.url}/jsonrpc", content=data)
+            assert (answer.status_code, answer.json()["error"]["code"], answer.json()["id"]) == (200, -32700, None)
+            for path in ("message:send", "message:stream", "v1/message:send"):
+                refused = await peer.http.post(f"{peer.url}/rest/{path}", content=data)
+                assert (refused.status_code, refused.json()["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    assert "Traceback" not in capsys.readouterr().err
+
+
 async def test_files_and_data_reach_model(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeProviderServer([Turn("Seen.")]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
