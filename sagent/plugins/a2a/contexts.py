@@ -1,6 +1,7 @@
 """The contexts of one caller, each a session, and the tasks in them. Nothing of another caller's is found here."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -95,9 +96,14 @@ class Contexts:
         self._coming = 0  # sessions that are being opened
         self._ends: set[asyncio.Task[None]] = set()
         self.closed = False
-        for path in sorted(sessions(state, cwd)):
-            if (file := self._directory / f"{path.name}.jsonl").is_file():
-                self._know(Context(RecordFile.read(file), path))
+        self._gone: set[str] = set()  # contexts whose sessions were deleted
+        paths = {path.name: path for path in sessions(state, cwd)}
+        for file in sorted(self._directory.glob("*.jsonl")):
+            records = RecordFile.read(file)
+            if file.stem in paths:
+                self._know(Context(records, paths[file.stem]))
+            else:
+                self._gone.add(records.context)
 
     def _know(self, context: Context) -> None:
         self._contexts[context.records.context] = context
@@ -244,7 +250,14 @@ class Contexts:
             if not name:
                 return await self._begin("")
             async with self._naming:
-                if (context := self._contexts.get(name)) is None:
+                context = self._contexts.get(name)
+                if context is not None and not os.path.lexists(context.path):
+                    self._gone.add(name)
+                    await context.aclose()
+                if name in self._gone:
+                    begin = "send the message without a contextId, or with a new one"
+                    raise InvalidParamsError(f"The session of the context {name} no longer exists: {begin}.")
+                if context is None:
                     return await self._begin(name)
             await self._open(context, ClientOptions(session=str(context.path)))
         except (SagentError, OSError) as error:

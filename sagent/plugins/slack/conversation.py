@@ -81,6 +81,7 @@ class ThreadSession:
         self._model = ""
         self._stopped = False  # since the prompt in progress was taken
         self.spent = ZERO
+        self.begun = False
 
     @property
     def working(self) -> bool:
@@ -144,7 +145,7 @@ class ThreadSession:
         tools = (SendFile(self._surface, self._thread),)
         opening = Opening(self._rules, self._session, self._on_event, self._ask, self._answer, tools)
         async with self._open(opening) as agent:
-            self._agent = agent
+            self._agent, self.begun = agent, True
             try:
                 while self._waiting:
                     await self._take(agent, self._waiting.pop(0))

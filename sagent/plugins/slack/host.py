@@ -20,6 +20,7 @@ HELP = (
     "`!status`, `!cost`, "
     "`!model NAME`, `!help`. Anywhere: `/sagent status`, `/sagent cost`, `/sagent stop`."
 )
+LOST = "The session of this thread was deleted. This begins a new one, which knows nothing of what was said before."
 
 
 class ChatHost:
@@ -75,6 +76,8 @@ class ChatHost:
             if said.addressed:
                 self._post(said.thread, "You are not allowed to use this here.")
             return
+        if self._lost(said):
+            self._post(said.thread, LOST)
         session = self._session(said.thread)
         if not said.text.startswith("!"):
             session.say(said)
@@ -122,6 +125,12 @@ class ChatHost:
             path = self._path(thread)
             self._threads[thread] = ThreadSession(self._surface, thread, rules, self._budget, path, self._open)
         return self._threads[thread]
+
+    def _lost(self, said: Said) -> bool:
+        """Return True if the thread had a session that is gone, as far as it is still known."""
+        thread = said.thread
+        begun = self._threads[thread].begun if thread in self._threads else said.message != thread.name
+        return begun and self._seen.knows(f"{thread.place} {thread.name}") and not self._path(thread).exists()
 
     def _knows(self, thread: Thread) -> bool:
         return thread in self._threads or self._path(thread).exists()

@@ -23,6 +23,10 @@ class SeenMessages:
         with file.open("w", encoding="utf-8") as out:
             out.writelines(f"{at:.0f} {key}\n" for key, at in self._keys.items())
 
+    def knows(self, key: str) -> bool:
+        """Return True if it was taken."""
+        return " ".join(key.split()) in self._keys
+
     def take(self, key: str) -> bool:
         """Return True if it is new; from now on it is not."""
         key = " ".join(key.split())

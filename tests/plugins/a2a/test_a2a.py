@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,7 @@ from sagent.events import TextDelta
 from sagent.plugins.a2a.records import TaskRecord
 from sagent.plugins.a2a.task import RunningTask
 from sagent.plugins.hosting.door import MAX_BODY_BYTES
+from sagent.session.store import delete, sessions
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.repl.samples import PNG
@@ -393,6 +395,25 @@ async def test_context_without_log_refused(place: Path, provider: list) -> None:
         with pytest.raises(InternalError, match="is a session without its log"):
             await peer.send(said("b", context_id="mine"))
     assert not list(load_settings({}).state_dir.glob("sessions/*/*/root.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["", "mine"])
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_context_of_deleted_session_refused(place: Path, provider: list, name: str, restarted: bool) -> None:
+    provider += [Turn("one"), Turn("two"), Turn("three")]
+    async with a2a_served(place) as [peer]:
+        context = (await peer.send(said("a", context_id=name))).context_id
+        if not restarted:
+            shutil.rmtree(next(sessions(load_settings({}).state_dir)))
+            with pytest.raises(InvalidParamsError, match="no longer exists"):
+                await peer.send(said("b", context_id=context))
+    if restarted:
+        delete(next(sessions(load_settings({}).state_dir)))
+    async with a2a_served(place) as [peer]:
+        with pytest.raises(InvalidParamsError, match="no longer exists"):
+            await peer.send(said("b", context_id=context))
+        assert not list(sessions(load_settings({}).state_dir))
+        assert text_of(await peer.send(said("c", context_id="other"))) == "two"
 
 
 async def test_asking_task_canceled_and_input_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

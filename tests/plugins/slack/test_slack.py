@@ -29,6 +29,8 @@ from sagent.plugins.slack.seen import KEPT, SeenMessages
 from sagent.plugins.slack.socket_mode import open_slack
 from sagent.plugins.slack.surface import Attachment, ChatError
 from sagent.policy.permissions import PermissionPolicy
+from sagent.session.retention import in_use
+from sagent.session.store import delete
 from sagent.testing import ScriptedModel
 from sagent.testing.scripted import Line
 from sagent.tool import Workspace
@@ -36,6 +38,7 @@ from sagent.tools.ask import AskUser
 from sagent.tools.pdf import encode_png
 from sagent.usage import Usage
 from tests.messages import call
+from tests.waiting import until
 
 PRICES = {"scripted/scripted": {"input": "10", "output": "10"}}
 KEY = "sk-ant-api03-" + "a1B2" * 12
@@ -109,6 +112,30 @@ async def test_mention_starts_session_in_thread(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert len(rig.slack.texts()) == 2
         await rig.slack.until(lambda: len(set(rig.slack.acked)) == 5)
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_deleted_session_of_thread_is_said(tmp_path: Path, restarted: bool) -> None:
+    async def ask(rig: Rig, number: int) -> None:
+        await rig.slack.say("<@UBOT> go", f"1.{number}", **({"thread_ts": "1.0"} if number else {}))
+        await rig.slack.until(
+            lambda: any(f"answer {number}" in text and "$" in text for text in rig.slack.texts("1.0"))
+        )
+
+    async with served(tmp_path, ["answer 0", "answer 1"]) as rig:
+        await ask(rig, 0)
+        assert not any("deleted" in text for text in rig.slack.texts("1.0"))
+        await until(lambda: not in_use(rig.opened[0]))
+        delete(rig.opened[0])
+        if not restarted:
+            await ask(rig, 1)
+            assert any("deleted" in text for text in rig.slack.texts("1.0"))
+    if restarted:
+        async with served(tmp_path, ["answer 1"]) as rig:
+            await ask(rig, 1)
+            assert any("deleted" in text for text in rig.slack.texts("1.0"))
+            await rig.slack.say("<@UBOT> a thread of others", "2.1", thread_ts="2.0")
+            assert not any("deleted" in text for text in rig.slack.texts("2.0"))
 
 
 async def test_quick_answer_posted_once(tmp_path: Path) -> None:
