@@ -30,7 +30,7 @@ def compose(
     return "\n\n".join(part for part in parts if part)
 
 
-def split_place(prompt: str) -> tuple[str, str]:
-    """Split a prompt of `compose` into all but the lines on directory and date, and these; "" if there are none."""
+def split_place(prompt: str) -> tuple[str, str, str]:
+    """Split a prompt of `compose` into the text before the lines on directory and date, these, and the text after."""
     found = _PLACE.search(prompt)
-    return (prompt[: found.start()] + prompt[found.end() :], found[1]) if found else (prompt, "")
+    return (prompt[: found.start()], found[1], prompt[found.end() :]) if found else (prompt, "", "")

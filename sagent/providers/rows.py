@@ -90,9 +90,7 @@ class Quirks:
     id_length: int = 0  # exact number of letters and digits of a tool call's id; 0: any
     structured: str = ""  # how an answer is held to a schema (the model also reads it), one of STRUCTURES
     structured_tools: bool = False  # also with tools: most servers then suppress calls
-    place_in_message: bool = (
-        False  # directory and date go into the first message, so that the prompt cache begins after them
-    )
+    place_in_message: bool = False  # text that differs by project goes into the first message, for the prompt cache
     bridge: str = ""  # text in the model's name between results and the user's next message
     body: JsonObject = field(default=EMPTY)  # sent with every request
 

@@ -5,12 +5,15 @@
 # pyright: reportOperatorIssue=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false
 
 import json
+from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from sagent import Agent
 from sagent.agent.options import read_options
+from sagent.context.prompt import compose
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.errors import BudgetExceeded, ConfigError, UsageError
@@ -22,6 +25,7 @@ from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.testing.script import Fail, Turn
 from sagent.testing.server import FakeProviderServer
+from sagent.tool import Workspace
 from sagent.usage import Charge, Usage
 
 MARK = {"type": "ephemeral"}
@@ -66,6 +70,20 @@ def test_cache_marks_move_and_prefix_stays() -> None:
     ]
     assert bare[1][: len(bare[0])] == bare[0]
     assert [marks_in(message) for message in after] == [1, 0, 0, 0, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("provider", ["llamacpp", "ollama", "lmstudio", "vllm"])
+def test_local_prefix_same_in_all_projects(provider: str, tmp_path: Path) -> None:
+    made = provider_named(provider, key="k" * 8).model("m")
+    seen: list[dict] = []
+    for name, day, told in (("a", 1, ""), ("b", 1, "Use tabs."), ("c", 2, "# Rules\n\nUse spaces.\n\n# More")):
+        prompt = compose(Workspace(tmp_path / name), date(2026, 12, day), told, append=f"Be {name}.")
+        seen.append(json.loads(made.prepare(Request("c", (user("hi"),), system=prompt, tools=TOOLS)).body.data))
+        system, first = seen[-1]["messages"]
+        assert system == seen[0]["messages"][0]
+        assert json.dumps(first).index(name) < json.dumps(first).rindex("hi")
+        assert all(said in first["content"] for said in (told, f"Be {name}.", f"2026-12-0{day}"))
+    assert seen[0]["tools"] == seen[1]["tools"] == seen[2]["tools"]
 
 
 def test_image_carries_no_cache_mark() -> None:

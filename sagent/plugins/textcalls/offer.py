@@ -31,7 +31,8 @@ def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()
     platform and date are left to commands: every line costs a small model attention.
     """
     default = PROMPT_FILE.read_text("utf-8").strip()
-    system, place = split_place(system)
+    before, place, after = split_place(system)
+    system = before + after
     further = next((line for line in place.splitlines() if line.startswith(FURTHER)), "")
     own = system.removeprefix(default).lstrip("\n") if system.startswith(default) else system
     return "\n\n".join(part for part in (protocol(tools, asked), further, own) if part)

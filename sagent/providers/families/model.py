@@ -251,9 +251,10 @@ class WireModel(ABC, Generic[E_co]):
         return False
 
     def _move_place(self, request: Request) -> Request:
-        """Return the request with directory and date in its first message. Templates of local models put tools after
-        the system prompt, and their server reads everything after the first change anew."""
-        system, place = split_place(request.system)
+        """Return the request with directory, date and instructions, which differ by project, in its first message.
+        Templates of local models put tools after the system prompt: a server reads all after the first change anew."""
+        system, *rest = split_place(request.system)
+        place = "".join(rest)
         first = request.messages[0] if request.messages else None
         if not place or first is None or first.role != "user":
             return request
