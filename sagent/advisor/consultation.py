@@ -58,15 +58,15 @@ async def send(agent: Node, asked: Consultation) -> Advice:
     if advisor.tools:
         return await _send_child(agent, asked, role)
 
-    def hear(delta: object) -> None:
+    def on_delta(delta: object) -> None:
         if isinstance(delta, TextPart):
             state.journal.emit(AdviceDelta(state.path, advisor.name, blank.trigger, delta.text))
 
-    reply, usd = await make_side_call(state, asked.model, request, role, hear)
+    reply, usd = await make_side_call(state, asked.model, request, role, on_delta)
     usage = reply.usage
     more = replace(request, max_output=(request.max_output or MAX_TOKENS) + EXTRA_ANSWER_TOKENS)
     if reply.message.stop == "max_tokens" and not reply.message.content.strip() and asked.may(more):
-        reply, second = await make_side_call(state, asked.model, more, role, hear)
+        reply, second = await make_side_call(state, asked.model, more, role, on_delta)
         usage = usage + reply.usage
         usd = None if usd is None or second is None else usd + second
     message = reply.message

@@ -293,7 +293,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         if self._life is not None:
             raise UsageError(f"{self.path} was spawned and runs by itself: send() it the message, then wait()")
         self._warn()
-        self.hold()
+        self.reopen()
         if self._unresumed:
             self._unresumed = False
             for text in self._kept.losses() if self._kept is not None else ():
@@ -303,7 +303,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
             answer_lost_calls(self.state)
 
-    def hold(self) -> None:
+    def reopen(self) -> None:
         if self._kept is not None and self._kept.closed:
             self._kept.reopen(self)
             self._given = replace(self._given, log=self._kept.log)

@@ -66,7 +66,7 @@ class Node(Conversation):
         """True if messages sent to it now will be read."""
 
     @abstractmethod
-    def hold(self) -> None:
+    def reopen(self) -> None:
         """Save its conversation in its session, even after it was closed. Raises UsageError and SessionBusy."""
 
     @abstractmethod

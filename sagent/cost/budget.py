@@ -112,9 +112,9 @@ class Budget(Generic[T, R]):
     """Money for the agents from `path` down, "" for all. `cap` None is no limit.
 
     `counted` is spent money, with the worst case of calls without a certain bill; `held` is for calls in flight,
-    `held_below` for those within allowances further down; `aside` is set aside for these. Calls without money wait in
-    `queue`. If the outer budget has a cap, this one's cap is set aside there: nobody else can spend it, and it can be
-    spent completely.
+    `held_below` for those within allowances further down; `allotted` is set aside for these. Calls without money wait
+    in `queue`. If the outer budget has a cap, this one's cap is set aside there: nobody else can spend it, and it can
+    be spent completely.
     """
 
     path: str
@@ -123,7 +123,7 @@ class Budget(Generic[T, R]):
     counted: Decimal = ZERO
     held: Decimal = ZERO
     held_below: Decimal = ZERO
-    aside: Decimal = ZERO
+    allotted: Decimal = ZERO
     claim: Decimal = ZERO
     queue: deque[tuple[T, asyncio.Future[R]]] = field(default_factory=deque[tuple[T, asyncio.Future[R]]])
     heir: "Budget[T, R] | None" = None  # received its money when it was closed
@@ -141,9 +141,9 @@ class Budget(Generic[T, R]):
     def free(self) -> Decimal:
         """USD that a new call could reserve if all calls in flight cost nothing. Allowances stay reserved."""
         assert self.cap is not None
-        return EXACT.subtract(self.cap, EXACT.add(self.counted, self.aside))
+        return EXACT.subtract(self.cap, EXACT.add(self.counted, self.allotted))
 
-    def hold(self, usd: Decimal) -> None:
+    def reserve(self, usd: Decimal) -> None:
         """Add the worst case of a starting call; subtract it when it has ended."""
         self.held = EXACT.add(self.held, usd)
         self._stake()
@@ -154,9 +154,9 @@ class Budget(Generic[T, R]):
         self.counted = EXACT.add(self.counted, usd)
         self._stake()
 
-    def set_aside(self, usd: Decimal) -> None:
+    def allot(self, usd: Decimal) -> None:
         """Add an allowance further down, or an increase of it; subtract returned money."""
-        self.aside = EXACT.add(self.aside, usd)
+        self.allotted = EXACT.add(self.allotted, usd)
         self._stake()
 
     def close(self) -> None:
@@ -164,10 +164,10 @@ class Budget(Generic[T, R]):
         outer = self.outer
         assert outer is not None
         self._add_held_above(self.held.copy_negate())
-        outer.set_aside(self.claim.copy_negate())
+        outer.allot(self.claim.copy_negate())
         outer.count(self.counted)
-        outer.hold(self.held)
-        outer.set_aside(self.aside)
+        outer.reserve(self.held)
+        outer.allot(self.allotted)
         outer.queue.extend(self.queue)
         self.queue.clear()
         self.heir = outer
@@ -192,38 +192,38 @@ class Budget(Generic[T, R]):
         if self.outer is None or self.heir is not None:
             return
         self.outer = self.outer.living()
-        used = EXACT.add(EXACT.add(self.counted, self.held), self.aside)
+        used = EXACT.add(EXACT.add(self.counted, self.held), self.allotted)
         claim = max(self.cap or ZERO, used)
         if claim != self.claim:
             more = EXACT.subtract(claim, self.claim)
             self.claim = claim
-            self.outer.set_aside(more)
+            self.outer.allot(more)
 
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """A call that needs money: with at most `input_bound` tokens of input, and with `wanted` tokens of output, but no
-    less than `least`. `likely` is our own estimate of the input: it decides whether a call is worthwhile, and bounds
-    nothing. `extra_usd` is for models and tools that the provider runs by itself."""
+    """A call that needs money: with at most `input_bound` tokens of input, and with `requested_output` tokens of
+    output, but no less than `min_output`. `likely` is our own estimate of the input: it decides whether a call is
+    worthwhile, and bounds nothing. `extra_usd` is for models and tools that the provider runs by itself."""
 
     agent: str
     role: str
     provider: str
     model: str
     input_bound: InputBound
-    wanted: int
-    least: int
+    requested_output: int
+    min_output: int
     extra_usd: Decimal
     likely: int = 0
     at: float = field(default_factory=monotonic)
     counted: bool = False  # the input was counted by the provider
     ceiling: "Ceiling | None" = None
-    most: int = 0  # tokens of either kind that a provider can mean
+    max_usage: int = 0  # tokens of either kind that a provider can mean
 
     def can_be(self, charge: Charge) -> bool:
         """Return True if a charge is plausible for such a call. Figures far beyond the request are an error of the
         provider."""
-        usage, usd, most = charge.usage, charge.usd, self.most
+        usage, usd, most = charge.usage, charge.usd, self.max_usage
         if not is_number(usage) or max(usage.total_input, usage.output) > most:
             return False
         fees: list[tuple[str, object]] = [*usage.fees.items()]
@@ -235,7 +235,7 @@ class Ask:
             return True
         most_usd = MAX_CALL_USD
         if self.ceiling is not None:
-            worst = EXACT.add(self.ceiling.cost(self.input_bound.tokens, self.wanted), self.extra_usd)
+            worst = EXACT.add(self.ceiling.cost(self.input_bound.tokens, self.requested_output), self.extra_usd)
             most_usd = EXACT.fma(worst, MAX_EXCESS, MAX_HIDDEN_USD)
         return usd.is_finite() and 0 <= usd <= most_usd
 
@@ -250,19 +250,19 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
             f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
             "or run without a budget"
         )
-    bound = ask.input_bound
-    if ask.ceiling.affordable(bound.tokens, EXACT.subtract(budget.free, ask.extra_usd), ask.least) >= ask.least:
+    bound, output = ask.input_bound, ask.min_output
+    if ask.ceiling.affordable(bound.tokens, EXACT.subtract(budget.free, ask.extra_usd), output) >= output:
         return None
-    worst = EXACT.add(ask.ceiling.cost(bound.tokens, ask.least), ask.extra_usd)
+    worst = EXACT.add(ask.ceiling.cost(bound.tokens, output), ask.extra_usd)
     left = max(EXACT.subtract(budget.free, budget.held), ZERO)
     whom = "for models and tools that the provider runs by itself"
     extra = f" ({show(ask.extra_usd)} of it {whom})" if ask.extra_usd else ""
     parts = [f"{show(budget.counted)} counts as spent"]
-    parts += [f"{show(budget.aside)} is set aside for other agents"] if budget.aside else []
+    parts += [f"{show(budget.allotted)} is set aside for other agents"] if budget.allotted else []
     parts += [f"{show(budget.held)} is reserved by calls in flight"] if budget.held else []
     fits = _largest_input(ask, ask.ceiling, EXACT.subtract(left, ask.extra_usd))
     share = int(EXACT.divide_int(left.scaleb(2, EXACT), worst))
-    gone = EXACT.add(EXACT.add(budget.counted, budget.aside), budget.held)
+    gone = EXACT.add(EXACT.add(budget.counted, budget.allotted), budget.held)
     # Rounded up, with a tenth for the next prompt, so that a person who raises it to this is not refused again.
     more = show(EXACT.add(gone, EXACT.multiply(worst, Decimal("1.1"))).quantize(_CENT, ROUND_CEILING, EXACT))
     how = "" if budget.path else " (max_budget_usd)"
@@ -274,7 +274,7 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
     cheaper = f"use a model at {share} % of the price" if share else "use a cheaper model"
     return BudgetExceeded(
         f"a call to {name} was not made, as {ask.role} of {ask.agent}: with up to {bound.tokens} tokens of input "
-        f"({who}) and {ask.least} of output it could cost {show(worst)}{extra}; {whose} is {show(cap)}, and "
+        f"({who}) and {output} of output it could cost {show(worst)}{extra}; {whose} is {show(cap)}, and "
         f"{show(left)} of it is left ({', '.join(parts)}). To continue, {', '.join(ways)} or {cheaper}"
     )
 
@@ -284,7 +284,7 @@ def _largest_input(ask: Ask, ceiling: "Ceiling", usd: Decimal) -> int:
     from bisect import bisect_right
 
     sizes = range(1, ask.input_bound.tokens + 1)
-    return bisect_right(sizes, usd, key=lambda tokens: ceiling.cost(tokens, ask.least))
+    return bisect_right(sizes, usd, key=lambda tokens: ceiling.cost(tokens, ask.min_output))
 
 
 @runtime_checkable

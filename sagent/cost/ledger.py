@@ -82,16 +82,16 @@ class Reservation:
     max_silence: float = MAX_SILENCE_SECONDS  # seconds of silence after which the call may be given up
     own_limit: float = MAX_SILENCE_SECONDS  # the model's own limit on silence
     give_up: Callable[[], None] | None = None  # ends the call
-    _heard: float = field(default_factory=monotonic)
+    _last_activity: float = field(default_factory=monotonic)
 
     @property
     def silent(self) -> float:
         """Seconds since the provider last sent something."""
-        return monotonic() - self._heard
+        return monotonic() - self._last_activity
 
-    def hear(self) -> None:
+    def note_activity(self) -> None:
         """Record that the provider has sent something."""
-        self._heard = monotonic()
+        self._last_activity = monotonic()
 
     @property
     def seconds(self) -> float:
@@ -291,7 +291,7 @@ class Ledger:
         bound = InputBound(input_bound) if isinstance(input_bound, int) else input_bound
         ask = Ask(agent, role, provider, model, bound, wanted, min(least_output, wanted), extra_usd, likely)
         hidden = MAX_TOOL_TOKENS if extra_usd or "tools" in options else MAX_HIDDEN_TOKENS
-        ask.most = MAX_EXCESS * (bound.tokens + wanted) + hidden
+        ask.max_usage = MAX_EXCESS * (bound.tokens + wanted) + hidden
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add((id(self), agent))
@@ -300,7 +300,7 @@ class Ledger:
             ask.extra_usd = EXACT.add(extra_usd, self._worst_tools(ask, options))
         if count and ask.ceiling is not None and (provider, model) not in self._miscounted:
             output = self._output(ask, budget, bound.tokens)
-            if output < ask.least or self._output(ask, budget, likely) > output * 5 // 4:
+            if output < ask.min_output or self._output(ask, budget, likely) > output * 5 // 4:
                 counted = await count()
                 if counted and likely // 16 <= counted < bound.tokens:  # a lower count is not credible
                     ask.input_bound, ask.counted = InputBound(counted, "provider"), True
@@ -338,7 +338,7 @@ class Ledger:
             return
         output = most if output_tokens is None else min(output_tokens, most)
         worst = EXACT.add(ask.ceiling.cost(min(input_tokens, ask.input_bound.tokens), output), ask.extra_usd)
-        budget.hold(EXACT.subtract(worst, reservation.held))
+        budget.reserve(EXACT.subtract(worst, reservation.held))
         reservation.held = worst
         self._admit(budget)
 
@@ -346,7 +346,7 @@ class Ledger:
         """Free the money of a reservation; see Reservation.release."""
         budget = reservation.budget.living()
         self._calls.discard(reservation)
-        budget.hold(reservation.held.copy_negate())
+        budget.reserve(reservation.held.copy_negate())
         reservation.held = ZERO
         self._admit(budget)
 
@@ -418,15 +418,15 @@ class Ledger:
     def _grant(self, ask: Ask, budget: _Budget) -> Reservation | None:
         """Return a reservation for as much output as is affordable now, or None if the call has to wait."""
         if budget.cap is None:
-            return Reservation(self, ask, budget, ask.wanted, ZERO)
+            return Reservation(self, ask, budget, ask.requested_output, ZERO)
         if ask.ceiling is None:
             return None
         output = self._output(ask, budget, ask.input_bound.tokens)
-        enough = _enough(ask) if budget.held else ask.least
+        enough = _enough(ask) if budget.held else ask.min_output
         if output < enough:
             return None
         held = EXACT.add(ask.ceiling.cost(ask.input_bound.tokens, output), ask.extra_usd)
-        budget.hold(held)
+        budget.reserve(held)
         granted = Reservation(self, ask, budget, output, held)
         self._calls.add(granted)
         return granted
@@ -450,17 +450,17 @@ class Ledger:
                 f"what the tools of {name} may cost is not known ({unknown}), so the budget cannot be kept: give it in "
                 f"the settings (prices, {name!r}), or run without the tools"
             )
-        each = ask.ceiling.cost(window, ask.wanted)
+        each = ask.ceiling.cost(window, ask.requested_output)
         return total(EXACT.multiply(EXACT.add(each, fees.get(fee, ZERO)), count) for fee, count in uses.items())
 
     def _output(self, ask: Ask, budget: _Budget, input_tokens: int) -> int:
         """Return the output that a call with this input may request now; -1 if the input alone is too expensive."""
         if ask.ceiling is None:
             return -1
-        most = ask.ceiling.affordable(input_tokens, EXACT.subtract(budget.room, ask.extra_usd), ask.wanted)
+        most = ask.ceiling.affordable(input_tokens, EXACT.subtract(budget.room, ask.extra_usd), ask.requested_output)
         parts = SHARE if len(self._agents) > 1 else LONE_SHARE
-        share = ask.ceiling.affordable(input_tokens, EXACT.divide(budget.room, parts), ask.wanted)
-        return min(most, max(share, ROOMY_OUTPUT * SHARE // parts, ask.least))
+        share = ask.ceiling.affordable(input_tokens, EXACT.divide(budget.room, parts), ask.requested_output)
+        return min(most, max(share, ROOMY_OUTPUT * SHARE // parts, ask.min_output))
 
     def waits(self, agent: str) -> str:
         """Return why a call of an agent waits and which calls hold the money; "" if none waits."""
@@ -527,4 +527,4 @@ class Ledger:
 
 def _enough(ask: Ask) -> int:
     """Return the smallest output for which a call starts while others are in flight; for less it waits."""
-    return max(ask.least, min(ask.wanted, ROOMY_OUTPUT))
+    return max(ask.min_output, min(ask.requested_output, ROOMY_OUTPUT))

@@ -25,7 +25,7 @@ MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 30.0
 MIN_OUTPUT_TOKENS = 256  # that must be affordable to make a call
 MAX_SIDE_RETRIES, SIDE_TIMEOUT_SECONDS = 2, 15.0  # a slower side call is skipped
 
-Hear: TypeAlias = Callable[[TextPart | ThinkingPart], None]
+OnDelta: TypeAlias = Callable[[TextPart | ThinkingPart], None]
 """Called with each piece of a model's output."""
 
 
@@ -77,18 +77,18 @@ class Attempt:
         end = interrupted if stopped and isinstance(error, asyncio.CancelledError) else lost
         return end(reservation, self.charges, self.received)
 
-    async def stream(self, model: Model, request: Request, hear: Hear, reservation: Reservation) -> Reply:
+    async def stream(self, model: Model, request: Request, on_delta: OnDelta, reservation: Reservation) -> Reply:
         """Make the call. Raises ModelError."""
         async with aclosing(valid_stream(model, request, self.forms)) as deltas:
             async for delta in deltas:
-                reservation.hear()
+                reservation.note_activity()
                 match delta:
                     case TextPart(text):
                         self.pieces.append(text)
-                        hear(delta)
+                        on_delta(delta)
                     case ThinkingPart(text):
                         self.thought += len(text.encode("utf-8", "replace"))
-                        hear(delta)
+                        on_delta(delta)
                     case Billed(charges, unshown):
                         self.charges, self.thought = charges, self.thought + unshown
                         reservation.take_note(charges)
@@ -106,7 +106,7 @@ class Attempt:
 
 @asynccontextmanager
 async def sending(
-    state: AgentState, outgoing: PlannedCall, attempt: Attempt, hear: Hear
+    state: AgentState, outgoing: PlannedCall, attempt: Attempt, on_delta: OnDelta
 ) -> AsyncGenerator[tuple[Reply, Reservation]]:
     """Reserve, stream, and bill a call that did not end well; a reply is billed with `settle`, inside the block. Raises
     ModelError and BudgetExceeded."""
@@ -133,7 +133,7 @@ async def sending(
         limits = [limit for limit in (request.max_output, reservation.max_output) if limit is not None]
         try:
             asked = replace(request, max_output=min(limits, default=None), capped=bool(reservation.held))
-            reply = await within(attempt.stream(model, asked, hear, reservation), model, reservation)
+            reply = await within(attempt.stream(model, asked, on_delta, reservation), model, reservation)
         except BaseException as error:
             settle(state, reservation, attempt.bill(reservation, error, stopped=state.run.interrupted))
             raise
@@ -197,7 +197,7 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int, alike:
 
 
 async def make_side_call(
-    state: AgentState, model: Model, request: Request, role: str, hear: Hear, meter: Meter | None = None
+    state: AgentState, model: Model, request: Request, role: str, on_delta: OnDelta, meter: Meter | None = None
 ) -> tuple[Reply, Decimal | None]:
     """Call a model with a separate request, billed to a role; returns its reply and the price, None if that is not
     known.
@@ -216,7 +216,7 @@ async def make_side_call(
         attempt, known, max_input = Attempt(), meter or Meter(), model.max_input_tokens(request)
         outgoing = PlannedCall(model, request, role, known.bound(request, max_input), known.estimate(max_input))
         try:
-            async with sending(state, outgoing, attempt, hear) as (reply, reservation):
+            async with sending(state, outgoing, attempt, on_delta) as (reply, reservation):
                 state.journal.record(RequestSent.of(reply.digest, role))
                 return reply, settle(state, reservation, reply.charges)
         except ModelError as error:

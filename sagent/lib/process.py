@@ -266,7 +266,7 @@ class Process:
         """Send SIGTERM to its process group, unless it has ended."""
         self._signal(signal.SIGTERM)
 
-    def strike(self) -> None:
+    def kill(self) -> None:
         """Send SIGKILL to its process group, at once, unless it has ended."""
         self._signal(signal.SIGKILL)
 
@@ -274,9 +274,8 @@ class Process:
         if not self.released and self.alive:
             _signal_group(self.pid, number)
 
-    async def kill(self) -> tuple[int, ...]:
-        """Kill it and everything it started, SIGTERM first; return when they are gone, with the numbers of those that
-        could not be ended."""
+    async def kill_tree(self) -> tuple[int, ...]:
+        """End it and all that it started, SIGTERM first; return the numbers of those that could not be ended."""
         if self.released:
             return ()
         from sagent.lib.descent import Descent, Marks
@@ -286,14 +285,14 @@ class Process:
         below.look()
         below.signal(signal.SIGTERM)
         await self._group.sweep(self._mark, self.pid)
-        self.strike()
+        self.kill()
         await self.ended()
         return await below.end()
 
     def close(self, timeout: float | None = None) -> None:
         """Close descriptors; kill a process that still runs with its group, and wait `timeout` s for it."""
         if not self.released:
-            self.strike()
+            self.kill()
             try:
                 self._process.wait(timeout)
                 self._group.release(self.pid)

@@ -140,15 +140,15 @@ def _split_short(command: str, depth: int, for_sh: bool) -> Script:  # noqa: FBT
 def _split(command: str, depth: int, for_sh: bool) -> Script:  # noqa: FBT001 -- as above
     reader = _Reader(command, depth)
     if depth > DEPTH:
-        reader.fail("it nests too deeply")
+        reader.give_up("it nests too deeply")
     elif odd := next((ch for ch in command if not ch.isprintable() and ch not in "\n\t"), None):
-        reader.fail(f"it holds the unprintable character {odd!a}")
+        reader.give_up(f"it holds the unprintable character {odd!a}")
     elif for_sh and _NOT_IN_SH.search(command):
-        reader.fail("sh and bash differ in how they read it")
+        reader.give_up("sh and bash differ in how they read it")
     try:
         reader.read()
     except RecursionError:
-        reader.fail("it nests too deeply")
+        reader.give_up("it nests too deeply")
     seen = (reader.broken, reader.loops, reader.computes_input, reader.has_input)
     return Script(tuple(reader.parts), reader.doubt, *seen)
 
@@ -190,13 +190,13 @@ class _Reader:
         self.loops = False
         self.computes_input = self.has_input = False
 
-    def wonder(self, why: str) -> None:
+    def note_doubt(self, why: str) -> None:
         """Record that something is not modelled."""
         self.doubt = self.doubt or why
 
-    def fail(self, why: str) -> None:
+    def give_up(self, why: str) -> None:
         """Give up on the text: it may mean anything."""
-        self.wonder(why)
+        self.note_doubt(why)
         self.broken = True
 
     def take(self, script: Script) -> None:
@@ -212,10 +212,10 @@ class _Reader:
         try:
             tree = _tree(self.text)
         except ValueError:
-            self.fail("it takes too long to read")
+            self.give_up("it takes too long to read")
             return
         if _is_torn(tree):
-            self.fail("its syntax is wrong or unusual")
+            self.give_up("its syntax is wrong or unusual")
         _List(self, 0).read(_tokens(tree, self), len(self.text))
 
     def source(self, node: "Node") -> str:
@@ -227,7 +227,7 @@ class _Reader:
             between = self.text[at : piece.start_byte if piece else node.end_byte]
             ends = piece is None and self.text[node.end_byte : node.end_byte + 1] in _AFTER_DOLLAR
             if not _BARE.fullmatch(between) or (between.endswith("$") and not ends):
-                self.fail("a word is written in an unusual way")
+                self.give_up("a word is written in an unusual way")
             out.append(re.sub(r"\\(.)", r"\1", between))
             bare += re.sub(r"\\.", "", between)
             if piece:
@@ -236,7 +236,7 @@ class _Reader:
                 out.append(text or "")
                 at = piece.end_byte
         if raw.startswith("#"):
-            self.fail("a comment begins in an unusual place")
+            self.give_up("a comment begins in an unusual place")
         computed |= "{" in bare and ("," in bare or ".." in bare)
         computed |= raw.startswith("~") and raw != "~" and not raw.startswith("~/")
         computed |= "~" in bare and _ASSIGNMENT.match(raw) is not None
@@ -250,25 +250,25 @@ class _Reader:
         source = self.source(node)
         if node.type == "raw_string":
             if not re.fullmatch(r"'[^']*'", source):
-                self.fail("a quote is not closed")
+                self.give_up("a quote is not closed")
             return source[1:-1]
         if node.type == "string":
             if self.quoted(node, node.start_byte + 1, node.end_byte - 1):
                 return None
             if not re.fullmatch(r'"(?:[^"\\]|\\.)*"', source, re.DOTALL):
-                self.fail("a quote is not closed")
+                self.give_up("a quote is not closed")
             return re.sub(r'\\([$`"\\])', r"\1", source[1:-1])
         if node.type != "ansi_c_string":
             self._expand(node)
         elif not re.fullmatch(r"\$'(?:[^'\\]|\\.)*'", source, re.DOTALL):
-            self.fail("a quote is not closed")
+            self.give_up("a quote is not closed")
         return None
 
     def quoted(self, node: "Node | None", start: int, end: int) -> bool:
         """Read text in double quotes or in a here-document; return True if a part of it is computed."""
         holes = [hole for child in (node.children if node else ()) for hole in _outermost(child, _COMPUTED)]
         if not _QUOTED.fullmatch(self._skeleton(holes, start, end)):
-            self.fail("a quoted text is written in an unusual way")
+            self.give_up("a quoted text is written in an unusual way")
         for hole in holes:
             self._expand(hole)
         return bool(holes)
@@ -289,15 +289,16 @@ class _Reader:
         holes = [hole for child in node.children for hole in _outermost(child, _COMPUTED)]
         if node.type == "simple_expansion":
             if not _PARAMETER.fullmatch(source):
-                self.fail("an expansion is written in an unusual way")
+                self.give_up("an expansion is written in an unusual way")
         elif node.type == "expansion":
             skeleton = self._skeleton(holes, node.start_byte, node.end_byte)
             if sets := _DEFAULT.match(skeleton):
                 self.parts.append(_assignment(sets[1]))
             if not _EXPANSION.fullmatch(skeleton):
-                (self.fail if re.search(r"[\\'\"`]", skeleton) else self.wonder)("an expansion of an unusual kind")
+                note = self.give_up if re.search(r"[\\'\"`]", skeleton) else self.note_doubt
+                note("an expansion of an unusual kind")
         else:
-            self.wonder(f"{node.type.replace('_', ' ')}")
+            self.note_doubt(f"{node.type.replace('_', ' ')}")
         for hole in holes:
             self._expand(hole)
 
@@ -305,13 +306,13 @@ class _Reader:
         tokens = list(_tokens(node, self))
         if source.startswith("`"):
             if re.search(r"[\\\"#]|<<", source):
-                self.fail("backticks around more than plain words")
+                self.give_up("backticks around more than plain words")
         elif source.startswith("$(("):
-            self.wonder("arithmetic")
+            self.note_doubt("arithmetic")
         elif not source.startswith(("$(", "<(", ">(")):
-            self.fail("a substitution is written in an unusual way")
+            self.give_up("a substitution is written in an unusual way")
         if len(tokens) < 2 or self.source(tokens[-1]) not in (")", "`"):
-            self.fail("a substitution is not closed")
+            self.give_up("a substitution is not closed")
             return
         _List(self, tokens[0].end_byte).read(iter(tokens[1:-1]), tokens[-1].start_byte)
 
@@ -339,7 +340,7 @@ def _tokens(node: "Node", reader: _Reader) -> Iterator["Node"]:
             yield child
             continue
         if child.type not in _STATEMENTS and not (child.type == "ERROR" and _is_late(child)):
-            reader.wonder(f"{child.type.replace('_', ' ')}")
+            reader.note_doubt(f"{child.type.replace('_', ' ')}")
         yield from _tokens(child, reader)
 
 
@@ -375,7 +376,7 @@ class _List:
         """Read tokens of the text up to an offset."""
         for number, token in enumerate(tokens):
             if number == MAX_WORDS:
-                self.reader.fail(f"it has more than {MAX_WORDS:,} words")
+                self.reader.give_up(f"it has more than {MAX_WORDS:,} words")
                 return
             source = self.reader.source(token)
             if not source.strip() and token.type != "heredoc_body":
@@ -388,7 +389,7 @@ class _List:
         self._cross_gap(end, None)
         self._flush()
         if self.heredoc:
-            self.reader.fail("a here-document has no body")
+            self.reader.give_up("a here-document has no body")
 
     def _cross_gap(self, end: int, token: "Node | None") -> bool:
         """Check the text between two tokens; return True if the next token is a here-document, which is read then."""
@@ -397,7 +398,7 @@ class _List:
             self._add_word(Word("-", "literal", "-"))
             gap = " "
         if end < self.at or not _GAP.fullmatch(gap):
-            self.reader.fail("something is not part of any command")
+            self.reader.give_up("something is not part of any command")
         if gap:
             self.before = ""
         if line_end := re.search(r"(?<!\\)\n", gap):
@@ -418,7 +419,7 @@ class _List:
             or token.type not in ("heredoc_body", "heredoc_end")
             or not start <= token.start_byte <= token.end_byte <= last.end()
         ):
-            self.reader.fail("a here-document is written in an unusual way")
+            self.reader.give_up("a here-document is written in an unusual way")
             return False
         if not quoted:
             self.reader.computes_input |= self.reader.quoted(token, start, last.start())
@@ -429,10 +430,10 @@ class _List:
         reader = self.reader
         self._check_boundary(token, source)
         if self.heredoc and "\n" in source:
-            reader.fail("a here-document begins before a text of several lines")
+            reader.give_up("a here-document begins before a text of several lines")
         if token.type == "comment":
             if "\n" in source or reader.text[token.end_byte : token.end_byte + 1] not in ("", "\n"):
-                reader.fail("a comment ends in an unusual way")
+                reader.give_up("a comment ends in an unusual way")
         elif token.type == "heredoc_start":
             self._start_heredoc(source)
         elif token.type == "file_descriptor":
@@ -440,16 +441,16 @@ class _List:
         elif token.is_named or source not in _TOKENS or (source == "!" and self.words):
             self._add_word(reader.word(token))
         elif self.redirection:
-            reader.fail("a redirection names no file")
+            reader.give_up("a redirection names no file")
         elif source in _REDIRECTIONS:
             self.redirection = source
         elif source in _KEYWORDS:
             self._add_keyword(source)
         else:
             if source == "(" and (self.words or self.closed):
-                reader.wonder("a function or an array")
+                reader.note_doubt("a function or an array")
             elif source not in _SEPARATORS and source not in ("(", ")"):
-                reader.wonder(f"the operator {source}")
+                reader.note_doubt(f"the operator {source}")
             self._flush()
             self.closed = source == ")"
 
@@ -461,22 +462,22 @@ class _List:
         if token.type == "file_descriptor":
             self.before = ""
             if self.reader.text[token.end_byte : token.end_byte + 1] not in ("<", ">") or not source.isdigit():
-                self.reader.fail("a redirection of an unusual kind")
+                self.reader.give_up("a redirection of an unusual kind")
         if not before:
             return
         if was_word and is_word:
-            self.reader.fail("two words touch each other")
+            self.reader.give_up("two words touch each other")
         elif was_word and source[0] in "<>" and re.fullmatch(r"[0-9]+|\{.*\}", before):
-            self.reader.fail("a redirection of an unusual kind")
+            self.reader.give_up("a redirection of an unusual kind")
         elif not (was_word or is_word) and {before[-1], source[0]} <= set(";&|<>"):
-            self.reader.fail("two operators touch each other")
+            self.reader.give_up("two operators touch each other")
         elif before == source == "(":
-            self.reader.wonder("arithmetic")
+            self.reader.note_doubt("arithmetic")
 
     def _start_heredoc(self, source: str) -> None:
         match = _DELIMITER.fullmatch(source)
         if match is None or self.heredoc or self.redirection not in ("<<", "<<-"):
-            self.reader.fail("a here-document begins in an unusual way")
+            self.reader.give_up("a here-document begins in an unusual way")
         else:
             self.heredoc = (match[2] or match[3], self.redirection == "<<-", match[2] != source)
         self.redirection = ""
@@ -486,12 +487,12 @@ class _List:
             self._redirect(self.redirection, word)
             return
         if self.closed:
-            self.reader.fail("a word follows a closed group")
+            self.reader.give_up("a word follows a closed group")
         if all(each.is_assignment or each.raw in ("time", "-p", "--") for each in self.words):  # starts a pipeline
             if word.raw in _KEYWORDS | _ODD_KEYWORDS and not self.header:
-                self.reader.wonder(f"the keyword {word.raw}")
+                self.reader.note_doubt(f"the keyword {word.raw}")
             if _ELEMENT.match(word.raw):
-                self.reader.wonder("an array")
+                self.reader.note_doubt("an array")
         self.words.append(word)
 
     def _redirect(self, operator: str, target: Word) -> None:
@@ -500,17 +501,17 @@ class _List:
             self.reader.has_input = True
             self.reader.computes_input |= target.kind == "dynamic"
         elif operator in ("<<", "<<-"):
-            self.reader.fail("a here-document begins in an unusual way")
+            self.reader.give_up("a here-document begins in an unusual way")
         elif operator not in (">&", "<&") or not re.fullmatch(r"[0-9]+-?|-", target.raw):
             if operator == ">&" and target.raw != target.text:  # bash removes quotes twice here
-                self.reader.fail("a redirection of an unusual kind")
+                self.reader.give_up("a redirection of an unusual kind")
             self.redirects.append(Redirect(target, operator not in ("<", "<&"), operator in (">>", "&>>")))
 
     def _add_keyword(self, source: str) -> None:
         if source == "in" and self.header:
             return
         if self.words or self.redirects or self.closed:
-            self.reader.wonder(f"the keyword {source} in an unusual place")
+            self.reader.note_doubt(f"the keyword {source} in an unusual place")
             self._flush()
         self.reader.loops |= source in ("while", "until")
         self.header = source == "for"
@@ -520,11 +521,11 @@ class _List:
         """Complete the command that was read."""
         reader, words, redirects = self.reader, tuple(self.words), tuple(self.redirects)
         if self.redirection:
-            reader.fail("a redirection names no file")
+            reader.give_up("a redirection names no file")
         if self.header:  # it sets a variable and runs nothing itself
             name = words[0].raw if words else ""
             if not _NAME.fullmatch(name):
-                reader.wonder("a loop of an unusual kind")
+                reader.note_doubt("a loop of an unusual kind")
             reader.loops = True
             words = _assignment(name).words
         self.words, self.redirects, self.redirection, self.closed, self.header = [], [], "", False, False

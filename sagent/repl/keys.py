@@ -217,7 +217,7 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
     @on(Keys.BracketedPaste)
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
         if picker.keys:
-            actions.questions.hold()
+            actions.questions.release_keys()
             actions.paste(event.data)
         else:
             picker.type(" ".join(event.data.split()))
@@ -225,7 +225,7 @@ def _bind_picker(keys: KeyBindings, actions: "InputActions", picking: Condition)
     @on("backspace")
     def _(picker: "Picker[object]", event: KeyPressEvent) -> None:
         if picker.keys:
-            actions.questions.hold()
+            actions.questions.release_keys()
             event.current_buffer.delete_before_cursor()
         else:
             picker.rub()

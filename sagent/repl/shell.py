@@ -50,7 +50,7 @@ async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple
         code = process.code
         process.release()  # processes left running continue
     except asyncio.CancelledError:
-        await process.kill()
+        await process.kill_tree()
         raise
     finally:
         reading.cancel()

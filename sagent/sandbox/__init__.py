@@ -324,7 +324,7 @@ class Sandbox:
             from sagent.sandbox.guard import Guard
             from sagent.sandbox.plants import Plants
 
-            self._guard, self._plants = Guard(self._aside, self._copies), Plants(self._aside, _caches())
+            self._guard, self._plants = Guard(self._quarantine, self._copies), Plants(self._quarantine, _caches())
         protected = tuple(protected)
         plants = self._plants if protected else None
         if plants is not None and (planted := plants.begin(roots, self._kept, protected)):
@@ -354,9 +354,10 @@ class Sandbox:
         return ProtectedPaths(self._guard.kept if self._guard is not None else frozenset(), frozenset(granted))
 
     def _disarmed(self, planted: Sequence[str]) -> str:
+        where = f"in {self._quarantine}, or near the file with `.undone` in its name"
         return (
             f"git or another program would obey what a command wrote to {_listing([*dict.fromkeys(planted)])}: that was"
-            f" taken out. What was written is in {self._aside}, or near the file with `.undone` in its name. {_AGAIN}"
+            f" taken out. What was written is {where}. {_AGAIN}"
         )
 
     async def _look(self, guard: "Guard") -> None:
@@ -424,7 +425,7 @@ class Sandbox:
     def _undone(self, changed: Sequence[str]) -> str:
         return (
             f"the sandbox undid the changes to {', '.join(changed)}, because such files run automatically; what "
-            f"was written is in {self._aside}, or next to the file with `.undone` in its name. {_AGAIN}"
+            f"was written is in {self._quarantine}, or next to the file with `.undone` in its name. {_AGAIN}"
         )
 
     def _ended(self, guard: "Guard", watch: "Watch") -> Sequence[str]:
@@ -436,7 +437,7 @@ class Sandbox:
         return notices
 
     def _warn_of_loose(self, guard: "Guard") -> None:
-        if loose := guard.loosened():
+        if loose := guard.take_replaced():
             self.warn(
                 f"{', '.join(loose)} was replaced while a command ran, which could write the new one for a second: "
                 "check its content, because such files run automatically"
@@ -513,7 +514,7 @@ class Sandbox:
         return self._own_scratch().path
 
     @property
-    def _aside(self) -> Path:
+    def _quarantine(self) -> Path:
         from sagent.sandbox.scratch import ASIDE
 
         return self.scratch / ASIDE
@@ -529,7 +530,7 @@ class Sandbox:
             with contextlib.suppress(OSError):
                 place.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._register = Scratch(place)
-        return self._aside if self._register is None else self._register.path / ASIDE
+        return self._quarantine if self._register is None else self._register.path / ASIDE
 
     def _own_scratch(self) -> "Scratch":
         if self._scratch is None:

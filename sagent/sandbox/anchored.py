@@ -34,14 +34,14 @@ def anchored(path: str, *, opening: bool = False) -> Generator[Path]:
         os.close(directory)
 
 
-def set_aside(place: Path, aside: Path) -> None:
+def set_aside(place: Path, quarantine: Path) -> None:
     """Move what lies at a place into a directory, or under another name beside it where that directory is on another
     disk: nothing is copied, because it may be large, or a pipe. A hook is moved out of its directory."""
     if os.path.lexists(place):
         name = f"{place.name}.undone-{os.urandom(4).hex()}"
         try:
-            aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-            place.rename(aside / name)
+            quarantine.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place.rename(quarantine / name)
         except OSError:
             place.parent.chmod(place.parent.stat().st_mode | stat.S_IRWXU)  # a command may have closed it
             place.rename(place.parent.parent / name if place.parent.name == "hooks" else place.with_name(name))

@@ -47,12 +47,12 @@ class Guard:
     If several commands run at the same time, it is unknown which one changed a path: the state before the first is
     restored, and each command is told once, when it ends.
 
-    Files that a command created are moved to `aside`, so nothing is lost. Originals are kept in `copies`, next to those
-    of other sessions: no command may write there.
+    Files that a command created are moved to `quarantine`, so nothing is lost. Originals are kept in `copies`, next to
+    those of other sessions: no command may write there.
     """
 
-    def __init__(self, aside: Path, copies: Path | None = None) -> None:
-        self._aside, self._copies = aside, copies or aside
+    def __init__(self, quarantine: Path, copies: Path | None = None) -> None:
+        self._quarantine, self._copies = quarantine, copies or quarantine
         self._over: set[str] = set()  # sessions that have ended
         self._shared: dict[str, PathState] = {}  # earlier states as other sessions know them
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
@@ -71,7 +71,7 @@ class Guard:
         self._granted.update(watch.granted)
         self._watched.update(watch.paths)
         others = before_for_others(self._copies.parent, self._over) if watch.paths else {}
-        self._loosen()
+        self._watch_replaced()
         for path in watch.paths:
             if not self._before.get(path):
                 self._before[path] = self._noted(path, held, links, others)
@@ -92,7 +92,7 @@ class Guard:
 
     def put_back(self) -> list[str]:
         """Restore the paths that have changed, and return them."""
-        self._loosen()
+        self._watch_replaced()
         links = dict[str, bool]()
         watched = (noted for path, noted in self._before.items() if path not in self._granted)
         found = {real: before for noted in watched for real, before in noted.items()}
@@ -100,14 +100,14 @@ class Guard:
         self._undone += changed
         return changed
 
-    def _loosen(self) -> None:
+    def _watch_replaced(self) -> None:
         """Watch new files at the paths of held ones: a mount holds only the original file."""
         for path, (real, held) in [*self._held.items()]:
             if path not in self._granted and identity(real) != held:
                 self._settle_one(path)
                 self._loose.append(real)
 
-    def loosened(self) -> list[str]:
+    def take_replaced(self) -> list[str]:
         """Return the files that replaced held ones since the last call: commands could write them until now."""
         loose, self._loose = self._loose, []
         return loose
@@ -243,12 +243,12 @@ class Guard:
             return False
         if astray:
             with contextlib.suppress(OSError), anchored(astray) as place:
-                set_aside(place, self._aside)
+                set_aside(place, self._quarantine)
             links.clear()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), anchored(path) as place:
             if _is_same(str(place), state, copy):
                 return bool(astray)
-            set_aside(place, self._aside)
+            set_aside(place, self._quarantine)
             try:
                 if state and state.link:
                     place.symlink_to(state.link)

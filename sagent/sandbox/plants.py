@@ -75,14 +75,14 @@ class Plants:
 
     Changes made while no command ran are the person's and stay, like paths that were `granted` or are `kept` in another
     way; except files that a process left by a command may still have open. Removed files are kept in the directory
-    `aside`.
+    `quarantine`.
 
     Below `caches` only repositories are looked for. In a large tree the nearest directories are checked for each
     command, the others from time to time.
     """
 
-    def __init__(self, aside: Path, caches: AbstractSet[str] = frozenset()) -> None:
-        self._aside, self._caches = aside, caches
+    def __init__(self, quarantine: Path, caches: AbstractSet[str] = frozenset()) -> None:
+        self._quarantine, self._caches = quarantine, caches
         self._surveys: dict[str, Survey] = {}
         self._windows: list[tuple[int, int]] = []
         self._since: int | None = None
@@ -373,8 +373,8 @@ class Plants:
 
     def _moments(self) -> Iterator[tuple[int, int]]:
         """Yield `moment` of each file system that commands can write to, and wait until all of them have passed."""
-        self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-        yield moment(str(self._aside))
+        self._quarantine.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield moment(str(self._quarantine))
         for root in self._surveys if hasattr(os, "O_TMPFILE") else ():
             with contextlib.suppress(OSError):  # such a file system is not written
                 yield moment(root)
@@ -421,7 +421,7 @@ class Plants:
 
     def _take(self, path: str) -> None:
         with anchored(path) as place:
-            set_aside(place, self._aside)
+            set_aside(place, self._quarantine)
 
 
 def moment(directory: str) -> tuple[int, int]:

@@ -166,11 +166,11 @@ class Bash:
                     return ToolOutput.of("detached", summary="detached")
                 if in_time:
                     shell.result()  # should anybody but us have cancelled it
-                if (capture.flooded or not in_time) and (left := await process.kill()):
+                if (capture.flooded or not in_time) and (left := await process.kill_tree()):
                     notices.append(_unended(left))
                 await capture.settle(_TEE_GRACE_SECONDS)
             except asyncio.CancelledError:
-                left = await process.kill()
+                left = await process.kill_tree()
                 if (capture.size or left) and not process.released:
                     run.progress(capture.recent() + (f"[{_unended(left)}]" if left else ""))
                 raise
@@ -298,7 +298,7 @@ class Bash:
         except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
             raise ToolError(f"The command was not run: {failure(error)}") from error
         held.callback(process.close)
-        capture.begin(process.strike)
+        capture.begin(process.kill)
         return capture, process
 
     def _environment(self, run: RunContext, notices: list[str], *, held: bool) -> dict[str, str]:

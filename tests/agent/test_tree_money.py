@@ -42,7 +42,7 @@ class Watched(Ledger):
         if spent + self.held > self.cap:
             self.passed.append(f"the cap: {spent} spent, {self.held} held")
         for path, budget in self._budgets.items():
-            used = budget.counted + budget.held + budget.aside
+            used = budget.counted + budget.held + budget.allotted
             if budget.cap is not None and used > budget.cap:
                 self.passed.append(f"{path}: {used} of {budget.cap}")
 
@@ -169,7 +169,7 @@ async def grow(seed: int) -> None:
         assert [each.path for each in agent.tree.living] == ["root"]
     assert sum(agent.cost().total for agent in agents) == ledger.cost().total <= cap
     assert ledger.held == 0
-    assert [(path, each.aside, list(each.queue)) for path, each in ledger._budgets.items()] == [("", 0, [])]
+    assert [(path, each.allotted, list(each.queue)) for path, each in ledger._budgets.items()] == [("", 0, [])]
     assert len(asyncio.all_tasks()) == 1
 
 

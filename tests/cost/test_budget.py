@@ -22,12 +22,12 @@ def test_allowance_is_reserved_and_returned():
     outer: Budget[None, None] = Budget("", Decimal(10))
     inner: Budget[None, None] = Budget("root/a", Decimal(4), outer)
     assert (outer.room, inner.room) == (6, 4)
-    inner.hold(Decimal(3))
-    inner.hold(Decimal(-3))
+    inner.reserve(Decimal(3))
+    inner.reserve(Decimal(-3))
     inner.count(Decimal(1))
     assert (outer.room, inner.room) == (6, 3)
     inner.close()
-    assert (outer.room, outer.counted, outer.aside, inner.living()) == (9, 1, 0, outer)
+    assert (outer.room, outer.counted, outer.allotted, inner.living()) == (9, 1, 0, outer)
 
 
 def test_overbilled_allowance_lacks_above():
@@ -46,7 +46,7 @@ def test_closed_outer_purse_reserves_further_out():
     inner.count(Decimal(3))
     assert outer.room == 7
     inner.close()
-    assert (outer.room, outer.counted, outer.aside) == (7, 3, 0)
+    assert (outer.room, outer.counted, outer.allotted) == (7, 3, 0)
 
 
 async def test_held_money_returns_in_any_context():
@@ -120,17 +120,17 @@ async def _play(ledger: Ledger, steps: list[Step], cap: Decimal) -> None:
         assert spent + ledger.held <= cap
         root = ledger._budgets[""]
         for budget in ledger._budgets.values():
-            assert budget.counted + budget.held + budget.aside <= (budget.cap or 0)
+            assert budget.counted + budget.held + budget.allotted <= (budget.cap or 0)
         inner = sum(
             (budget.claim for budget in ledger._budgets.values() if budget.outer and budget.outer.living() is root),
             Decimal(0),
         )
-        assert root.aside == inner
+        assert root.allotted == inner
     for reservation in in_flight:
         reservation.release()
     for path in [*allowed]:
         ledger.take_back(path)
-    assert (ledger.held, root_of(ledger).aside, root_of(ledger).counted) == (0, 0, spent)
+    assert (ledger.held, root_of(ledger).allotted, root_of(ledger).counted) == (0, 0, spent)
 
 
 def root_of(ledger: Ledger) -> "Budget[object, Reservation]":

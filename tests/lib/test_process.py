@@ -230,7 +230,7 @@ async def test_only_own_marked_processes_are_swept(marker: str) -> None:
     group = ProcessGroup()
     processes = [await start(group, "sleep", marker) for _ in range(11)]  # the mark of 1 begins those of 10, 11
     wait_until(lambda: len(living(marker)) == 11, "start")
-    await processes[0].kill()
+    await processes[0].kill_tree()
     assert len(living(marker)) == 10
     await group.aclose()
     assert living(marker) == {}

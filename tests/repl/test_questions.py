@@ -99,7 +99,7 @@ class Desk:
             await asyncio.sleep(0)
         self.now += seconds
         await asyncio.sleep(0)
-        self.questions.look()
+        self.questions.take_keys_if_idle()
 
     async def until_lining(self) -> None:
         while self.questions.leaving != "leaves it":
@@ -232,7 +232,7 @@ async def test_tab_takes_question_others_go_to_draft(monkeypatch: pytest.MonkeyP
         assert not asked.done()
         desk.questions.take_up()
         desk.questions.type("y")
-        desk.questions.hold()  # a paste follows: the letter was the beginning of a text
+        desk.questions.release_keys()  # a paste follows: the letter was the beginning of a text
         assert desk.screen.buffer.text == "a draftyety"
         desk.questions.take_up()
         desk.questions.type("s")

@@ -297,17 +297,17 @@ def test_replaced_file_is_guarded_by_looks(tmp_path: Path) -> None:
     guard = Guard(tmp_path / "aside")
     watch = guard.begin([str(config)], held={str(config)})
     config.write_text("by the mount's file itself")
-    assert (guard.put_back(), guard.loosened()) == ([], [])
+    assert (guard.put_back(), guard.take_replaced()) == ([], [])
     (tmp_path / "new").write_text("the person's")
     (tmp_path / "new").rename(config)
     second = guard.begin([str(config)], held={str(config)})  # in a box that holds the new one
-    assert guard.loosened() == [str(config)]
+    assert guard.take_replaced() == [str(config)]
     config.write_text("planted")
     assert guard.end(second) == [str(config)]
     assert config.read_text() == "the person's"
     with guard.changing(str(config)):
         config.unlink()
-    assert (guard.end(watch), guard.loosened()) == ([], [])
+    assert (guard.end(watch), guard.take_replaced()) == ([], [])
     assert not config.exists()
 
 

@@ -56,12 +56,12 @@ class Context:
     def is_open(self) -> bool:
         return self.live is not None and not self.live.closed
 
-    async def open(self, opening: Opening, wanted: ClientOptions) -> None:
+    async def open(self, opening: Opening, options: ClientOptions) -> None:
         """Open it, unless it is. Raises SagentError and OSError."""
         async with self.opening:
             if not self.is_open:
                 await asyncio.to_thread(settle_past, self.path, self.records, self.running)
-                live = LiveSession(opening, wanted, self._on_event, self.look)
+                live = LiveSession(opening, options, self._on_event, self.show_question)
                 await live.opened()
                 self.live = live
 
@@ -74,7 +74,7 @@ class Context:
         if self.current is not None:
             self.current.on_event(event)
 
-    def look(self) -> None:
+    def show_question(self) -> None:
         """Put the present question to the client, after a question or a run has begun or ended."""
         if self.current is not None and self.live is not None and not self.current.ended.is_set():
             self.current.ask(next(iter(self.live.questions.values()), None))
@@ -231,7 +231,7 @@ class Contexts:
             )
         kept = kept_message(message, name, place)
         self._index(context, context.records.accept(name, kept, digest))
-        task.hear(kept)
+        task.add_message(kept)
         question = task.question
         if question is not None and not question.answer.done():
             text, asks = read_text(message), isinstance(question.about, tuple)
@@ -276,7 +276,7 @@ class Contexts:
         self._know(context)
         return context
 
-    async def _open(self, context: Context, wanted: ClientOptions) -> None:
+    async def _open(self, context: Context, options: ClientOptions) -> None:
         """Open a session, in place of one that nothing is done in where they are too many. Raises SagentError, OSError
         and UnsupportedOperationError."""
         self._coming += 1
@@ -288,7 +288,7 @@ class Contexts:
                 async with idle.opening:
                     if not idle.running:  # as before: something may have begun meanwhile
                         await idle.aclose()
-            await context.open(self._opening, wanted)
+            await context.open(self._opening, options)
         finally:
             self._coming -= 1
 
@@ -310,7 +310,7 @@ class Contexts:
         context.records.begin(task.record.id, agent.log.head)
         context.current = task
         task.put(TaskState.TASK_STATE_WORKING)
-        context.look()  # an agent in the background may have asked before
+        context.show_question()  # an agent in the background may have asked before
         try:
             return await self._answer(context.live, await context.live.opened(), prompt)
         finally:  # before the next task begins

@@ -102,7 +102,7 @@ class RunningTask:
         if state != before:
             self._changed(self.snapshot())
 
-    def hear(self, message: Message) -> None:
+    def add_message(self, message: Message) -> None:
         """Add a further message of the client."""
         self._task.history.append(message)
 

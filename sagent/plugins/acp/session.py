@@ -103,8 +103,8 @@ class Session:
         self._live = LiveSession(self._open, ClientOptions(), self._on_event, lambda: None)
 
     @asynccontextmanager
-    async def _open(self, wanted: ClientOptions, *_: object) -> "AsyncGenerator[OpenSession]":
-        del wanted
+    async def _open(self, options: ClientOptions, *_: object) -> "AsyncGenerator[OpenSession]":
+        del options
         person, client = self._person, self._client
         given = Surroundings(
             self._on_event,

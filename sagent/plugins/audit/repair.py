@@ -60,7 +60,7 @@ _Fillers: TypeAlias = Mapping[int, Sequence[Content]]
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repaired log: `kept` entries, `mended` lines among them, remaining `gaps`, `dropped` bytes. `aside` is the
+    """A repaired log: `kept` entries, `mended` lines among them, remaining `gaps`, `dropped` bytes. `original` is the
     original file."""
 
     file: Path
@@ -68,7 +68,7 @@ class Repair:
     mended: int
     gaps: int
     dropped: int
-    aside: Path
+    original: Path
 
 
 def repair(path: Path) -> tuple[Repair, ...]:
@@ -342,8 +342,8 @@ class _Copy:
     entries, which count messages, keep their meaning. `counting` has the message counts of the first entries after
     gaps, by id."""
 
-    def __init__(self, out: BinaryIO, aside: str, others: "Mapping[str, _Copy]", fillers: _Fillers) -> None:
-        self.out, self._aside, self._others, self._fillers = out, aside, others, fillers
+    def __init__(self, out: BinaryIO, original: str, others: "Mapping[str, _Copy]", fillers: _Fillers) -> None:
+        self.out, self._aside, self._others, self._fillers = out, original, others, fillers
         self._ids: dict[str, str] = {}
         self._gap = self._first = self.head = ""
         self.entries = self.gaps = 0

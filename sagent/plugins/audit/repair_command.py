@@ -23,7 +23,7 @@ def run_repair(argv: Sequence[str]) -> int:
             outcome = [f"kept {count(done.kept, 'entry', 'entries')}"]
             outcome += [f"put {count(done.mended, 'line')} back as written"] if done.mended else []
             outcome += [f"lost {done.dropped} bytes in {count(done.gaps, 'gap')}"] if done.gaps else []
-            sys.stdout.write(f"{done.file}: {', '.join(outcome)}; the file as it was is {done.aside}\n")
+            sys.stdout.write(f"{done.file}: {', '.join(outcome)}; the file as it was is {done.original}\n")
         if not repairs:
             sys.stdout.write(f"{path}: nothing to repair\n")
     return 0

@@ -240,12 +240,12 @@ def _carry_out(settings: Settings, command: str, opening: "Opening") -> tuple[in
     from sagent.cli.headless import carry_out
     from sagent.events import Event, Notice
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, Notice):
             sys.stderr.write(printable(event.text) + "\n")
 
     async def act() -> tuple[int, int]:
-        async with opening(settings, hear) as agent:
+        async with opening(settings, on_event) as agent:
             before = agent.status().context_tokens
             await carry_out(command, settings, agent)
             return before, agent.status().context_tokens

@@ -100,7 +100,7 @@ class HookRunner:
             await program.process.ended()
             await asyncio.wait([reading, program.listening], timeout=_LAST)
         except BaseException:
-            await program.process.kill()
+            await program.process.kill_tree()
             raise
         finally:
             reading.cancel()

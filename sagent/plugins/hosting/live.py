@@ -74,9 +74,9 @@ class LiveSession:
     a question begins or ends."""
 
     def __init__(
-        self, opening: Opening, wanted: ClientOptions, on_event: Callable[[Event], None], changed: Callable[[], None]
+        self, opening: Opening, options: ClientOptions, on_event: Callable[[Event], None], changed: Callable[[], None]
     ) -> None:
-        self._opening, self._wanted, self._on_event, self._changed = opening, wanted, on_event, changed
+        self._opening, self._wanted, self._on_event, self._changed = opening, options, on_event, changed
         self._waiting: asyncio.Queue[_Waiting | None] = asyncio.Queue()
         self._ready: asyncio.Future[OpenSession] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live())

@@ -31,11 +31,11 @@ def opening_of(
     are kept apart, also from those of `users`; `prepare` has the last word on their settings."""
 
     def opening(
-        wanted: "ClientOptions", listener: "Listener", ask: "Asker", answer: "Answerer"
+        options: "ClientOptions", listener: "Listener", ask: "Asker", answer: "Answerer"
     ) -> "AbstractAsyncContextManager[OpenSession]":
         from sagent.cli.interactive import open_session
 
-        settings = settings_for(flags, wanted)
+        settings = settings_for(flags, options)
         private = (settings.state_dir,) if user else ()
         state = state_of(settings, user)
         secret = [*settings.plugins.named(SecretFolder)]
@@ -65,18 +65,18 @@ def _sealed(*places: "Path") -> Sequence[str]:
     return [f"{tool}({escape(str(place))})" for place in places for tool in ("Read", "Edit")]
 
 
-def settings_for(flags: Mapping[str, object], wanted: "ClientOptions") -> "Settings":
+def settings_for(flags: Mapping[str, object], options: "ClientOptions") -> "Settings":
     """Return the settings of a session that a client wants, never above the budget of the flags. Raises UsageError."""
     given = dict(flags)
-    if wanted.session is not None:
-        given |= {"resume": wanted.session}
-        given["cwd"] = _directory_of(load_settings(flags), wanted.session)
-    chosen = {name: getattr(wanted, name) for name in ("cwd", "model", "permission_mode", "effort")}
+    if options.session is not None:
+        given |= {"resume": options.session}
+        given["cwd"] = _directory_of(load_settings(flags), options.session)
+    chosen = {name: getattr(options, name) for name in ("cwd", "model", "permission_mode", "effort")}
     settings = load_settings(given | {name: value for name, value in chosen.items() if value is not None})
-    if wanted.max_budget_usd is not None:
-        cap = Decimal(str(wanted.max_budget_usd))
+    if options.max_budget_usd is not None:
+        cap = Decimal(str(options.max_budget_usd))
         if not cap.is_finite() or cap <= 0:
-            raise UsageError(f"max_budget_usd is {wanted.max_budget_usd}: give a number of USD above 0.")
+            raise UsageError(f"max_budget_usd is {options.max_budget_usd}: give a number of USD above 0.")
         own = settings.max_budget_usd
         settings = replace(settings, max_budget_usd=cap if own is None else min(cap, own))
     return session_settings(settings)

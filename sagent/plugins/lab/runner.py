@@ -314,7 +314,7 @@ class _Run:
             fork=None,
         )
 
-        def hear(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if isinstance(event, Advised) and event.advice.status == "failed":
                 self.unasked.append(event.advice.reason)
 
@@ -325,9 +325,11 @@ class _Run:
         task = self.task
         async with AsyncExitStack() as stack:
             if self.way.team is None:
-                worker = self.agent = await stack.enter_async_context(open_agent(settings, hear, batches=self.batches))
+                worker = self.agent = await stack.enter_async_context(
+                    open_agent(settings, on_event, batches=self.batches)
+                )
             else:
-                opened = open_team(settings, self.way.team, hear, batches=self.batches)
+                opened = open_team(settings, self.way.team, on_event, batches=self.batches)
                 worker = await stack.enter_async_context(opened)
                 self.agent = worker.agents[0]
             seconds = task.timeout if self.batches is None else MAX_RUN_SECONDS

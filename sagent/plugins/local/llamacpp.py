@@ -192,7 +192,7 @@ class LlamaCpp(ChatProvider):
             if not server.waiting:
                 self.on_waiting("", "")
             if not server.healthy and not server.waiting:
-                server.strike()
+                server.kill()
                 self._forget(server)
         return server
 
@@ -220,14 +220,14 @@ class LlamaCpp(ChatProvider):
             if waited > launch.timeout:
                 why = f"llama-server was not ready after {launch.timeout:g} s, so it was killed. {server.said()}"
                 server.fate = (False, why)
-                server.strike()
+                server.kill()
                 continue
             if waited > _LISTENING and not server.listens:
                 from sagent.plugins.local.llamacpp_server import REMEDY
 
                 why = f"LLAMA_CPP_SERVER: {launch.program} was ended, for it did not answer at its port within"
                 server.fate = (False, f"{why} {_LISTENING:g} s: is it a llama-server? {REMEDY}")
-                server.strike()
+                server.kill()
                 continue
             if await self._answers(server):
                 server.healthy = server.alive

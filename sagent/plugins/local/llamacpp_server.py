@@ -88,7 +88,7 @@ class Launch:
 
 
 class LlamaServer:
-    """A run of a server: started when made. Call `stop` or `strike` in every case."""
+    """A run of a server: started when made. Call `stop` or `kill` in every case."""
 
     def __init__(self, launch: Launch, key: str) -> None:
         """Raises OSError."""
@@ -116,7 +116,7 @@ class LlamaServer:
             self._output = _Output(source)
         except RuntimeError as error:  # no more threads
             os.close(source)
-            self.strike()
+            self.kill()
             raise OSError(str(error)) from error
 
     @property
@@ -129,7 +129,7 @@ class LlamaServer:
         """True if it still runs. What else is left of its group goes with it."""
         if self._process.alive:
             return True
-        self.strike()
+        self.kill()
         return False
 
     async def ended(self, seconds: float) -> bool:
@@ -178,9 +178,9 @@ class LlamaServer:
             self._process.terminate()
             await self.ended(EXIT_TIMEOUT_SECONDS)
         finally:
-            self.strike()
+            self.kill()
 
-    def strike(self) -> None:
+    def kill(self) -> None:
         """Kill what is left of it, at once. Idempotent."""
         if not self._struck:
             self._struck = True

@@ -138,7 +138,7 @@ class ClaudeProcess:
 
     def abort(self) -> None:
         """Kill it at once, before it does anything more."""
-        self._program.process.strike()
+        self._program.process.kill()
 
     async def stopped(self) -> None:
         """Let it end, within a second, with all that it started, and wait until it has; also when cancelled."""
@@ -154,7 +154,7 @@ class ClaudeProcess:
         process.terminate()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.ended(), _EXIT_TIMEOUT_SECONDS)
-        process.strike()
+        process.kill()
         await process.ended()
         self._program.close()
         await self._group.aclose()

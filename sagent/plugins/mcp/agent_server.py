@@ -121,13 +121,13 @@ class Sessions:
         self._open = open_agent
         self._runs: dict[str, Run] = {}
 
-    def begin(self, wanted: ClientOptions, prompt: str, *, asks: bool) -> Run:
+    def begin(self, options: ClientOptions, prompt: str, *, asks: bool) -> Run:
         """Start to work on a prompt."""
         run = Run(secrets.token_urlsafe(16), asks)
         for name in [name for name, old in self._runs.items() if old.task and old.task.done()][:-_RUNS]:
             del self._runs[name]
         self._runs[run.name] = run
-        run.task = asyncio.create_task(self._work(run, wanted, prompt))
+        run.task = asyncio.create_task(self._work(run, options, prompt))
         run.task.add_done_callback(run.on_end)
         return run
 
@@ -150,10 +150,10 @@ class Sessions:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _work(self, run: Run, wanted: ClientOptions, prompt: str) -> Result:
+    async def _work(self, run: Run, options: ClientOptions, prompt: str) -> Result:
         if not prompt.strip():
             raise UsageError("prompt is empty: describe the task.")
-        async with self._open(wanted, run.on_event, run.ask if run.asks else None) as agent:
+        async with self._open(options, run.on_event, run.ask if run.asks else None) as agent:
 
             def count(_: Event) -> None:
                 run.usd = float(agent.ledger.cost().total)
@@ -205,14 +205,14 @@ def make_server(sessions: Sessions) -> "MCPServer":
 
 
 async def _answer(
-    sessions: Sessions, wanted: ClientOptions, prompt: str, context: "Context"
+    sessions: Sessions, options: ClientOptions, prompt: str, context: "Context"
 ) -> "CallToolResult | InputRequiredResult":
     """Begin a run, or go on with the one that had asked something, up to its result or its next question."""
     run = sessions.find(context.request_state)
     if context.request_state is not None and run is None:
         return _result("The server has been restarted since it asked; what the session did is in its log.", None)
     if run is None:
-        run = sessions.begin(wanted, prompt, asks=_can_ask(context))
+        run = sessions.begin(options, prompt, asks=_can_ask(context))
     elif run.question is not None:
         if run.question.name != context.request_state:  # an earlier answer, sent again
             return _input_required(run.question)

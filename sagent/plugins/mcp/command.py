@@ -292,11 +292,11 @@ def opener(flags: Mapping[str, object]) -> "Open":
     of the flags."""
 
     def opened(
-        wanted: "ClientOptions", listener: "Callable[[Event], None]", ask: "Asker | None"
+        options: "ClientOptions", listener: "Callable[[Event], None]", ask: "Asker | None"
     ) -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent
 
-        return open_agent(settings_for(flags, wanted), listener, ask)
+        return open_agent(settings_for(flags, options), listener, ask)
 
     return opened
 

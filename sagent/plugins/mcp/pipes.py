@@ -119,7 +119,7 @@ async def _end(program: PipedProcess) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS):
             await program.process.ended()
-    await program.process.kill()
+    await program.process.kill_tree()
     await asyncio.wait([program.listening], timeout=_END_SECONDS)
 
 

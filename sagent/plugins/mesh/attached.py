@@ -92,7 +92,7 @@ class RemoteAgent:
             try:
                 await agent._take_new()
                 with suppress(MeshError):  # no node works on it
-                    await peer.look()
+                    await peer.fetch_figures()
                 agent._from_its_start = not agent.running or bool(agent._open_calls())
                 tasks = [asyncio.create_task(agent._keep_up()), asyncio.create_task(agent._watch())]
                 try:
@@ -327,7 +327,7 @@ class RemoteAgent:
 
     async def _look(self) -> None:
         with suppress(NobodyThere):
-            await self.peer.look()
+            await self.peer.fetch_figures()
         self._changed()
 
     def _on_end(self) -> None:

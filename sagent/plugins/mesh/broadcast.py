@@ -42,7 +42,7 @@ class Broadcast:
         self._lines: list[bytes] = []
         self._wake = asyncio.Event()
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         self._add(type(event).__name__, encode(event))
 
     def show(self, figures: Figures) -> None:

@@ -88,7 +88,7 @@ class NodeAgent(Harmless):
         """End the child and return its cost; None if it cannot be known now, so that all of its allowance may be
         spent."""
         try:
-            return await peer.end()
+            return await peer.close_budget()
         except SagentError:
             return None
 

@@ -238,10 +238,10 @@ class SessionWorker:
     def _hear(self, event: Event) -> None:
         if self._lost.is_set():  # a forced stop is no result of the session
             return
-        self._replies.hear(event)
+        self._replies.on_event(event)
         if self._requests is not None and self._requests.watched and isinstance(event, _TELLING):
             self._broadcast.show(self._requests.figures())  # first: clients that see the event need them
-        self._broadcast.hear(event)
+        self._broadcast.on_event(event)
 
     def _tell(self, agent: str, line: str) -> None:
         if not self._lost.is_set():
@@ -254,7 +254,7 @@ class SessionWorker:
             except Unavailable:
                 await asyncio.sleep(_RETRY_DELAY_SECONDS)
             except UsageError as error:
-                self._broadcast.hear(
+                self._broadcast.on_event(
                     Notice("root", "warning", f"The files in their present state cannot be sent: {error}")
                 )
                 return
@@ -321,7 +321,7 @@ class SessionWorker:
         except (WrongVersion, Failed) as error:
             self._taken.add(number)
             self._replies.refuse(number, _failure_of(error))
-            self._broadcast.hear(Notice(agent.path, "warning", f"A message could not be read. {error}"))
+            self._broadcast.on_event(Notice(agent.path, "warning", f"A message could not be read. {error}"))
             return
         self._taken.add(number)
         message, mirror.taking = _as_said(said.message), number
@@ -355,7 +355,7 @@ class SessionWorker:
     async def _give_up(self, error: Exception) -> Result:
         """Answer the messages of a session that cannot be opened with an error, so that they do not wait any longer."""
         result = Result("", (), "error", _failure_of(error), session_id=self._session)
-        self._broadcast.hear(Finished("root", result))
+        self._broadcast.on_event(Finished("root", result))
         async with self._taking() as intake:
             while await self._bus.last(names.INBOX, self._inbox) is not None:
                 if (taken := await intake.next()) is not None:

@@ -97,9 +97,9 @@ class Mirror:
 
     def follow(self, session: Session) -> None:
         """Pass on entries from now on, in the appending thread."""
-        session.follow(self.hear, self._blobs.append)
+        session.follow(self.on_entry, self._blobs.append)
 
-    def hear(self, agent: str, entry: Entry) -> None:
+    def on_entry(self, agent: str, entry: Entry) -> None:
         """Send an entry that was appended to an agent's log."""
         self._add(_Line(agent, entry, self.taking, self.files))
 

@@ -159,7 +159,7 @@ class Node:
             text = f"session {session} is stopped. {error}"
             self._warn(text)
             broadcast = Broadcast(self._bus, session)
-            broadcast.hear(Notice("root", "error", f"{text[:1].upper()}{text[1:]}"))
+            broadcast.on_event(Notice("root", "error", f"{text[:1].upper()}{text[1:]}"))
             await broadcast.flush()
 
     async def _hold(self, session: str, lease: Lease) -> bool:

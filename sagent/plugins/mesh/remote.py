@@ -102,7 +102,7 @@ class RemotePeer:
                     peer._problem = error
                     peer._changed.set()
 
-            async def hear() -> None:
+            async def listen() -> None:
                 async for request in events:
                     peer._hear(request.message)
 
@@ -113,7 +113,7 @@ class RemotePeer:
             def look() -> None:
                 peer.start(peer._look_again())
 
-            work = (follow(), hear(), respond(calls), respond(inquiries))
+            work = (follow(), listen(), respond(calls), respond(inquiries))
             tasks = [asyncio.create_task(each) for each in work]
             bus.on_reconnect.add(look)
             try:
@@ -169,7 +169,7 @@ class RemotePeer:
         if (self._sending is None or self._sending.done()) and self._rests:
             self._last = 0
 
-    async def look(self) -> Figures:
+    async def fetch_figures(self) -> Figures:
         """Ask for the figures, and subscribe to changes. Raises NobodyThere, Failed, Unavailable."""
         answer = await self.ask(op="status")
         try:
@@ -200,7 +200,7 @@ class RemotePeer:
                 await self._over.wait()
         return result
 
-    async def end(self) -> Cost | None:
+    async def close_budget(self) -> Cost | None:
         """End the session once it rests, and return its cost by its log, None if that is unknown. From then on nobody
         can make it spend more. Raises SessionNotFound and MeshError."""
         while True:

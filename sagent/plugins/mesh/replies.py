@@ -30,7 +30,7 @@ class Replies:
         """Record the failure of a message that will not be read."""
         self._found[number] = Result("", (), "error", failure)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         match event:
             case ReplyFinished(agent=agent, message=said) if agent == _ROOT:
                 self._said = None if said.calls or said.stop == "pause" else said

@@ -120,7 +120,7 @@ class Server:
         if limit == self._limit:
             return
         async with self._changing:
-            await self.process.kill()
+            await self.process.kill_tree()
             self.process.close()
             self._limit = limit
             self.process = _start(self._options, self._group, limit, self.port)
@@ -140,7 +140,7 @@ async def serving(options: ServerOptions) -> AsyncGenerator[Server]:
         await server.listens()
         yield server
     finally:
-        await server.process.kill()
+        await server.process.kill_tree()
         server.process.close()
         await group.aclose()
 

@@ -70,7 +70,7 @@ class Kernel:
         with contextlib.suppress(TimeoutError):  # its input has ended: it takes its kernel and its files with it
             async with asyncio.timeout(ENDING):
                 await self._program.process.ended()
-        await self._program.process.kill()
+        await self._program.process.kill_tree()
         self._program.close()
         self.confined.finish()
 

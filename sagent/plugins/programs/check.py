@@ -45,7 +45,7 @@ async def run_check(
                 except TimeoutError:
                     return CheckResult(command, None, f"it did not end within {timeout:g} s", where)
                 finally:
-                    await process.kill()
+                    await process.kill_tree()
                 code = process.code
         return CheckResult(command, code, _end_of(output), where)
 

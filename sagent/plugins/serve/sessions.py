@@ -90,13 +90,13 @@ class Hosted:
         living = self.live.agent.tree.living
         return not any(each.running or any(job.state == "running" for job in each.jobs()) for each in living)
 
-    async def open(self, opening: Opening, wanted: ClientOptions) -> None:
+    async def open(self, opening: Opening, options: ClientOptions) -> None:
         """Open it, unless it is. Raises SagentError and OSError."""
         async with self.opening:
             if self.is_open:
                 return
             self.live = None  # one that has ended by itself
-            live = LiveSession(opening, wanted, self._on_event, self.touch)
+            live = LiveSession(opening, options, self._on_event, self.touch)
             agent = (await live.opened()).agent
             if not agent.log.path:
                 await live.aclose()
@@ -206,10 +206,10 @@ class Sessions:
         self._hosted: dict[str, Hosted] = {}
         self._coming = 0  # sessions that are being opened
 
-    async def begin(self, wanted: ClientOptions) -> Hosted:
+    async def begin(self, options: ClientOptions) -> Hosted:
         """Return a new session. Raises SagentError and OSError."""
         hosted = Hosted(keep=self._keep)
-        await self._open(hosted, replace(wanted, cwd=self.place.check(wanted.cwd)))
+        await self._open(hosted, replace(options, cwd=self.place.check(options.cwd)))
         self._hosted[hosted.id] = hosted
         return hosted
 
@@ -220,12 +220,12 @@ class Sessions:
             self.place.check(hosted.cwd)  # it may lead elsewhere by now
             await self._open(hosted, ClientOptions(session=str(hosted.path)))
 
-    async def _open(self, hosted: Hosted, wanted: ClientOptions) -> None:
+    async def _open(self, hosted: Hosted, options: ClientOptions) -> None:
         self._coming += 1
         try:
             while len(self.open()) + self._coming > MAX_OPEN:
                 await self._make_room()
-            await hosted.open(self._opening, wanted)
+            await hosted.open(self._opening, options)
         finally:
             self._coming -= 1
 

@@ -37,7 +37,7 @@ class DayBudget:
         """USD of today, with what is held."""
         return self._days.get(self._day(), {}).get(place, ZERO)
 
-    def hold(self, place: str, usd: Decimal) -> Callable[[Decimal], None]:
+    def reserve(self, place: str, usd: Decimal) -> Callable[[Decimal], None]:
         """Hold a sum; call what is returned with what it came to. Raises OSError: nothing is held then."""
         day = self._day()
         self._add(day, place, usd)

@@ -163,7 +163,7 @@ class ThreadSession:
                 agent.apply(Switch(model=self._model))
             self._model = ""
         agent.ledger.cap = counted(agent) + room
-        settle = self._budget.hold(said.thread.place, room)  # at once: another thread may begin while files are read
+        settle = self._budget.reserve(said.thread.place, room)  # at once: another thread may begin while files are read
         before, spent = counted(agent), room  # what is not known counts as all of it
         self._stopped = False
         self._reply = reply = Reply(self._surface, self._thread)

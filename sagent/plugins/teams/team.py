@@ -126,7 +126,7 @@ class Team(Pattern):
         if caller is None and lead.running:
             raise UsageError(f"{lead.path} is running: a team's lead makes no calls of its own")
         if caller is None:
-            lead.hold()
+            lead.reopen()
         past = last_round(lead.log.entries()) if caller is None else None
         taken_up = past is not None and past.answer is None and past.task == task
         shift = Shift(self._setup, self._notify, lead, stage, task, past if taken_up else None)

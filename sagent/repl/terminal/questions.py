@@ -110,7 +110,7 @@ class Questions:
         self._draft = ""  # the input before a question or line used it
         self.lent: list[str] | None = None  # while an editor has the input: texts to return afterwards
         self._waits: object = None  # the last letter that may choose
-        screen.resizing.on_resizing = self.hold  # until it is visible again
+        screen.resizing.on_resizing = self.release_keys  # until it is visible again
         self._floor = asyncio.Lock()  # held by the open question
         self.asking: list[str] = []  # agents with calls to approve
 
@@ -148,7 +148,7 @@ class Questions:
             return "leaves it" if self._line is not None else ""
         return picker.leaving
 
-    def look(self) -> None:
+    def take_keys_if_idle(self) -> None:
         """Give a question the keys if nobody has typed for a while and the input is empty."""
         picker, text = self.picker, self._screen.buffer.text
         if picker is not None and picker.held:
@@ -168,7 +168,7 @@ class Questions:
             self._screen.buffer.reset()
         self._screen.redraw()
 
-    def hold(self) -> None:
+    def release_keys(self) -> None:
         """Give the keys back to the input, unless they are the question's answer."""
         letter, self._letter = self._letter.strip(_ESC), ""
         if letter:
@@ -179,7 +179,7 @@ class Questions:
 
     def begin_anew(self) -> None:
         """Give back a key pressed while the process was stopped: its answer was not on the screen."""
-        self.hold()
+        self.release_keys()
         self._screen.app.key_processor.after_key_press.fire()  # whoever brought it back has typed that
 
     def type(self, text: str) -> None:
@@ -200,7 +200,7 @@ class Questions:
             self.picker.act()
 
     def _write(self, text: str) -> None:
-        self.hold()
+        self.release_keys()
         self._screen.buffer.insert_text(text)
 
     def _wait(self, letter: str) -> None:
@@ -232,7 +232,7 @@ class Questions:
     def drop(self) -> bool:
         """Treat a letter as the start of a text, because another key follows; return False if there was none."""
         if letter := self._letter:
-            self.hold()
+            self.release_keys()
         return bool(letter)
 
     def move(self, step: int) -> None:
@@ -443,7 +443,7 @@ class Questions:
                 self._shown_at = math.inf
                 await self._screen.until_seen()
                 self._shown_at = self._presence.clock()
-            self.look()
+            self.take_keys_if_idle()
             if picker.held != held:
                 self._screen.redraw()
             left = QUIET_SECONDS if away else self._presence.unrest(self._shown_at)

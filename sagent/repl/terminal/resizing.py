@@ -49,7 +49,7 @@ class Resizing:
         last = app.renderer.last_rendered_screen
         wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred if last is not None else 0
         if last is not None and min(wanted, size.rows) < last.height:  # rows that prompt_toolkit would keep
-            self._output.hold()  # until the new rows are drawn
+            self._output.pause()  # until the new rows are drawn
             self._holding = True
             app.renderer.erase(leave_alternate_screen=False)
         if app.renderer.last_rendered_screen is None:

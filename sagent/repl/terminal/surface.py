@@ -149,7 +149,7 @@ class SteadyOutput(Vt100_Output):
         self.write_raw(f"{key_codes.STOP}\x1b[?1004l" if self.term != "linux" else "\x1b[?1004l")
         super().disable_bracketed_paste()
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         self._depth += 1
 
     def release(self) -> None:
@@ -160,7 +160,7 @@ class SteadyOutput(Vt100_Output):
     @contextmanager
     def held(self) -> Generator[None]:
         """Write all output of the block at its end, in one piece."""
-        self.hold()
+        self.pause()
         try:
             yield
         finally:

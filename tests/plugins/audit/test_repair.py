@@ -164,7 +164,7 @@ def test_flipped_bit_restored(whole: Path, tmp_path_factory: pytest.TempPathFact
     text[place] ^= 1 << data.draw(st.integers(0, 7))
     file.write_bytes(text)
     (done,) = repair(session)
-    assert (done.file, done.mended, done.gaps, done.aside.read_bytes()) == (file, 1, 0, bytes(text))
+    assert (done.file, done.mended, done.gaps, done.original.read_bytes()) == (file, 1, 0, bytes(text))
     for each, had in entries.items():
         assert list(read_log(each))[: len(had)] == had
     after = verify(session, before.heads["root"])
@@ -196,7 +196,7 @@ def test_intact_entries_kept(whole: Path, tmp_path_factory: pytest.TempPathFacto
     damaged = {file: file.read_bytes() for file in log_files(session)}
     done = repair(session)
     for each in done:
-        assert each.aside.read_bytes() == damaged[each.file]
+        assert each.original.read_bytes() == damaged[each.file]
     for file, had in kept.items():
         assert said(read_log(file)) >= had
     works(session)
@@ -212,12 +212,12 @@ def test_gaps_marked_and_reported(session: Path):
     assert (done.file, done.kept, done.mended, done.gaps) == (file, len(good), 0, 2)
     marks = [content for content in contents(read_log(file), Repaired) if content.is_gap]
     assert [mark.kept for mark in marks] == [spent, notice - 1]
-    assert {mark.aside for mark in marks} == {done.aside.name}
+    assert {mark.aside for mark in marks} == {done.original.name}
     assert done.dropped == sum(mark.dropped_bytes for mark in marks) > 0
     proof = verify(session)
     assert (proof.problems, proof.gaps) == ((), 2)
     assert sum("a gap" in note for note in proof.notes) == 2
-    assert any(done.aside.name in note and "not checked" in note for note in proof.notes)
+    assert any(done.original.name in note and "not checked" in note for note in proof.notes)
     page, _ = export_text(session, "md", Redaction())
     assert "The log was repaired" in page.decode()
 
@@ -346,7 +346,7 @@ def test_child_damage_changes_its_parents(session: Path):
     for file, entries in before.items():
         assert file.name == "x.jsonl" or said(read_log(file)) == said(iter(entries))
     for each in done.values():
-        assert each.aside.is_file()
+        assert each.original.is_file()
     works(session)
 
 

@@ -65,7 +65,7 @@ class Broker:
                     await self._kill.wait()
                     if self._again.done():
                         return
-                    server.process.strike()
+                    server.process.kill()
         except BaseException as error:
             (self._again if self._ready.done() else self._ready).set_exception(error)
 

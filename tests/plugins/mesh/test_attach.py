@@ -97,7 +97,7 @@ async def test_message_and_interrupt_reach_session(tmp_path: Path) -> None:
             anybody: Peer = peer  # knows nothing of a bus
             while not begun.exists():
                 await asyncio.sleep(0.05)
-            assert (await peer.look()).agents[0].state == "working"
+            assert (await peer.fetch_figures()).agents[0].state == "working"
             anybody.interrupt()
             result = await anybody.wait()
             assert result.error is not None
@@ -117,7 +117,7 @@ async def test_events_of_former_node_ignored(tmp_path: Path) -> None:
             peer.listen(seen.append)
             for lease, text in ((7, "one"), (9, "two"), (7, "stopped"), (None, "full"), (9, "three")):
                 says = Broadcast(here.bus, peer.path, lease)
-                says.hear(Notice("root", "info", text))
+                says.on_event(Notice("root", "info", text))
                 await says.flush()
             while len(seen) < 4:
                 await asyncio.sleep(0.05)

@@ -214,7 +214,7 @@ async def test_acknowledged_survives_server_kill(tmp_path: Path, name: str) -> N
         async with bus.following(names.LOG, subject) as messages:
             reading = aiter(messages)
             assert [(await anext(reading)).data for _ in range(5)] == [b"%d" % number for number in range(5)]
-            server.process.strike()
+            server.process.kill()
             await server.ended()
             waiting = asyncio.create_task(bus.append(subject, b"5", id=f"{name}.5", expected=last, timeout=30))
             async with serving(ServerOptions(folder, port=server.port)):

@@ -43,14 +43,14 @@ def test_later_messages_have_own_answer() -> None:
     replies, words = Replies(), [user(text) for text in "abc"]
     for number, message in enumerate(words, 1):
         replies.expect(message, number)
-    replies.hear(Received("root", words[0]))
-    replies.hear(said("I look.", ToolCall("c", "Bash")))
-    replies.hear(Received("root", words[1]))  # between two calls: both have the answer that follows
-    replies.hear(said("To a and b."))
-    replies.hear(Received("root/other", words[2]))
-    replies.hear(Received("root", user("an advisor says", sender="sagent")))
-    replies.hear(said("Better, to a and b."))
-    replies.hear(Received("root", words[2]))
+    replies.on_event(Received("root", words[0]))
+    replies.on_event(said("I look.", ToolCall("c", "Bash")))
+    replies.on_event(Received("root", words[1]))  # between two calls: both have the answer that follows
+    replies.on_event(said("To a and b."))
+    replies.on_event(Received("root/other", words[2]))
+    replies.on_event(Received("root", user("an advisor says", sender="sagent")))
+    replies.on_event(said("Better, to a and b."))
+    replies.on_event(Received("root", words[2]))
     last = Result("To c.", (), "end")
     replies.settle(last)
     record = replace(SessionRecord("s"), **replies.changes(SessionRecord("s"), {1, 2, 3}, last))

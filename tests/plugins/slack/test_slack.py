@@ -420,8 +420,8 @@ def test_day_budget_over_restarts(tmp_path: Path) -> None:
     rules = ChatRules({"C1": PlaceRules(tmp_path, usd_per_day=Decimal(3))}, Decimal(4))
     day = ["2026-01-01"]
     first = DayBudget(tmp_path / "spent.json", rules, lambda: day[0])
-    first.hold("C1", Decimal(1))(Decimal("0.25"))
-    first.hold("C1", Decimal(2))  # and then the process is killed
+    first.reserve("C1", Decimal(1))(Decimal("0.25"))
+    first.reserve("C1", Decimal(2))  # and then the process is killed
     later = DayBudget(tmp_path / "spent.json", rules, lambda: day[0])
     assert later.room("C1") == Decimal("0.75")
     day[0] = "2026-01-02"

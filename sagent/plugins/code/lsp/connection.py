@@ -30,15 +30,16 @@ class ServerError(Exception):
 
 
 class Connection:
-    """A run of a server. `answer` answers its requests, or raises ServerError; `hear` gets its notifications."""
+    """A run of a server. `answer` answers its requests, or raises ServerError; `on_notification` gets its
+    notifications."""
 
     def __init__(
         self,
         processes: ProcessGroup,
         answer: Callable[[str, Mapping[str, object]], object],
-        hear: Callable[[str, Mapping[str, object]], None],
+        on_notification: Callable[[str, Mapping[str, object]], None],
     ) -> None:
-        self._processes, self._answer, self._hear = processes, answer, hear
+        self._processes, self._answer, self._on_notification = processes, answer, on_notification
         self._program: PipedProcess | None = None
         self._pending: dict[int, asyncio.Future[object]] = {}
         self._reading: asyncio.Task[None] | None = None
@@ -115,7 +116,7 @@ class Connection:
         method, number = as_str(message.get("method")), message.get("id")
         params = as_object(message.get("params"))
         if method and number is None:
-            self._hear(method, params)
+            self._on_notification(method, params)
         elif method:
             with contextlib.suppress(ServerError):
                 self._send({"id": number, **self._answered(method, params)})
@@ -137,7 +138,7 @@ class Connection:
         self._broken = self._broken or why
         self.ended.set()
         if self._program is not None:
-            self._program.process.strike()
+            self._program.process.kill()
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(ServerError(self._broken))
@@ -156,7 +157,7 @@ class Connection:
         if program is not None and self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-            await program.process.kill()
+            await program.process.kill_tree()
             program.close()
 
 
