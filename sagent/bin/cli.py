@@ -6,12 +6,12 @@ import gc
 import os
 import sys
 
-if __name__ == "__main__":  # run as a file: the checkout takes the place of this directory on the path
+if __name__ == "__main__":  # run as a file: the checkout replaces this directory on the path
     sys.path[0] = os.path.realpath(__file__).rsplit("/", 3)[0]
 
 
 def start() -> None:
-    """Run the command line as a process of its own, and end it with the exit code."""
+    """Run the command line as a process, and end it with the exit code."""
     _choose_utf8()
     _leave_directory_out()
     codes: list[int] = []
@@ -22,7 +22,7 @@ def start() -> None:
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    gc.set_threshold(50_000)  # what is imported stays: a look for garbage in it took a twentieth of the start
+    gc.set_threshold(50_000)  # imported objects stay: searching them for garbage took a twentieth of the start
     _open_standard_streams()
     argv = sys.argv[1:]
     if argv in (["--version"], ["-V"]):
@@ -43,8 +43,8 @@ def main() -> int:
 
 
 def _leave_directory_out() -> None:
-    """Import nothing from the working directory, where commands write, and which `python -m` and PYTHONPATH put on the
-    path: but this program, if it lies there."""
+    """Remove the working directory, where commands write, from the import path, where `python -m` and PYTHONPATH put
+    it; except for this program, if it is there."""
     join, here = os.path.join, os.path.abspath  # pathlib is not loaded yet
     try:
         given = {here(each) for each in ("", *os.environ.get("PYTHONPATH", "").split(os.pathsep))}
@@ -57,8 +57,8 @@ def _leave_directory_out() -> None:
 
 
 def _choose_utf8() -> None:
-    """Start again in Python's UTF-8 mode where a locale such as ISO-8859-1 would be the encoding of file names and
-    arguments: what a model writes does not fit into it."""
+    """Restart in Python's UTF-8 mode if a locale such as ISO-8859-1 would encode file names and arguments, because a
+    model's text does not fit into it."""
     if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 -- this program
 
@@ -72,7 +72,7 @@ def _notice_ended_children() -> None:
 
 
 def _leave(codes: list[int]) -> None:
-    """End without deleting all that was loaded, which took a fifth of a run."""
+    """Exit without deleting loaded objects, which took a fifth of a run."""
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
@@ -83,7 +83,7 @@ def _leave(codes: list[int]) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Open /dev/null for each closed standard stream, so that no file takes its place; writing to stdout fails."""
+    """Open /dev/null for each closed standard stream, so that no file takes its number; writing to stdout fails."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             while (opened := os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)) < number:

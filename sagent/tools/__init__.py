@@ -49,7 +49,7 @@ _MODULES = {
 
 
 def agent_tools() -> "tuple[Tool, ...]":
-    """One of each tool that concerns agents: spawn others, write to them, change oneself, manage jobs."""
+    """Return one of each tool that concerns agents: spawn others, write to them, change oneself, manage jobs."""
     return tuple(map(_make, _AGENTS))
 
 

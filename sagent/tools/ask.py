@@ -13,8 +13,8 @@ MAX_OPTIONS = 9
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that an agent asks. With `multiple` any number of the options is an answer, words of one's own always
-    are. A `plan` is to be decided on."""
+    """A question of an agent. With `multiple` any number of the options is an answer; free text always is. A `plan`
+    needs a decision."""
 
     agent: str
     text: str
@@ -23,8 +23,8 @@ class Question:
     plan: str = ""
 
     def read(self, said: str) -> str | None:
-        """Return the answer that a typed line is: the option whose number it is, or those of `multiple`, else its
-        words; None for an empty one."""
+        """Return the answer in a typed line: the option of a number, several with `multiple`, else the text; None for
+        an empty line."""
         words = said.replace(",", " ").split()
         numbers = [int(word) for word in words if word.isdecimal() and len(word) < 9]
         chosen = [self.options[number - 1] for number in numbers if 0 < number <= len(self.options)]
@@ -34,11 +34,11 @@ class Question:
 
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]
-"""Puts a question to a person and waits for what they say; None when they leave it unanswered."""
+"""Asks a person a question and waits for the answer; None if they leave it open."""
 
 
 class AskUser(Harmless):
-    """Asks by way of `answer`, without which every call fails: offer it only where a person can answer."""
+    """Asks a person through `answer`. Without it every call fails: offer the tool only if a person can answer."""
 
     name = "AskUser"
     quick = True
@@ -57,7 +57,7 @@ class AskUser(Harmless):
         self._answer = answer
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Ask, and wait. Raises ToolError where no person can be asked."""
+        """Ask, and wait. Raises ToolError if no person can be asked."""
         text = as_str(arguments.get("question")).strip()
         if not text:
             raise ToolError("The question is empty.")

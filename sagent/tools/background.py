@@ -10,7 +10,7 @@ MAX_WAIT_SECONDS = 3_600.0
 
 
 class BackgroundTask(Harmless):
-    """Lists, awaits, reads, stops and detaches jobs, which were judged when they began."""
+    """Lists, awaits, reads, stops and detaches jobs, which were judged at their start."""
 
     name = "BackgroundTask"
     quick = True
@@ -27,7 +27,7 @@ class BackgroundTask(Harmless):
     )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Do it. Raises ToolError if there is no such job."""
+        """Carry out an action on jobs. Raises ToolError for an unknown job."""
         if (caller := run.caller) is None:
             raise ToolError("There are no jobs here.")
         operation, name = as_str(arguments.get("operation")), as_str(arguments.get("id"))

@@ -1,4 +1,4 @@
-"""The Bash tool: one command in a shell of its own, in the workspace's directory and environment."""
+"""The Bash tool: one command in its own shell, in the workspace's directory and environment."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ _QUIET: Mapping[str, str] = {
     "NO_COLOR": "1",
 }
 _SHELLS_OWN = frozenset({MARK, "PWD", "SHLVL", "_"})  # variables that a shell sets by itself
-_NEEDED = frozenset({"PATH", "PWD"})  # go on, however many others there are
+_NEEDED = frozenset({"PATH", "PWD"})  # kept, however many others there are
 _WORD = rb"""'[^']*'|\$'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|\\.|\$(?!')|[^\s'"\\$]"""
 _EXPORT = rb"^(?:declare -\w+|export) ([A-Za-z_]\w*)(?:=((?:" + _WORD + rb")*))?$"
 _ANSI_C = {
@@ -53,9 +53,9 @@ _TEE_GRACE_SECONDS = 0.05  # that `>(tee log)` and the like get to finish after 
 _FIRST_PROGRESS, _NEXT_PROGRESS = 1.0, 0.5
 _JOB_PROGRESS_CHARS = 8_000
 _MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument
-_MAX_VARIABLE_BYTES = 131_000  # of name and value; Linux takes 128 KiB, with what stands around them
+_MAX_VARIABLE_BYTES = 131_000  # of name and value; Linux takes 128 KiB with its framing
 _MAX_ENVIRONMENT_BYTES = 800_000  # Linux takes 2 MiB together with the arguments, macOS 1 MiB
-_MIN_ENVIRONMENT_BYTES = 100_000  # left of one that the system has refused
+_MIN_ENVIRONMENT_BYTES = 100_000  # reserved after the system has refused one
 
 # The shell leaves its directory and exported variables on the descriptor that came as its standard input: after the
 # command, and at EXIT for a command that calls `exit`. Both, since a command may set an EXIT trap of its own.
@@ -90,12 +90,11 @@ _SANDBOXED_PARAMETERS = arguments_schema(
 
 
 class Bash:
-    """Runs shell commands. One instance may serve many agents; `aclose` kills whatever it started that still runs.
+    """Runs shell commands. One instance may serve many agents; `aclose` kills all their remaining processes.
 
-    Commands get this process's environment without what looks like a key or a password, because their output goes to a
-    log and to a provider. `keep_keys` names variables to pass anyway, and `withheld` further ones to leave out;
-    variables that a workspace's environment sets are passed too. With a `sandbox`, commands are limited to the
-    workspace's profile.
+    Commands get this process's environment without likely keys and passwords, because their output goes to a log and to
+    a provider. `keep_keys` names variables to pass anyway, and `withheld` further ones to leave out; variables that a
+    workspace's environment sets are passed too. With a `sandbox`, commands are limited to the workspace's profile.
     """
 
     name = "Bash"
@@ -112,7 +111,7 @@ class Bash:
     ) -> None:
         keep, leave_out = names_given("keep_keys", keep_keys), names_given("withheld", withheld)
 
-        @functools.cache  # every command asks it of the same variables
+        @functools.cache  # the same variables are checked for every command
         def is_kept_back(name: str, value: str) -> bool:
             from sagent.lib.secrets import is_key
 
@@ -121,11 +120,11 @@ class Bash:
         self._is_kept_back = is_kept_back
         self._sandbox = sandbox
         self._described = sandbox is not None and sandbox.wanted != "off"
-        self._held: dict[str, bool] = {}  # whether commands were, as each agent knows it
+        self._held: dict[str, bool] = {}  # whether commands were sandboxed, as each agent knows
         if self._described:
             self.description = f"{self.description} Sandboxed: {_SANDBOXED}."
             self.parameters = _SANDBOXED_PARAMETERS
-        self.variables: Callable[[str, str], Mapping[str, str]] = lambda _agent, _call: {}  # more ones of a call
+        self.variables: Callable[[str, str], Mapping[str, str]] = lambda _agent, _call: {}  # further ones for a call
         self._exports = Exports()
         self._group = ProcessGroup()
         self._shell = ""
@@ -140,10 +139,9 @@ class Bash:
         return Effect("execute", command=command, confined=holds, needs=needs, reason=reason, shared=shared)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Run the command until its shell ends, at most `timeout` seconds; processes that it left in the background
-        continue.
+        """Run the command until its shell ends, at most `timeout` seconds; its background processes continue.
 
-        Without a `timeout` the default applies, but not to a background call. Cancelling a call kills what it started.
+        Without a `timeout` the default applies, but not to a background call. Cancelling a call kills its processes.
         Raises ToolError if the shell cannot be started.
         """
         command, timeout = _command(arguments), _timeout(arguments)
@@ -207,18 +205,18 @@ class Bash:
             )
 
     async def aclose(self) -> None:
-        """Kill everything that still runs. The tool can be used again afterwards."""
+        """Kill all remaining processes. The tool can be used again afterwards."""
         await self._group.aclose()
 
     def close(self) -> None:
         self._group.close()
 
     def _shell_line(self, command: str, run: RunContext, held: contextlib.ExitStack) -> Sequence[str]:
-        """Return the shell that runs a command; one too long for an argument is read from a file."""
+        """Return the shell command line for a command; one too long for an argument is read from a file."""
         self._shell = self._shell or _find_shell(run.workspace.roots)
         name = Path(self._shell).name
         is_bash = name == "bash"
-        notes = SHELVED if is_bash and getrlimit(RLIMIT_NOFILE)[0] > SHELVED else 9  # others know one digit only
+        notes = SHELVED if is_bash and getrlimit(RLIMIT_NOFILE)[0] > SHELVED else 9  # others only accept one digit
         script = _SCRIPT.format_map({"mark": MARK, "notes": notes, "plain": "builtin" if is_bash else "command"})
         if len(encoded := os.fsencode(command)) > _MAX_ARGUMENT_BYTES:
             import shlex
@@ -248,8 +246,8 @@ class Bash:
         return confined
 
     def _news(self, arguments: JsonObject, agent: str) -> Iterator[str]:
-        """Say what holds commands now, where the description says otherwise or said so last: that stays as it was sent,
-        for all that was cached comes after it."""
+        """Describe the sandbox if that differs from the description or the last news. The sent description stays,
+        because all later text is cached after it."""
         holds = self._sandbox is not None and self._sandbox.stands
         changed = holds != self._held.get(agent, self._described)
         self._held[agent] = holds
@@ -260,7 +258,7 @@ class Bash:
             yield f"commands run in a sandbox now: {_SANDBOXED}. For more {ask}"
 
     async def prepare(self, workspace: Workspace, blobs: Blobs) -> None:
-        """Prepare what the next command of a workspace's agent needs, including its sandbox if there is one."""
+        """Prepare the next command of a workspace's agent, including its sandbox if there is one."""
         await asyncio.to_thread(self._load)
         if self._sandbox is not None:
             self._sandbox.sweep()
@@ -269,7 +267,7 @@ class Bash:
                 await self._sandbox.prepare(_own_profile(workspace, blobs))
 
     def _load(self) -> None:
-        """Import what the first command needs most of its time for: the patterns of keys, to search the environment."""
+        """Import the slowest part of the first command: the patterns of keys, to search the environment."""
         from sagent.sandbox import signs
         from sagent.tools import capture
 
@@ -295,14 +293,14 @@ class Bash:
                 self._exports.after(run.workspace, run.agent, whole, dict(start), held=bool(confined.wall))
                 argv, environment = confined.launched(start)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
-        except (OSError, ValueError) as error:  # no such directory, no more processes, a NUL in a variable
+        except (OSError, ValueError) as error:  # missing directory, no more processes, or a NUL in a variable
             raise ToolError(f"The command was not run: {failure(error)}") from error
         held.callback(process.close)
         capture.begin(process.kill)
         return capture, process
 
     def _environment(self, run: RunContext, notices: list[str], *, held: bool) -> dict[str, str]:
-        """Build the environment of a command; say which variables it does not get because it is not `held`."""
+        """Build the environment of a command, and list the variables that it lacks because it is not `held`."""
         workspace = run.workspace
         if (carried := self._exports.before(workspace, run.agent, held=held)) is None:
             kept = (each for each in os.environ.items() if not self._is_kept_back(*each))
@@ -315,7 +313,7 @@ class Bash:
         return start
 
     def _follow(self, capture: "Capture", run: RunContext) -> str:
-        """Let a process in the background, which holds the pipe, print into a file from here on."""
+        """Make a background process that holds the pipe write to a file from now on."""
         try:
             path = run.blobs.scratch()
             path.touch(0o600)
@@ -332,7 +330,7 @@ class Bash:
         return f"still running in the background; what it prints from now on {whereto}"
 
     def _detach(self, shell: asyncio.Task[None], capture: "Capture", process: Process, confined: Confined) -> str:
-        """Let a command outlive this process; says where its output goes. Raises ToolError: it goes on as before."""
+        """Let a command outlive this process; return its output's path. Raises ToolError if it cannot."""
         if shell.done() or shell.cancelling() or capture.flooded:
             raise ToolError("its command is just ending; the result comes by itself")
         import tempfile
@@ -344,7 +342,7 @@ class Bash:
             process.release()
             confined.detach()
 
-        try:  # not among the blobs: those of a session that is not kept go with it, scratch files when it is resumed
+        try:  # not in the blobs: those of an unsaved session are deleted with it, scratch files when it is resumed
             file, name = tempfile.mkstemp(prefix=PREFIX, suffix=".out")
             os.close(file)
             path = Path(name)
@@ -355,13 +353,13 @@ class Bash:
                 raise
         except OSError as error:
             raise ToolError(str(error)) from error
-        shell.cancel()  # which ends the call
+        shell.cancel()  # ends the call
         most = f"the first {OUTPUT_LIMIT >> 20:,} MiB of it"
         return f"all it has printed and will print goes to {path} ({most}). To end it: kill -- -{process.pid}"
 
 
 async def _attend(shell: asyncio.Task[None], capture: "Capture", timeout: float | None, run: RunContext) -> bool:
-    """Wait for the shell, showing its last lines now and then; False when the time is up. Then `shell` is over too."""
+    """Wait for the shell and show its last lines now and then; return False when the time is up, with `shell` ended."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + (DEFAULT_TIMEOUT if timeout is None else timeout)
     pause, shown = _FIRST_PROGRESS, 0
@@ -383,7 +381,7 @@ async def _attend(shell: asyncio.Task[None], capture: "Capture", timeout: float 
 
 
 def _recent(capture: "Capture", run: RunContext) -> str:
-    """Return the last lines so far; more of them, and where all of it is, where they answer a question about a job."""
+    """Return the last lines so far; for a question about a job more of them, and the path of the whole output."""
     if not run.in_background():
         return capture.recent()
     where = capture.whereabouts()
@@ -412,14 +410,14 @@ def _unended(pids: Sequence[int]) -> str:
 
 
 def _shower(run: RunContext) -> Callable[[Path], object]:
-    """Return what lets later commands read the long output of this one; nothing does where it was granted files that
-    they do not see."""
+    """Return a function that lets later commands read this one's long output; None if this one was granted files that
+    they may not see."""
     needs = run.effect.needs if run.effect is not None else ()
     return str if any(need.kind != "network" for need in needs) else run.blobs.show
 
 
 def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
-    """Return what commands may touch, with the long outputs of earlier ones, which they may look at."""
+    """Return the sandbox profile of commands, extended by long outputs of earlier ones, which they may read."""
     profile = profile_of(workspace)
     with contextlib.suppress(OSError):
         place, source = map(os.path.realpath, blobs.shown())
@@ -428,7 +426,7 @@ def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
 
 
 def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
-    """Parse what a call asks for beyond the sandbox, paths as they really lie. Raises ToolError."""
+    """Parse a call's requests beyond the sandbox, with resolved paths. Raises ToolError."""
     from sagent.sandbox.profile import Need
 
     given = arguments.get("needs", ())
@@ -451,7 +449,7 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
 def _lacked(
     shown: str, profile: "Profile | None", roots: Sequence[Path], temporary: str, *, failed: bool
 ) -> Iterator[str]:
-    """Yield what to do about a command that the sandbox may have kept from something."""
+    """Yield remedies for a command that the sandbox may have restricted."""
     from sagent.sandbox.signs import HOW_TO_ASK, was_held_back, within
 
     if profile is not None and was_held_back(shown, failed=failed):
@@ -475,7 +473,7 @@ def _outcome(word: str, code: int) -> str:
 
 
 def _find_shell(roots: Iterable[Path]) -> str:
-    """Return a bash, else a sh; one that commands may have put into the workspace only where there is no other."""
+    """Find bash, else sh; one in the workspace, where commands may have put it, only as a last resort."""
     from sagent.sandbox.profile import is_below
 
     real = [os.path.realpath(root) for root in roots]
@@ -486,7 +484,7 @@ def _find_shell(roots: Iterable[Path]) -> str:
 
 
 def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
-    """Leave a directory that no longer exists, or that nobody may enter, for the nearest one above."""
+    """Move from a directory that no longer exists, or may not be entered, to the nearest one above."""
     gone = workspace.cwd
     while not _is_there(workspace) and workspace.cwd != workspace.cwd.parent:
         workspace.cwd = workspace.cwd.parent
@@ -497,17 +495,17 @@ def _return_to_ground(workspace: Workspace, notices: list[str]) -> None:
 
 
 def _is_there(workspace: Workspace) -> bool:
-    """Return True if its directory exists and may be entered; commands may have one of their own."""
+    """Return True if its directory exists and may be entered; commands may have a private one."""
     return os.access(f"{workspace.resolve('.')}/.", os.X_OK)
 
 
 def _remembered(
     workspace: Workspace, notes: bytes, start: Mapping[str, str], added: Collection[str], notices: list[str]
 ) -> dict[str, str] | None:
-    """Take over the directory the shell ended with; the variables, but for those that were `added` for it alone, where
-    the command changed any."""
+    """Take over the shell's final directory, and its variables if the command changed any, except those `added` for it
+    alone."""
     directory, ended, exports = notes.partition(b"\0")
-    if not ended:  # `exec`, killed from within, an EXIT trap of its own and `exit`
+    if not ended:  # `exec`, killed from within, its own EXIT trap and `exit`
         notices.append("the shell ended without a report: working directory and variables are as before this command")
         return None
     cwd = os.fsdecode(directory.removesuffix(b"\n"))
@@ -534,7 +532,7 @@ def parse_exports(listing: bytes) -> dict[str, str]:
 
 
 def _plain(match: re.Match[bytes]) -> bytes:
-    """Return a piece of a word without its quotes."""
+    """Return a piece of a word without quotes."""
     word = match[0]
     if word.startswith(b"'"):
         return word[1:-1]
@@ -551,7 +549,7 @@ def _escaped(match: re.Match[bytes]) -> bytes:
 
 
 def _shrink(environment: dict[str, str], limit: int, notices: list[str]) -> None:
-    """Take out what the system would refuse to start a process with: variables too long, the largest of too many."""
+    """Remove variables that would keep the system from starting a process: overlong or too many."""
     sizes = {name: len(os.fsencode(name)) + len(os.fsencode(value)) for name, value in environment.items()}
     total = sum(sizes.values())
     dropped: list[str] = []

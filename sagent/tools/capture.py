@@ -1,4 +1,4 @@
-"""Output of a command: collected at a bounded cost however much it is, and made legible for a model."""
+"""Output of a command, collected at a bounded cost and made readable for a model."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ HEAD_CHARS = 10_000
 TAIL_CHARS = 20_000
 
 _MAX_MEMORY_BYTES = 128 * 1024
-_SAMPLE_BYTES = 8_192  # by which text is told from binary data
-_EDGE_BYTES = 96 * 1024  # on either side; more than the characters shown, for colour codes and progress bars
+_SAMPLE_BYTES = 8_192  # to tell text from binary data
+_EDGE_BYTES = 96 * 1024  # on either side; more than the shown characters, because of colour codes and progress bars
 _CHUNK_BYTES = 128 * 1024
 _CHUNKS_AT_ONCE = 32  # then the event loop gets its turn
 _PIPE_BYTES = 512 * 1024
@@ -38,38 +38,38 @@ class Capture:
     """A pipe's output: in memory while it is small, else in a scratch file of the blob store.
 
     A pipe, not the file itself, because a script that writes to /dev/stderr would open that file anew and cut it, and
-    because the end of a pipe shows whether anything is left that may still write.
+    because the end of a pipe shows that no writer is left.
     """
 
     def __init__(self, blobs: Blobs, *, limit: int, show: "Callable[[Path], object] | None" = None) -> None:
         """Open it; `show` lets commands read a file, by default as `blobs` does."""
         self.size = 0
         self.flooded = False
-        self.trouble = ""  # why the full text could not be kept
+        self.trouble = ""  # why the full text could not be saved
         self.finished = asyncio.Event()  # every writer is gone
         self._blobs = blobs
         self._show = show or blobs.show
         self._limit = limit
         self._on_flood: Callable[[], None] | None = None
         self._start = bytearray()
-        self._late = b""  # the end of what the file could not take
+        self._late = b""  # the end of the part that the file could not take
         self._file = -1
-        self._hash = hashlib.sha256()  # of what is in the file
+        self._hash = hashlib.sha256()  # of the file's contents
         self._path: Path | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.source, self.sink = os.pipe()
         os.set_blocking(self.source, False)
-        with contextlib.suppress(AttributeError, OSError):  # a larger pipe, where there are such: fewer turns for much
+        with contextlib.suppress(AttributeError, OSError):  # larger pipes need fewer reads
             fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def begin(self, on_flood: Callable[[], None]) -> None:
-        """Start to read; `on_flood` is called once, when more than `limit` bytes have come. The sink is closed here."""
+        """Start to read; `on_flood` is called once, after more than `limit` bytes. The sink is closed here."""
         self._close_sink()
         self._on_flood = on_flood
         self._watch(asyncio.get_running_loop())
 
     async def settle(self, grace: float) -> None:
-        """Read what is there; where writers are left, wait `grace` seconds for them to finish."""
+        """Read available data; if writers are left, wait `grace` seconds for them to finish."""
         self._pump()
         if not self.finished.is_set() and grace:
             with contextlib.suppress(TimeoutError):
@@ -82,7 +82,7 @@ class Capture:
         return cut_tail(legible(self._tail(4 * max_chars), cut=True), max_chars)
 
     def whereabouts(self) -> str:
-        """Return where all that has come so far can be read, "" as long as it is in memory only."""
+        """Return where all output so far can be read, "" while it is only in memory."""
         if self._path is None:
             return ""
         with contextlib.suppress(OSError):
@@ -90,10 +90,8 @@ class Capture:
         return str(self._path)
 
     def hand_over(self, take: Callable[[int, int], None]) -> None:
-        """Give a descriptor of the pipe and one that holds what was read from it to another reader; that is the end of
-        reading here. Both are closed here as ever: `take` passes them to a process. Raises OSError: then all is as
-        before.
-        """
+        """Give a descriptor of the pipe and one with the data read so far to another reader, and stop reading here.
+        Both are closed here as usual: `take` passes them to a process. Raises OSError: then nothing has changed."""
         if self.trouble:
             raise OSError(self.trouble)
         loop = self._loop
@@ -109,7 +107,7 @@ class Capture:
                 raise
 
     async def excerpt(self) -> str:
-        """Return what a model should see. If it leaves something out it says where the whole is: in the blob store."""
+        """Return the part for a model. If it is not complete, it names the blob with the whole."""
         head, tail = bytes(self._start), self._tail(min(_EDGE_BYTES, max(self.size - _EDGE_BYTES, 0)))
         complete = self.size == len(head)
         from sagent.lib.encoding import decode_output
@@ -140,14 +138,14 @@ class Capture:
         return count(self._start.count(b"\n") + (not self._start.endswith(b"\n") and self.size > 0), "line")
 
     def close(self) -> None:
-        """Release everything; a scratch file that was not asked to be kept is removed."""
+        """Release everything, and remove a scratch file unless it is to be kept."""
         self._pause()
         self._close_sink()
         os.close(self.source)
         self._forget_file()
 
     async def _whereabouts(self, advice: str) -> str:
-        """Keep the whole, and say where it is and what to do with it."""
+        """Save the whole, and return its path with advice."""
         try:
             if self.trouble:
                 raise OSError(self.trouble)
@@ -198,7 +196,7 @@ class Capture:
             self._spill(rest)
 
     def _spill(self, chunk: bytes) -> None:
-        """Into the file; when it takes no more (the disk is full, the directory read-only) only the end is kept."""
+        """Write to the file; if that fails (full disk, read-only directory), only the end is kept."""
         try:
             if self._path is None:
                 path = self._blobs.scratch()
@@ -246,21 +244,22 @@ class Capture:
 
 
 def without_colours(text: str) -> str:
-    """Remove colours and cursor movements from what a program writes for a terminal."""
+    """Remove colours and cursor movements from terminal output."""
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text) if "\x1b" in text else text
 
 
 def legible(data: bytes, *, cut: bool = False) -> str:
-    """Text as a terminal would have left it: no escape sequences, lines overwritten by a carriage return collapsed.
+    """Return text as a terminal would have left it: no escape sequences, lines overwritten by a carriage return
+    collapsed.
 
-    Lines that are not UTF-8 are decoded as what they seem to be; what cannot be read becomes U+FFFD. With `cut` the
-    data may begin or end within a character.
+    Lines that are not UTF-8 are decoded by a guess; undecodable bytes become U+FFFD. With `cut` the data may begin or
+    end within a character.
     """
     return _as_left(_decoded(data, cut=cut), _ESCAPE)
 
 
 def legible_in_colour(data: bytes, *, cut: bool = False) -> str:
-    """Return legible text with the sequences that set colours, where nothing was struck over."""
+    """Return readable text with colour sequences, if nothing was overstruck."""
     return _as_left(_decoded(data, cut=cut), _ESCAPE if b"\b" in data else rf"(?!\x1b\[[\d;]*m){_ESCAPE}")
 
 
@@ -271,7 +270,7 @@ def _decoded(data: bytes, *, cut: bool) -> str:
 
 
 def _read_as(text: str, guesses: tuple[str, ...]) -> str:
-    """Return a line that says in which encodings text was read that is not UTF-8."""
+    """Return a line that names the encodings, other than UTF-8, in which text was read."""
     if not guesses:
         return ""
     line_end = "" if text.endswith("\n") else "\n"
@@ -306,7 +305,7 @@ def cut_tail(text: str, limit: int) -> str:
 
 
 def end_line(text: str) -> str:
-    """Return the text with its last line ended; nothing stays nothing."""
+    """Add a missing last line end; "" stays ""."""
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 
@@ -330,7 +329,7 @@ def _binary_kind(sample: bytes, *, cut: bool) -> str:
     from sagent.lib.encoding import decode_output
 
     decoded = decode_output(sample, cut=cut)
-    read = decoded.text.encode()  # in UTF-16, bytes of letters are those of controls
+    read = decoded.text.encode()  # in UTF-16, letters may contain bytes of controls
     controls = len(read) - len(read.translate(None, _CONTROLS))
     is_text = decoded.sure and decoded.guesses and controls * 50 <= len(read) and decoded.text.count("\0") < 2
     return "" if is_text else "binary data"

@@ -1,4 +1,4 @@
-"""Changes of text files: made whole or not at all, and shown as a diff for people, as numbered lines for the model."""
+"""Changes of text files: complete or none, shown as a diff for people and as numbered lines for the model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,15 +16,15 @@ from sagent.tools.paths import as_tool_errors, missing_error, quoted_name, short
 from sagent.tools.replacement import Replacement, replace_all
 from sagent.tools.textfile import broken_link, check_writable, encode, write_atomic
 
-_MAX_BYTES = 50_000_000  # more is not text anybody edits by quoting it, and what it held is not looked at
+_MAX_BYTES = 50_000_000  # larger files are not edited by quoting, and their old content is not read
 _MAX_DIFF_LINES = 400
 _MAX_SHOWN_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Change that a call is to make to the file that really lies at `real`: its text now, None where there is none, its
-    text then, and in which encoding. `said` describes it, and `shows` is whether the changed lines are shown."""
+    """A change to the file that really is at `real`: its present text, None if it is missing, its new text, and its
+    encoding. `said` describes it, and `shows` is True if the changed lines are shown."""
 
     path: Path
     real: Path
@@ -51,7 +51,7 @@ def make(change: Change, workspace: Workspace) -> ToolOutput:
 
 
 def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Change:
-    """Create or replace a file. Raises ToolError for one that was not read, or has changed since."""
+    """Plan to create or replace a file. Raises ToolError if it was not read, or has changed since."""
     with as_tool_errors(path):
         before, after, encoding, note = _as_before(real, content)
         workspace.check_unchanged(real)
@@ -69,8 +69,8 @@ def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Ch
 def plan_edit(
     path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace, unsaved: str | None = None
 ) -> Change:
-    """Make replacements in order, all or none, in a file or in what an editor has `unsaved` of it. Raises ToolError if
-    one fails."""
+    """Plan replacements in order, all or none, in a file or an editor's `unsaved` version. Raises ToolError if one
+    fails."""
     with as_tool_errors(path):
         before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")
         before = before if unsaved is None else unsaved
@@ -107,7 +107,7 @@ def _as_before(real: Path, content: str) -> tuple[str | None, str, Encoding, str
 
 
 def _written_as(encoding: Encoding, added: str) -> str:
-    """Return what to say of new text whose encoding was guessed."""
+    """Return a note on new text with a guessed encoding."""
     if not encoding.guess or added.isascii():
         return ""
     return f" Its text is written in the encoding that the file had, {encoding.name}, guessed from its bytes."
@@ -134,7 +134,7 @@ def _count(text: str) -> int:
 
 
 def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tuple[str, Encoding]:
-    """Return the text to edit: that of the file, which the agent must have seen as it is; "" for one to be created."""
+    """Return the text to edit: the file's, which the agent must have seen in its present state; "" for a new file."""
     try:
         with open_regular(real) as file:
             data = file.read(_MAX_BYTES + 1)
@@ -157,7 +157,7 @@ def _read(path: Path, real: Path, workspace: Workspace, *, creates: bool) -> tup
 
 
 def unified_diff(before: str, after: str, name: str, *, max_lines: int | None = _MAX_DIFF_LINES) -> str:
-    """Return the change as a unified diff, of about so many lines at most; "" when nothing changed."""
+    """Return the change as a unified diff of at most about so many lines; "" if nothing changed."""
     if not (diff := unified(_lines(before), _lines(after))):
         return ""
     lines = diff.split("\n")
@@ -185,7 +185,7 @@ def _changed_lines(before: str, after: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines without their ends. A last line without one says so in a second line, as diff writes it."""
+    """Return lines without ends. A missing last line end is noted in a further line, as in diff."""
     if not text:
         return []
     lines = text.replace("\r\n", "\n").split("\n")

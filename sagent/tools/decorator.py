@@ -26,9 +26,9 @@ D = TypeVar("D")
 
 
 class FunctionTool(Generic[P, R, Deps_contra]):
-    """A function as a tool. It can still be called like the function, which is `function`; `effect_kind` is what its
-    calls count as for the policy, and `deps_type` the dependencies it takes. For a method, each object has its own
-    tool; `is_method` is true without an object."""
+    """A function as a tool. It can still be called like the function, which is `function`; `effect_kind` is the
+    policy's classification of its calls, and `deps_type` the type of its dependencies. For a method, each object has
+    its own tool; `is_method` is true without an object."""
 
     def __init__(
         self, function: Callable[P, R], *, name: str, description: str = "", effect: EffectKind = "execute"
@@ -93,14 +93,14 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         return cast("Callable[..., object]", self.function)(*args, **kwargs)
 
     def _is_call(self, arguments: object, run: object) -> bool:
-        """Return True for what a tool is called with; a mapping and a context may also be what the function takes."""
+        """Return True for the arguments of a tool call; the function itself may also take a mapping and a context."""
         if isinstance(arguments, JsonObject) or self.is_method:
             return not self.is_method
         own = [each.name for each in self._signature.parameters[1:2]]
         return isinstance(arguments, Mapping) and isinstance(run, RunContext) and own != [self._signature.context]
 
     async def _run(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Call the function, in a thread of its own unless it is async. Raises ToolError for wrong arguments."""
+        """Call the function, in its own thread unless it is async. Raises ToolError for wrong arguments."""
         by_place, by_name = self._signature.bind(self.name, arguments, run)
         call = partial(cast("Callable[..., object]", self.function), *by_place, **by_name)
         if _is_async(self.function):
@@ -126,15 +126,15 @@ def _is_async(function: object) -> bool:
 
 
 async def _in_thread(call: Callable[[], object]) -> object:
-    """Call a function in a daemon thread of its own: those of asyncio.to_thread keep the program from ending, and a few
-    that are stuck leave none for others."""
+    """Call a function in its own daemon thread: threads of asyncio.to_thread delay the program's end, and a few stuck
+    ones block all others."""
     returned, context = Future[object](), copy_context()
     returned.set_running_or_notify_cancel()
 
     def work() -> None:
         try:
             returned.set_result(context.run(_called, call))
-        except BaseException as error:  # raised where it is waited for
+        except BaseException as error:  # raised in the waiting caller
             returned.set_exception(error)
 
     Thread(target=work, daemon=True).start()
@@ -142,16 +142,16 @@ async def _in_thread(call: Callable[[], object]) -> object:
 
 
 def _called(call: Callable[[], object]) -> object:
-    """Call a function and return its result; of one that yields, all that it yields."""
+    """Call a function and return its result; for a generator, all its values."""
     try:
         result = call()
         return list(cast("Generator[object]", result)) if inspect.isgenerator(result) else result
-    except StopIteration as error:  # which can leave no coroutine: whoever waits for the thread would wait for ever
+    except StopIteration as error:  # a coroutine cannot raise it: the caller would wait for ever
         raise RuntimeError("the function raised StopIteration") from error
 
 
 class Maker(Protocol):
-    """Makes tools of functions; which dependencies one takes is read from its first parameter, after `self`."""
+    """Makes tools of functions; the dependencies are those of its first parameter, after `self`."""
 
     @overload
     def __call__(
@@ -202,11 +202,11 @@ def tool(
     Whatever can be called is a function here: a method, a partial, a class, an object with `__call__`.
 
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
-    the docstring's lines `name: what it is`. A parameter annotated `RunContext`, or `RunContext[Deps]`, gets the call's
-    context and is not in the schema; if it is the first one, type checkers compare `Deps` with the agent's. The
+    the docstring's lines `name: description`. A parameter annotated `RunContext`, or `RunContext[Deps]`, gets the
+    call's context and is not in the schema; if it is the first one, type checkers compare `Deps` with the agent's. The
     function returns text, an image or a document, a list of these, a ToolOutput or a JSON value, or yields values; an
-    exception becomes an error result. `effect` is what a policy decides by; the default is "execute", which may touch
-    anything. Raises TypeError for a function that cannot be a tool.
+    exception becomes an error result. Policies decide by `effect`; the default is "execute", which may change anything.
+    Raises TypeError for a function that cannot be a tool.
     """
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R, object]:
@@ -226,7 +226,7 @@ def tool(
 
 
 def _without_titles(value: Json) -> Json:
-    """Return the schema without the titles pydantic makes up of names: they cost tokens and say nothing."""
+    """Return the schema without pydantic's titles, which cost tokens and say nothing."""
     if isinstance(value, tuple):
         return tuple(map(_without_titles, value))
     if not isinstance(value, JsonObject):

@@ -1,7 +1,7 @@
-"""The regular expressions of Grep: one dialect, written out for Python and, where ripgrep can do it, for ripgrep.
+"""The regular expressions of Grep: one dialect, translated for Python and, if ripgrep supports it, for ripgrep.
 
-What both engines share means the same in both; braces and brackets that open nothing stand for themselves. Look-around
-and back references only Python has: such a pattern carries no ripgrep form.
+Common constructs mean the same in both; unmatched braces and brackets are literal. Look-around and back references
+exist only in Python: such a pattern has no form for ripgrep.
 """
 
 import re
@@ -29,12 +29,12 @@ _POSIX = {
 
 
 class PatternError(ValueError):
-    """The pattern is not one; the message says why."""
+    """The pattern is invalid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A pattern written out. `rust` is None where ripgrep cannot do it; what `rust` finds is never less than `python`.
+    """A translated pattern. `rust` is None if ripgrep cannot do it; `rust` never matches less than `python`.
 
     `strict` is for text with undecodable bytes, which nothing matches. `steady`: nothing repeats, so that no text can
     make the search slow.
@@ -47,7 +47,7 @@ class Dialect:
 
 
 def translate(pattern: str, *, multiline: bool) -> Dialect:
-    """Write a pattern out. Raises PatternError for what is not a regular expression of this dialect."""
+    """Translate a pattern. Raises PatternError for an invalid regular expression of this dialect."""
     dialect = _Translator(pattern, multiline=multiline).run()
     try:
         re.compile(dialect.python, re.MULTILINE)
@@ -85,7 +85,7 @@ class _Translator:
         return match
 
     def _put(self, python: str, rust: str | None = None, *, wide: bool = False) -> None:
-        """`wide`: may match characters that were not named, among which undecodable bytes are not."""
+        """Add an expression. `wide`: it may match unnamed characters, which must not include undecodable bytes."""
         self._python.append(python)
         self._strict.append(f"(?:{_UNDECODED}{python})" if wide else python)
         self._rust.append(python if rust is None else rust)
@@ -171,7 +171,7 @@ class _Translator:
             self._put(*((r"\Z", r"\z") if self._multiline else ("$", _END)))
 
     def _character(self, character: str) -> str:
-        """Return the one character that an escape stands for."""
+        """Return the single character of an escape."""
         if character in "tnrfva":
             return {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}[character]
         if character in "xuU":
@@ -243,7 +243,7 @@ def _in_class(character: str) -> str:
 
 @lru_cache(100)
 def _category_ranges(name: str, *, negated: bool) -> str:
-    """Return the inside of a class of all characters of a Unicode general category; "" where there is none."""
+    """Return the inside of a character class for a Unicode general category; "" if it is empty."""
     from itertools import groupby
     from unicodedata import category
 

@@ -1,6 +1,6 @@
-"""PDF files and notebooks, taken apart in a process of their own: a kilobyte of either can ask for hours and gigabytes.
+"""PDF files and notebooks, parsed in a separate process, because a kilobyte of either can take hours and gigabytes.
 
-That process is killed with its group when nobody waits for it.
+That process is killed with its group when its caller is cancelled.
 """
 
 import json
@@ -27,9 +27,9 @@ _INSTEAD = {
 
 
 async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str, pages: str = "") -> ToolOutput | None:
-    """Return what the model sees of a document; None when the data is no notebook.
+    """Return a document for the model; None if the data are no notebook.
 
-    Raises ToolError for a damaged one, and for one that takes more memory or time than a document may.
+    Raises ToolError for a damaged one, and for one that takes too much memory or time.
     """
     question = json.dumps([form, name, pages]).encode() + b"\n"
     summary, part = as_array(json.loads(await take_apart(__name__, question + data, name, f" {_INSTEAD[form]}")))
@@ -40,7 +40,7 @@ async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str
 
 
 async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> bytes:
-    """Return what `answer` of a module writes about a document in a process of its own. Raises ToolError, as
+    """Return the output of a module's `answer` about a document, run in a separate process. Raises ToolError, as
     `show_document`, which says what to do `instead`."""
     why = "needs a process of its own, which could not be started"
     try:
@@ -53,7 +53,7 @@ async def take_apart(module: str, data: bytes, name: str, instead: str = "") -> 
 
 
 def _failure(done: "Finished") -> str:
-    """Return the reason why a process that ended has nothing to show."""
+    """Return why an ended process has no result."""
     if len(done.output) > _MAX_ANSWER_BYTES:
         return f"becomes more than {_MAX_ANSWER_BYTES // 1_000_000} MB"
     if done.code == -signal.SIGXCPU:
@@ -63,7 +63,7 @@ def _failure(done: "Finished") -> str:
 
 
 def answer() -> None:
-    """Read the document on standard input, and write the part to show: the other process's job."""
+    """Read the document on standard input, and write the part to show. Runs in the other process."""
     isolated.limit()
     form, name, pages = map(as_str, as_array(json.loads(sys.stdin.buffer.readline())))
     data = sys.stdin.buffer.read()

@@ -38,7 +38,7 @@ class Edit:
         path = workspace.resolve(as_str(arguments["file_path"]))
         effect = foreseen("write", path, workspace)
 
-        def check() -> None:  # it reveals nothing of a file that the agent has not read, but whether it is there
+        def check() -> None:  # reveals nothing of an unread file but its existence
             from sagent.tools.change import plan_edit
             from sagent.tools.replacement import read_replacements
 

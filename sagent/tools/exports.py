@@ -1,4 +1,4 @@
-"""Access and variables of commands: what they may touch, and what earlier ones of the same agent exported."""
+"""Sandbox profile of commands, and the variables that earlier commands of the same agent exported."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -9,11 +9,11 @@ from sagent.tool import Workspace
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Profile
 
-_DIRECTORIES = ("PWD", "OLDPWD")  # which a shell sets by itself
+_DIRECTORIES = ("PWD", "OLDPWD")  # set by every shell
 
 
 def profile_of(workspace: Workspace) -> "Profile":
-    """Return what commands may touch: if no policy says so, what the program's own says in mode edit."""
+    """Return the sandbox profile of commands: by the policy, else the program's own for mode edit."""
     if workspace.profile is not None:
         return workspace.profile(workspace)
     from sagent.policy.permissions import PermissionPolicy
@@ -22,33 +22,33 @@ def profile_of(workspace: Workspace) -> "Profile":
 
 
 def names_given(argument: str, given: Collection[str]) -> frozenset[str]:
-    """Names of variables. Raises UsageError for one text, which type checkers take for a collection of its letters."""
+    """Check names of variables. Raises UsageError for a single string, which type checkers accept, too."""
     if isinstance(given, str):
         raise UsageError(f"{argument}={given!r:.40}: give a list of names")
     return frozenset(given)
 
 
 def _changed(variables: Mapping[str, str], start: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with what a command has made of `start`."""
+    """Return variables with a command's changes of `start`."""
     changed = {name: value for name, value in kept.items() if start.get(name) != value}
     gone = start.keys() - kept.keys()
     return {name: value for name, value in variables.items() if name not in gone} | changed
 
 
 class Exports:
-    """Carries variables from command to command, and none from the sandbox to what runs outside of it: a PATH or
-    BASH_ENV that was exported there would choose what is run here.
+    """Carries variables from command to command, but not from sandboxed ones to others: an exported PATH or BASH_ENV
+    would choose the programs run there.
 
-    `Workspace.environment` is what commands in the sandbox start with. Until the first of them it is for all.
+    `Workspace.environment` is the environment of sandboxed commands; before the first of them, of all.
     """
 
     def __init__(self) -> None:
-        self._was_held = False  # whether any command was, of any agent: children begin with what those above exported
+        self._was_held = False  # whether any agent's command was: children inherit exports of the agents above
         self._given: Mapping[str, str] | None = None  # before that
         self._outside: dict[str, Mapping[str, str] | None] = {}
 
     def before(self, workspace: Workspace, agent: str, *, held: bool) -> Mapping[str, str] | None:
-        """Return the environment that a command of an agent starts with; None for this process's own."""
+        """Return the environment in which a command of an agent starts; None for this process's own."""
         if held and not self._was_held:
             self._was_held, self._given = True, workspace.environment
         return workspace.environment if held or not self._was_held else self._outside.get(agent, self._given)
@@ -56,7 +56,7 @@ class Exports:
     def after(
         self, workspace: Workspace, agent: str, start: Mapping[str, str], kept: dict[str, str], *, held: bool
     ) -> None:
-        """Keep what a command has changed of the variables that it started with; others may have ended meanwhile."""
+        """Save a command's changes to its initial variables; others may have ended meanwhile."""
         if not held and self._was_held:
             before = self._outside.get(agent)
             self._outside[agent] = kept if before is None else _changed(before, start, kept)
@@ -66,7 +66,7 @@ class Exports:
         workspace.environment = _changed(inside, start, kept)
 
     def left_out(self, workspace: Workspace, start: Mapping[str, str], *, held: bool) -> Iterator[str]:
-        """Yield the variables that commands in the sandbox have set, and one outside does not get."""
+        """Yield the variables that sandboxed commands have set, and that an unsandboxed one does not get."""
         if not held and self._was_held:
             inside = workspace.environment or {}
             changed = (name for name, value in inside.items() if start.get(name) != value and name.isidentifier())

@@ -1,4 +1,4 @@
-"""File types by name, as globs of file names. The names are those that ripgrep's users know."""
+"""File types by name, as globs of file names. The names are ripgrep's."""
 
 from sagent.errors import ToolError
 
@@ -25,7 +25,7 @@ _ALIASES = {
 
 
 def globs_of(name: str) -> list[str]:
-    """Return the globs of a type. Raises ToolError naming the types there are."""
+    """Return the globs of a type. Raises ToolError with the known types."""
     known = _TYPES.get(_ALIASES.get(name.lower(), name.lower()))
     if known is None:
         raise ToolError(f"There is no file type {name!r}. Use glob, or one of: {', '.join(_TYPES)}.")

@@ -21,7 +21,7 @@ _MAX_PATHS = 200
 
 
 class Glob:
-    """Finds files, including hidden ones, without those that git ignores."""
+    """Finds files, including hidden ones, except files that git ignores."""
 
     name = "Glob"
     quick = True
@@ -63,7 +63,7 @@ class Glob:
 
 
 def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
-    """Return the directory at which the search can start, and the rest of the pattern."""
+    """Split a pattern into the directory to start in, and the rest."""
     root = workspace.resolve(as_str(arguments.get("path")) or ".")
     pattern = as_str(arguments["pattern"])
     if pattern.startswith(("/", "~")):
@@ -77,7 +77,7 @@ def _split(arguments: JsonObject, workspace: Workspace) -> tuple[Path, str]:
 
 
 def _with_ignored(output: ToolOutput, ignored: list[str], pattern: str, is_hidden: Callable[[str], bool]) -> ToolOutput:
-    """Return the answer of a search that found nothing, with how many files match that git ignores."""
+    """Return the answer of an unsuccessful search, with the number of matching files that git ignores."""
     from sagent.lib.lookalike import canonical
     from sagent.lib.text import count
     from sagent.tools.globs import glob_regex
@@ -96,7 +96,7 @@ def _with_ignored(output: ToolOutput, ignored: list[str], pattern: str, is_hidde
 
 
 def _whole(pattern: str) -> str:
-    """Return the pattern, with all that is below it where it names a directory."""
+    """Return the pattern, extended to everything below if it names a directory."""
     return f"{pattern}**" if not pattern or pattern.endswith("/") else pattern
 
 

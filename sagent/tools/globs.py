@@ -17,8 +17,8 @@ def glob_regex(glob: str) -> str:
     directories.
 
     `[a-z]` and `[!a-z]` stand for one character, `{a, b}` for either; a backslash takes the next character as it is.
-    As a file may be called like that, these are also taken by the letter. Raises ToolError for braces that stand for
-    too many globs, and for a glob that no path is as long as.
+    All these are also matched literally, because a file may have such a name. Raises ToolError for braces with too many
+    alternatives, and for an overlong glob.
     """
     if len(glob) > _MAX_CHARACTERS:
         raise ToolError(f"The glob has {len(glob):,} characters, more than {_MAX_CHARACTERS:,}: use a shorter one.")
@@ -31,14 +31,14 @@ def glob_regex(glob: str) -> str:
 
 
 def ignore_regex(glob: str) -> str:
-    """Return a regular expression for a line of an ignore file, which git takes as a glob without braces, and no other
-    way. A bracket that is not closed and a backslash at the end fit nothing."""
+    """Return a regular expression for a line of an ignore file, which git reads as a glob without braces and literal
+    readings. An unclosed bracket and a final backslash match nothing."""
     pieces: list[str] = _PIECE.findall(glob)
     return "(?!)" if "[" in pieces or "\\" in pieces else join_tokens(_tokens(pieces))
 
 
 def _choices(way: list[str], limit: int) -> Iterator[list[str]]:
-    """Yield a glob with each choice of what is a class, and what are brackets in a name; `limit` at most."""
+    """Yield a glob with each reading of its brackets, as a class or literally; `limit` at most."""
     classes = [at for at, piece in enumerate(way) if len(piece) > 1 and piece[0] == "["]
     for choice in islice(product((False, True), repeat=min(len(classes), _MAX_CLASSES)), limit):
         plain = {at for at, is_plain in zip(classes, choice, strict=False) if is_plain}
@@ -46,7 +46,7 @@ def _choices(way: list[str], limit: int) -> Iterator[list[str]]:
 
 
 def _ways(pieces: Iterator[str], depth: int) -> list[list[str]]:
-    """Return the globs without braces that are meant, up to where the brace ends that is open."""
+    """Return the alternative globs without braces, up to the end of the current brace."""
     done: list[list[str]] = []
     ways: list[list[str]] = [[]]
     for piece in pieces:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagent.tools.dialect import Dialect
     from sagent.tools.search import Query, Report
 
-_PLACES = ("$", r"\b", r"\B", r"\>", r"\z", r"\Z")  # that a pattern names, and that have no width
+_PLACES = ("$", r"\b", r"\B", r"\>", r"\z", r"\Z")  # parts of a pattern without width
 _LIMIT = 100
 _MAX_FILES_READ = 5_000  # files that are searched without ripgrep for letters in any form
 
@@ -79,7 +79,7 @@ class Grep:
 
 
 def _forms(pattern: str, *, multiline: bool) -> "list[Dialect]":
-    """Return a pattern with its letters composed, and decomposed; nothing for one of ASCII."""
+    """Return a pattern with its letters composed, and decomposed; nothing for ASCII."""
     if pattern.isascii():
         return []
     from unicodedata import normalize
@@ -123,13 +123,13 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
             options.append("--ignore-case" if ignore_case else "--case-sensitive")
             plain = glob.isascii() and not set(glob) & set("!/,\\ [{")
             likely = names or ([glob] if glob and plain else [])
-            if not (forms and len(files) <= _MAX_FILES_READ):  # which ripgrep knows as one character or as two
+            if not (forms and len(files) <= _MAX_FILES_READ):  # ripgrep needs both forms of such a letter
                 rust = [form.rust or "" for form in (dialect, *forms)]
                 files = await files_matching(rust, options, likely, str(real), listing)
         is_hidden = hidden_filter("Grep", path, real, run.workspace)
 
         def choose() -> tuple[list[str], int, bool]:
-            # they are counted whatever is in them: the count must not show whether the pattern matches there
+            # they are counted whatever they contain: the count must not reveal matches
             asked = list(filter(is_wanted, listing.files))
             return [file for file in files if not is_hidden(file)], sum(map(is_hidden, asked)), not asked
 
@@ -164,8 +164,8 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
 
 
 def _lies(real: "Path", relative: str) -> bool:
-    """Return True if a name is that of a thing below the directory that was judged, and not below another one to which
-    a link led while that was listed."""
+    """Return True if a name is below the judged directory, and not below a directory that was replaced by a link during
+    the listing."""
     from sagent.lib.regular import stat_real
 
     try:
@@ -176,7 +176,7 @@ def _lies(real: "Path", relative: str) -> bool:
 
 
 async def _search_apart(query: "Query") -> "Report":
-    """Search in a process of its own: what backtracks without end can be killed, and never holds up the agent."""
+    """Search in a separate process: endless backtracking can be killed there, and does not block the agent."""
     import json
 
     from sagent.lib import isolated
@@ -191,7 +191,7 @@ async def _search_apart(query: "Query") -> "Report":
         async with asyncio.timeout(PROCESS_SECONDS):
             process.stdin.write(json.dumps(query).encode() + b"\n")
             output = await process.stdout.read()
-            process.stdin.close()  # only now: it ends when its input does
+            process.stdin.close()  # only now, because closing ends it
             await process.wait()
     except TimeoutError:
         raise ToolError(

@@ -1,4 +1,4 @@
-"""The List tool: what is in one directory."""
+"""The List tool: shows the contents of one directory."""
 
 import os
 from contextlib import ExitStack

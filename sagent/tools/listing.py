@@ -1,5 +1,5 @@
-"""The files below a directory, by ripgrep where it is installed: it lists them and finds those worth searching, faster
-than Python can."""
+"""The files below a directory, listed by ripgrep if it is installed: faster than Python, and already filtered for the
+search."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ _ALIKE = (
     *("--no-config", "--no-messages", "--color=never", "--null", "--hidden", "--glob=!.git"),
     *("--no-require-git", "--no-ignore-global", "--no-ignore-dot"),
 )
-"""What makes it see the files that `walk` sees."""
+"""Options that make it list the same files as `walk`."""
 
 _NOT_UTF8 = (
     r"(?-u:\x00|\x1b\$|[\xc0\xc1\xf5-\xff]|(?:^|[\x00-\x7f])[\x80-\xbf]|[\xc2-\xf4](?:[\x00-\x7f\xc0-\xff]|$)"
@@ -23,16 +23,16 @@ _NOT_UTF8 = (
     r"|[\xc2-\xdf][\x80-\xbf]{2}|[\xe0-\xef][\x80-\xbf]{3}|[\xf0-\xf4][\x80-\xbf]{4}"
     r"|\xe0[\x80-\x9f]|\xed[\xa0-\xbf]|\xf0[\x80-\x8f]|\xf4[\x90-\xbf])"
 )
-"""What is in files that may hold text in another encoding: ripgrep, which takes all for UTF-8, cannot judge them."""
+"""Patterns of files that may have another encoding: ripgrep, which assumes UTF-8, cannot search them."""
 
-_RIPGREP_SECONDS = 2  # to name the files: it opens ignore files whatever they are, and waits for ever at a FIFO
+_RIPGREP_SECONDS = 2  # to name the files: it opens any ignore file, and would wait for ever at a FIFO
 _MAX_SECONDS = 20
-_MAX_MEMORY_KB = 1_000_000  # an ignore file may have no end
+_MAX_MEMORY_KB = 1_000_000  # an ignore file may be endless
 _MAX_FILE_BYTES = 64_000_000  # of a larger file it may hold the whole
 
 
 class Listing(NamedTuple):
-    """The files below a directory. `cut`: there was no time for all. `closed`: directories that could not be read."""
+    """The files below a directory. `cut`: time ran out. `closed`: unreadable directories."""
 
     files: list[str]
     by_ripgrep: bool
@@ -64,7 +64,7 @@ async def list_ignored(root: str, listing: Listing) -> list[str]:
 async def files_matching(
     rust: Sequence[str], options: Sequence[str], names: Sequence[str], root: str, listing: Listing
 ) -> list[str]:
-    """Return files that may match one of some patterns, of those whose name matches one of `names` if there are any."""
+    """Return files that may match one of some patterns, among those whose name matches one of `names`, if any."""
     if not listing.by_ripgrep:
         return listing.files
     kinds = [*(f"--type-add=asked:{name}" for name in names), *(["--type=asked"] if names else [])]
@@ -80,13 +80,13 @@ async def files_matching(
 
 
 async def _ripgrep(arguments: Sequence[str], root: str, seconds: float) -> list[str] | None:
-    """Return the files that it names; None where it is not there, not sure, or takes longer."""
+    """Return the files that it lists; None if it is missing, unsure, or too slow."""
     limited = ("/bin/sh", "-c", 'ulimit -S -d "$0"; exec rg "$@"', str(_MAX_MEMORY_KB))
     try:
         async with asyncio.timeout(seconds):
             done = await run([*limited, *_ALIKE, *arguments, "./"], cwd=root, env={"PATH": system_path()})
-    except (TimeoutError, ValueError):  # or what no program can be given: a NUL, half a character
+    except (TimeoutError, ValueError):  # or invalid arguments: a NUL, half a character
         return None
-    if done is None or done.code not in (0, 1):  # 2: something could not be read, or is beyond this version
+    if done is None or done.code not in (0, 1):  # 2: something was unreadable, or is not supported by this version
         return None
     return [os.fsdecode(path.removeprefix(b"./")) for path in done.output.split(b"\0") if path]

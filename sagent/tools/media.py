@@ -1,6 +1,6 @@
-"""Media in a file's data that a model can be shown: images, recordings, known by their bytes, and PDF files.
+"""Media for a model in a file's data: images, recordings, recognized by their bytes, and PDF files.
 
-Images are held to what every provider accepts, for one bad image spoils a conversation.
+Images are limited to what every provider accepts, because one bad image spoils a conversation.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ _MAX_AUDIO = 14_000_000  # bytes: Gemini takes requests of 20 MB (ai.google.dev,
 # Anthropic's limit is 5 MB of base64, https://docs.anthropic.com/en/docs/build-with-claude/vision
 _MAX_BYTES = 3_900_000
 _MAX_SIDE = 8000  # pixels, same page
-MAX_SHOWN_SIDE = 2000  # pixels: Anthropic's limit where there are more than 20 images in a request, same page
+MAX_SHOWN_SIDE = 2000  # pixels: Anthropic's limit with more than 20 images in a request, same page
 
 
 def media_in(data: bytes, name: str) -> Image | Document | None:
-    """Return the image, the PDF or the recording in some data, None for anything else. Raises ValueError for one that
-    no provider takes."""
+    """Return the image, PDF or recording in some data, None for anything else. Raises ValueError for one that no
+    provider accepts."""
     if data.startswith(b"%PDF-"):
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(f"it has more than {MAX_DOCUMENT_BYTES // 1_000_000} MB")
@@ -36,7 +36,7 @@ def media_in(data: bytes, name: str) -> Image | Document | None:
 
 
 async def read_media(data: bytes, name: str) -> Image | Document | None:
-    """Do as `media_in`, in a thread where it is an image: others go on while one is checked and made smaller."""
+    """Do the same as `media_in`, for an image in a thread, because checking and scaling it takes time."""
     return await asyncio.to_thread(media_in, data, name) if image_type(data) else media_in(data, name)
 
 
@@ -50,13 +50,13 @@ def _recording(data: bytes, name: str) -> Document | None:
 
 
 def show_image(data: bytes, name: str) -> ToolOutput | None:
-    """Return the image, smaller if it is large, or None when the bytes are none. Raises ToolError for one that no
-    provider would take."""
+    """Return the image, smaller if it is large, or None if the bytes are none. Raises ToolError for one that no
+    provider accepts."""
     kind = image_type(data)
     if not kind:
         return None
     size = measure_image(data, kind)
-    if size is None:  # or there is something behind it, as a film behind a telephone's photograph
+    if size is None:  # or it is followed by other data, as the video of a phone's photo
         mended = shrink_image(data, MAX_SHOWN_SIDE, _MAX_BYTES)
         if mended is None or not (size := measure_image(mended[1], mended[0])):
             raise ToolError(f"{name} is a broken or incomplete {kind} image.")

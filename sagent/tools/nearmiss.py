@@ -1,7 +1,7 @@
-"""Repair of edits that quote a file nearly: only if there is one thing that they can mean, and one place for it.
+"""Repair of edits that quote a file inexactly: only if they have a single meaning, and a single place.
 
-Each reading gives pairs of old and new text; the old ones are the file's own and replaced as any quoted text is. Lines
-that the edit leaves alone stay as the file has them.
+Each reading gives pairs of old and new text; the old ones are the file's own and replaced as usual. Lines that the edit
+leaves alone stay as in the file.
 """
 
 import re
@@ -16,15 +16,15 @@ from sagent.tools.patches import locate_edits, parse_patch
 QUOTES = str.maketrans("‘’“”\u00a0–—", "''\"\" --")
 _NUMBER = re.compile(r"[ ]*\d+\t")
 _MAX_LINES = 20_000  # that are looked through
-_MAX_TEXT_CHARS = 1_000_000  # what would be made of a longer text is not shown to who is to allow it
+_MAX_TEXT_CHARS = 1_000_000  # a longer text could not be shown for approval
 
 Pair = tuple[str, str]
 Lines = Sequence[str]
 
 
 def recover_edits(text: str, old: str, new: str, name: str = "", *, everywhere: bool = False) -> list[Pair]:
-    """Return the replacements that an edit means, [] where that is not sure. `text` has LF line ends; `name` is the
-    file's. One of all places is sure where there is but one, however the lines are looked at."""
+    """Return the replacements that an edit means, [] if that is not certain. `text` has LF line ends; `name` is the
+    file's. "All places" is certain if there is only one in every reading."""
     lines = text.split("\n")
     if len(lines) > _MAX_LINES or len(text) > _MAX_TEXT_CHARS:
         return []
@@ -53,11 +53,11 @@ def recover_edits(text: str, old: str, new: str, name: str = "", *, everywhere: 
 
 
 Rewrite = Callable[[Lines, Lines, Lines], list[str] | None]
-"""The new lines for the file's, of those quoted and those given; None where that is not sure."""
+"""Returns the new lines, from the file's, the quoted and the given ones; None if that is not certain."""
 
 
 def _read(lines: Lines, old: str, new: str, view: Callable[[str], str], rewrite: Rewrite) -> Pair | None:
-    """Return an edit whose quoted lines are lines of the file, looked at in some way, at one place."""
+    """Return an edit whose quoted lines match lines of the file in some reading, at one place."""
     ends = old.endswith("\n")
     quoted = old.removesuffix("\n").split("\n")
     given = new.removesuffix("\n").split("\n") if new else []
@@ -66,14 +66,14 @@ def _read(lines: Lines, old: str, new: str, view: Callable[[str], str], rewrite:
         return None
     own = lines[places[0] : places[0] + len(quoted)]
     if any(len({mine for mine, line in zip(own, quoted, strict=True) if line == one}) > 1 for one in given):
-        return None  # a quoted line is two lines of the file, and nobody knows which is given
+        return None  # a quoted line matches two lines of the file, ambiguously
     made = rewrite(own, quoted, given)
     if made is None or made == list(own):
         return None
     if ends and places[0] + len(quoted) == len(lines):
         if not quoted[-1]:
-            return None  # a last line that is empty is not there
-        first = "\n" if places[0] else ""  # there is no last line end, which nobody was shown, and none is made
+            return None  # an empty last line does not exist
+        first = "\n" if places[0] else ""  # a missing last line end was not shown, so none is added
         return first + "\n".join(own), first + "\n".join(made) if new else ""
     last = "\n" if ends else ""
     return "\n".join(own) + last, "\n".join(made) + (last if new else "")
@@ -86,7 +86,7 @@ def _places(lines: Lines, quoted: Lines, view: Callable[[str], str]) -> list[int
 
 
 def _plain(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
-    """Lines that the edit leaves alone as the file has them, others as they are given."""
+    """Take lines that the edit leaves alone from the file, others as given."""
     known = dict(zip(quoted, own, strict=True))
     made: list[str] = []
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, quoted, given, autojunk=False).get_opcodes():
@@ -99,8 +99,8 @@ def _unquoted(line: str) -> str:
 
 
 def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
-    """Return the new lines with the file's own quotation marks: of a changed line, what is the same at both ends is the
-    file's; what is new may hold no mark that the file has otherwise, for nobody knows which was meant."""
+    """Return the new lines with the file's own quotation marks: in a changed line, equal beginnings and ends are the
+    file's; the new part may not contain a mark that the file writes differently, because the intention is unknown."""
     pairs = zip("".join(own), "".join(quoted), strict=True)
     unclear = {mine.translate(QUOTES) for mine, theirs in pairs if mine != theirs}
     if not unclear.isdisjoint("'\""):
@@ -126,8 +126,8 @@ def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
 
 
 def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
-    """Return the new lines with the file's own indents: each quoted one stands for one of the file's; new lines have no
-    others, unless all that is quoted has moved by the same."""
+    """Return the new lines with the file's own indents: each quoted indent maps to one of the file's; new lines have no
+    others, unless all quoted lines have moved equally."""
     indents: dict[str, str] = {"": ""} if any(not line for line in own) and not any(quoted) else {}
     for mine, line in zip(own, quoted, strict=True):
         if line.strip() and indents.setdefault(_indent(line), _indent(mine)) != _indent(mine):
@@ -150,8 +150,8 @@ def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
 
 
 def _moved(line: str, indents: Mapping[str, str]) -> str | None:
-    """Return the indent for a new line if all quoted indents (two or more) differ from the file's by one and the same
-    prefix; None if that would mix tabs and spaces, or leave the quoted block."""
+    """Return the indent for a new line if all quoted indents (two or more) differ from the file's by the same prefix;
+    None if that would mix tabs and spaces, or leave the quoted block."""
     indent, pairs = _indent(line), indents.items()
     if len(indents) < 2:
         return None
@@ -166,7 +166,7 @@ def _moved(line: str, indents: Mapping[str, str]) -> str | None:
 
 
 def _before(pairs: Iterable[tuple[str, str]]) -> str | None:
-    """Return the prefix that makes every second text the first one; None where that differs."""
+    """Return the prefix that makes every second text the first one; None if they differ."""
     found = {whole.removesuffix(part) if whole.endswith(part) else None for whole, part in pairs}
     return found.pop() if len(found) == 1 else None
 
@@ -176,7 +176,7 @@ def _indent(line: str) -> str:
 
 
 def _without_numbers(text: str) -> str | None:
-    """Return a text without the line numbers that Read shows; None where a line has none."""
+    """Return a text without the line numbers that Read shows; None if a line has none."""
     lines = text.split("\n")
     numbered = lines[:-1] if lines[-1] == "" else lines
     if not numbered or not all(map(_NUMBER.match, numbered)):
@@ -185,7 +185,7 @@ def _without_numbers(text: str) -> str | None:
 
 
 def _numbered(lines: Lines, old: str, bare: str, new: str) -> Pair | None:
-    """Return an edit with line numbers: at the one place where its lines are, which must be where the numbers say."""
+    """Return an edit with line numbers, at the only place of its lines, which must match the numbers."""
     quoted = [line.split("\t", 1) for line in old.removesuffix("\n").split("\n")]
     wanted = [line for _, line in quoted]
     places = _places(lines, wanted, str)

@@ -47,7 +47,7 @@ def show_notebook(data: bytes) -> ToolOutput | None:
 
 
 def _joined(parts: list[Media]) -> tuple[Media, ...]:
-    """Neighbouring texts as one part."""
+    """Merge neighbouring texts."""
     joined: list[Media] = []
     for _, group in groupby(parts, type):
         same = list(group)
@@ -71,7 +71,7 @@ def _cell(cell: Mapping[str, object], number: int) -> Iterator[Text | Image]:
 
 def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
     for kind in ("image/png", "image/jpeg"):
-        with suppress(ValueError):  # no image, or none that providers take
+        with suppress(ValueError):  # no image, or none that providers accept
             if isinstance(image := media_in(b64decode(joined_text(data.get(kind))), "output"), Image):
                 yield image
                 return
@@ -80,7 +80,7 @@ def _data(data: Mapping[str, object]) -> Iterator[Text | Image]:
 
 
 def output_text(data: Mapping[str, object]) -> str:
-    """Return an output in words: Markdown or the like where its plain text only names a class of IPython's."""
+    """Return an output as text: Markdown or the like if its plain text only names a class of IPython's."""
     plain = joined_text(data.get("text/plain"))
     kinds = () if plain and not plain.startswith("<IPython.core.display.") else _WORDY
     kind = next((kind for kind in kinds if kind in data), "")
@@ -93,5 +93,5 @@ def _output(text: str) -> Text:
 
 
 def joined_text(value: object) -> str:
-    """Return a text of a notebook, which may be there as a list of its lines."""
+    """Return a text of a notebook, which may be stored as a list of lines."""
     return value if isinstance(value, str) else "".join(map(as_str, as_array(value)))

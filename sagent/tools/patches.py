@@ -1,4 +1,4 @@
-"""Edits in another form, where a text was to be quoted: a diff, an `apply_patch`, search/replace blocks."""
+"""Edits in another form in place of quoted text: a diff, an `apply_patch`, search/replace blocks."""
 
 import re
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ _HUNK = re.compile(r"@@ .*|@@")
 _MARKS = tuple(re.compile(mark) for mark in ("<{5,9} ?SEARCH", "={5,9}", ">{5,9} ?REPLACE"))
 
 Asked = tuple[str, str | None]
-"""Lines, and what they become: both without their last line end; None where they go."""
+"""Lines and their replacements, both without the last line end; None for deletion."""
 
 
 def parse_patch(old: str, name: str) -> list[Asked]:
-    """Parse the edits of such a text; [] if it is none, not of the file of that name, or not sure in every part."""
+    """Parse the edits in such a text; [] if it is none, about another file, or uncertain in any part."""
     lines = old.removesuffix("\n").split("\n")
     if any(map(_MARKS[0].fullmatch, lines)):
         return _blocks(lines, name)
@@ -31,7 +31,7 @@ def parse_patch(old: str, name: str) -> list[Asked]:
 
 
 def _blocks(lines: Sequence[str], name: str) -> list[Asked]:
-    """Parse search/replace blocks; [] if one is not whole, or what is around them does not name the file."""
+    """Parse search/replace blocks; [] if one is incomplete, or the text around them does not name the file."""
     parts: list[list[str]] = [[]]  # around, before, after, around, ...
     for line in lines:
         which = next((at for at, mark in enumerate(_MARKS) if mark.fullmatch(line)), None)
@@ -51,7 +51,7 @@ def _blocks(lines: Sequence[str], name: str) -> list[Asked]:
 
 
 def _hunks(lines: Sequence[str]) -> list[Asked]:
-    """Parse hunks; [] if a line is none of a hunk, or a hunk has nothing that says where it belongs."""
+    """Parse hunks; [] if a line is invalid, or a hunk has no place."""
     hunks: list[list[str]] = []
     for line in lines:
         if _HUNK.fullmatch(line):
@@ -72,8 +72,8 @@ def _hunks(lines: Sequence[str]) -> list[Asked]:
 
 
 def locate_edits(text: str, pairs: Sequence[Asked]) -> list[tuple[str, str]]:
-    """Return the replacements in a text, [] unless all lines that are quoted stand at one place. Lines that go take a
-    line end along."""
+    """Return the replacements in a text, [] unless all quoted lines match at a single place. Deleted lines take a line
+    end along."""
     around = f"\n{text}\n"
     if any(not around.count(f"\n{before}\n") == text.count(before) == 1 for before, _ in pairs):
         return []

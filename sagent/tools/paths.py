@@ -1,4 +1,4 @@
-"""Paths in words: short names for what exists, and helpful ones for what does not."""
+"""Descriptions of paths: short names for existing files, and suggestions for missing ones."""
 
 import os
 from collections.abc import Callable, Generator
@@ -15,12 +15,12 @@ _MAX_NAMED = 400  # characters of a path
 
 
 def judged_path(path: Path, run: RunContext) -> Path:
-    """Return where the one path of a call leads, as the policy saw it, whatever a command has put there since."""
+    """Return the target of a call's path as the policy saw it, even if a command has replaced it since."""
     return run.effect.real if run.effect is not None and run.effect.real else _real(path, run.workspace)
 
 
 def foreseen(kind: Literal["read", "write"], path: Path, workspace: Workspace, *, hides: bool = False) -> Effect:
-    """Return what a call does that touches one file, or reads below one directory; `hidden_filter` as Effect has it."""
+    """Return the effect of a call that touches one file, or reads below one directory; `hidden_filter` as in Effect."""
     return Effect(kind, (path,), real=_real(path, workspace), hides=hides)
 
 
@@ -30,7 +30,7 @@ def _real(path: Path, workspace: Workspace) -> Path:
 
 
 def hidden_filter(tool: str, path: Path, real: Path, workspace: Workspace) -> Callable[[str], bool]:
-    """Return a filter for files below a directory that its search must not show, as it is spelled or really lies."""
+    """Return a filter for files below a directory that its search must not show, by spelled or real path."""
     if workspace.hidden is None:
         return lambda _: False
     if path == real:
@@ -40,30 +40,30 @@ def hidden_filter(tool: str, path: Path, real: Path, workspace: Workspace) -> Ca
 
 
 def made_by_commands(real: Path, workspace: Workspace) -> list[str]:
-    """Say where more lies of a directory of which commands have another one; nothing for all others."""
+    """Describe where else a directory may be for which commands have another one; "" for all others."""
     owns = [own for place, own in workspace.temporary.items() if str(real) == os.path.realpath(place)]
     return [f"(What commands made there lies in {own}.)" for own in owns if own != real and any(own.iterdir())]
 
 
 def short_path(path: Path, workspace: Workspace) -> str:
-    """Return the path as shown to the model: relative to the working directory when it lies under it."""
+    """Return a path for the model: relative to the working directory if it is below it."""
     return str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
 
 
 def quoted_name(path: Path) -> str:
-    """Return the path for a message: quoted if it cannot be shown, and not longer than one reads."""
+    """Return a path for a message: quoted if it is not printable, and shortened."""
     text = quote_path(str(path))
     return text if len(text) <= _MAX_NAMED else f"{text[: _MAX_NAMED // 2]}...{text[-_MAX_NAMED // 2 :]}"
 
 
 def prefix(directory: Path, workspace: Workspace) -> str:
-    """Return what stands before the paths below a directory to show them in short: "" for the working directory."""
+    """Return the prefix of short paths below a directory: "" for the working directory."""
     name = short_path(directory, workspace)
     return "" if name == "." else f"{name.rstrip('/')}/"
 
 
 def missing_error(path: Path, workspace: Workspace) -> ToolError:
-    """Build the error for a missing path, with the names nearby that may be meant."""
+    """Return the error for a missing path, with similar names nearby."""
     parent = path.parent
     while not os.path.isdir(parent) and parent != parent.parent:  # noqa: PTH112 -- which raises nothing
         parent = parent.parent
@@ -85,14 +85,14 @@ def missing_error(path: Path, workspace: Workspace) -> ToolError:
 
 @contextmanager
 def as_tool_errors(path: Path, workspace: Workspace | None = None) -> Generator[None]:
-    """Turn the system's errors about a path into a ToolError; with a workspace, name what is near a missing one."""
+    """Turn the system's errors about a path into a ToolError; with a workspace, suggest names near a missing one."""
     try:
         yield
     except OSError as error:
         if workspace is not None and isinstance(error, FileNotFoundError):
             raise missing_error(path, workspace) from None
         raise ToolError(f"{quoted_name(path)}: {system_reason(error)}.") from None
-    except ValueError as error:  # a name that no system takes
+    except ValueError as error:  # an impossible name
         raise ToolError(f"{quoted_name(path)}: {error}.") from None
 
 

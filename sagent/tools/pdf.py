@@ -45,7 +45,7 @@ class Document(Protocol):
 
 
 class Pdfium(Protocol):
-    """The part of pypdfium2 that is used; it has no types of its own."""
+    """The used part of pypdfium2, which has no types of its own."""
 
     PdfDocument: Callable[[bytes], Document]
     PdfiumError: type[Exception]
@@ -61,7 +61,7 @@ def show_pdf(data: bytes, name: str, pages: str) -> ToolOutput:
 
 
 def parse_pages(pages: str, total: int) -> list[int]:
-    """Page numbers from 1 of "1-5,8", each once. Raises ToolError for what names no page."""
+    """Parse page numbers, from 1, in "1-5,8", each once. Raises ToolError for an invalid page."""
     numbers: dict[int, None] = {}
     for part in pages.split(","):
         match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{0,9})\s*)?", part)

@@ -1,4 +1,4 @@
-"""Plan mode: what the model reads of it, and the ExitPlan tool, by which it proposes a plan."""
+"""Plan mode: its notices for the model, and the ExitPlan tool, which proposes a plan."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -11,7 +11,7 @@ from sagent.peer import Stop
 from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 from sagent.tools.ask import Answerer, Question
 
-PROPOSED = "planned"  # why a run ends that has proposed a plan to nobody in particular
+PROPOSED = "planned"  # stop reason of a run that has proposed a plan to nobody in particular
 _ON = f"{ON}: nothing can be written now. Look at what matters first. When it is clear what is to be done, "
 _BY_TOOL = "call ExitPlan with the plan: the person accepts, changes or refuses it before anything is changed."
 _BY_HEADING = (
@@ -22,7 +22,7 @@ PLANNED = "Plan mode is off: you may change what the permissions allow."
 
 
 def plan_notice(*, has_tool: bool) -> str:
-    """Return what the model reads when plan mode begins."""
+    """Return the notice for the model when plan mode begins."""
     return _ON + (_BY_TOOL if has_tool else _BY_HEADING)
 
 
@@ -51,8 +51,8 @@ class PlanDecision:
 
 
 class ExitPlan(Harmless):
-    """Puts the plan to a person by way of `answer`, and says what came of it. Without one the run ends with the plan.
-    Outside of plan mode (`planning`) a call fails, so that the tool may stay where a session began with it."""
+    """Shows the plan to a person through `answer`, and returns the decision. Without it the run ends with the plan.
+    Outside plan mode (`planning`) a call fails, so that the tool can stay when the mode changes."""
 
     name = EXIT_PLAN
     quick = True
@@ -65,7 +65,7 @@ class ExitPlan(Harmless):
         self._answer, self._planning = answer, planning
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Propose, and wait. Raises ToolError outside of plan mode, for a spawned agent and an empty plan."""
+        """Propose, and wait. Raises ToolError outside plan mode, for a spawned agent and an empty plan."""
         plan = as_str(arguments.get("plan")).strip()
         if not self._planning():
             raise ToolError("Plan mode is off: do what the person asked for.")

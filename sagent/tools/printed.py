@@ -10,12 +10,12 @@ from sagent.errors import ToolError
 from sagent.lib.regular import open_regular
 from sagent.tool import Workspace
 
-MAX_NAMED = 20  # files of one command that are looked at
+MAX_NAMED = 20  # files of one command to check
 
 
 def saw_printed(command: str, shown: str, directories: Iterable[Path], workspace: Workspace) -> None:
-    """Remember as seen the files that a command names and whose whole text stands in its output. `directories` are
-    those where it may have begun and ended."""
+    """Record files that a command names and whose whole text is in its output as seen. `directories` are those where it
+    may have begun and ended."""
     text, most = f"\n{shown}", 4 * len(shown)
     for real in _named(command, directories, workspace):
         with suppress(OSError, ValueError), open_regular(real) as file:
@@ -32,7 +32,7 @@ def _named(command: str, directories: Iterable[Path], workspace: Workspace) -> I
     words = shlex.shlex(command, posix=True, punctuation_chars=True)
     words.whitespace_split = True
     found: dict[Path, None] = {}
-    with suppress(ValueError):  # a quote that is open at its end: what stands before it is known
+    with suppress(ValueError):  # an unclosed quote at its end: the part before is known
         for word in words:
             for directory in directories:
                 with suppress(ToolError, OSError):

@@ -39,7 +39,7 @@ class Read:
         return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Show it. Raises ToolError for a file that is missing, not regular, or binary."""
+        """Show a file. Raises ToolError if it is missing, not regular, or binary."""
         from sagent.lib.regular import open_regular
         from sagent.tools.paths import as_tool_errors, judged_path, quoted_name
         from sagent.tools.view import show

@@ -1,4 +1,4 @@
-"""Exact replacements of quoted text, whatever the line ends; and why one was not found: what it nearly matches."""
+"""Exact replacements of quoted text with any line ends; and the nearest match of one that was not found."""
 
 import re
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from sagent.tools.nearmiss import QUOTES, recover_edits
 from sagent.tools.textfile import line_end
 
 _MAX_LINES = 20_000
-_MAX_CHARACTERS = 1_000_000  # in which letters are looked for that are composed otherwise
+_MAX_CHARACTERS = 1_000_000  # to search for letters composed differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Replacement:
 
 
 def read_replacements(arguments: JsonObject) -> list[Replacement]:
-    """Return the edits that a call asks for. Raises ToolError when it asks for none, or in two ways."""
+    """Return a call's edits. Raises ToolError if there are none, or in two forms."""
     several = "edits" in arguments
     single = any(arguments.get(name) or (name in arguments and not several) for name in ("old_string", "new_string"))
     if single == several:
@@ -42,8 +42,8 @@ def read_replacements(arguments: JsonObject) -> list[Replacement]:
 
 
 def proposed(call: ToolCall, before: str | None) -> tuple[str, str]:
-    """Return a file's text before and after a call of Edit or Write; of one that is not known, what one edit quotes and
-    gives. Raises ToolError where an edit cannot be made."""
+    """Return a file's text before and after a call of Edit or Write; if it is unknown, an edit's old and new text.
+    Raises ToolError for an impossible edit."""
     if call.name == "Write":
         return before or "", _lf(call.arguments.get("content"))
     edits = read_replacements(call.arguments)
@@ -68,9 +68,9 @@ def replace_all(text: str, replacements: Sequence[Replacement], name: str) -> tu
 
 def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, int]:
     """Return text of a file with a replacement made, and how often. LF in `old` matches the text's own line ends, which
-    `new` takes. An `old` that is nearly there is taken for what it must mean, where that is one thing at one place.
+    `new` takes. An `old` that nearly matches is repaired if it has a single meaning at a single place.
 
-    Raises ToolError when `old` is not there, or is there several times and not all are meant.
+    Raises ToolError if `old` is not found, or found several times without `all`.
     """
     if replacement.old == replacement.new:
         raise ToolError("old_string and new_string are the same: there is nothing to change.")
@@ -104,7 +104,7 @@ def replace(text: str, replacement: Replacement, name: str = "") -> tuple[str, i
 def _composed_otherwise(
     text: str, replacement: Replacement, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield the further places of an edit of all, whose letters are composed otherwise, with what comes there."""
+    """Yield the further places of an edit of all, whose letters are composed differently, with their replacements."""
     if text.isascii() or len(text) > _MAX_CHARACTERS or "\r" in text:
         return
     for place in find_canonical(text, replacement.old, replacement.new):
@@ -127,8 +127,8 @@ def _with_line_ends(replacement: Replacement, found: str, end: str) -> str:
 
 
 def _spans(text: str, old: str, end: str, *, overlapping: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield where `old` begins and ends in the text."""
-    cut: Sequence[int] = ()  # where a CR is left out to search
+    """Yield begin and end of each `old` in the text."""
+    cut: Sequence[int] = ()  # positions of CRs left out for the search
     if "\n" in old:
         cut = [found.start() - count for count, found in enumerate(re.finditer("\r\n", text))]
         text, old = text.replace("\r\n", "\n"), old.replace("\n", "\r" if end == "\r" else "\n")
@@ -178,8 +178,8 @@ def _explain(text: str, old: str) -> str:
 
 
 def _revealed(line: str, quoted: str) -> tuple[str, str | None]:
-    """Return a line of the file and the quoted one, with what cannot be told apart in them escaped; None for the second
-    where one sees what differs."""
+    """Return a line of the file and the quoted one, with indistinguishable characters escaped; None for the second if
+    the difference is visible."""
     if len(line) > 600 or line == quoted:
         return line[:300], None
     mine, theirs = skeleton(line), skeleton(quoted)
@@ -218,7 +218,7 @@ def _find(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """Find the place of the wanted lines by the best likeness of the longest of them."""
+    """Find the place most similar to the longest wanted line."""
     from difflib import get_close_matches
 
     longest = max(range(len(wanted)), key=lambda index: len(wanted[index]))

@@ -1,7 +1,7 @@
 """Searching files with a regular expression: the engine of Grep, which also runs as a process of its own.
 
-Python's `re` cannot be stopped and holds the interpreter while it backtracks; in a process it can be killed. So this
-module imports little, and speaks JSON on its standard streams.
+Python's `re` cannot be stopped and blocks the interpreter while it backtracks; a process can be killed. So this module
+imports little, and uses JSON on its standard streams.
 """
 
 import errno
@@ -21,12 +21,12 @@ from sagent.lib.names import quote_path
 from sagent.lib.regular import open_regular
 from sagent.tools.globs import glob_regex
 
-TIME = 20  # seconds for a search, which then shows what it has
-PROCESS_SECONDS = 30  # for one in a process of its own
+TIME = 20  # seconds for a search, which then shows its results so far
+PROCESS_SECONDS = 30  # for one in a separate process
 CUT = "(There was not enough time to search the whole directory. Give a narrower path.)"
 _BLOCK_BYTES = 4_000_000  # read at once
 _MAX_WHOLE_BYTES = 64_000_000  # of a file that must be in memory at once: UTF-16, or a search across lines
-_MAX_FILE_BYTES = 1_000_000_000  # of a file that was not asked for by its name
+_MAX_FILE_BYTES = 1_000_000_000  # of a file that was not named itself
 _MAX_TEXT_CHARS = 40_000  # of output
 _MAX_LINE_CHARS = 400
 _MAX_LINES_PER_HIT = 30
@@ -38,40 +38,40 @@ _TOO_LARGE = f"are too large for this search (over {_MAX_WHOLE_BYTES // 1_000_00
 
 
 class Query(NamedTuple):
-    """A search: what for, where, and what to show of it. `files` are relative to `root`, a path without links."""
+    """A search: pattern, place, and form of the results. `files` are relative to `root`, a path without links."""
 
     root: str  # of a single file its path
-    label: str  # goes before each path shown
+    label: str  # prefix of each shown path
     files: list[str]
     glob: str  # "" means every file
-    names: list[str]  # globs of which a file's name must match one; none means any
-    single: bool  # one file was asked for by its name
+    names: list[str]  # globs for a file's name, one of which must match; none means any
+    single: bool  # a single file was named
     python: str
     strict: str
-    composed: str  # the same with composed letters, for a text that is composed; "" for a pattern of ASCII
-    regular: bool  # a match within a line is one within the text too
+    composed: str  # the same with composed letters, for composed text; "" for a pattern of ASCII
+    regular: bool  # a match within a line is also one within the text
     ignore_case: bool
     multiline: bool
     mode: str  # "content", "files_with_matches" or "count"
     context: int
     limit: int
     offset: int
-    hidden: int = 0  # how many files that were asked for are not in `files`, because the policy hides them
-    cut: bool = False  # there was no time to find all files
+    hidden: int = 0  # number of requested files missing in `files` because the policy hides them
+    cut: bool = False  # time ran out before all files were listed
     empty: bool = False  # no file fits the globs
     ignored: Sequence[str] = ()  # of the files that fit them, if git ignores them all
     closed: Sequence[str] = ()  # directories that could not be read
 
 
 class Report(NamedTuple):
-    """The text for the model, and the outcome in a few words."""
+    """The text for the model, and a short outcome."""
 
     text: str
     summary: str
 
 
 def search(query: Query, stop: Callable[[], bool]) -> Report:
-    """Run a query; files come in the order of their paths. Returns what it has when `stop` says so."""
+    """Run a query, with files in the order of their paths. Return the results so far when `stop` is True."""
     end = monotonic() + TIME
     wanted = name_filter(query.glob, query.names)
     page = _Page(query)
@@ -87,7 +87,7 @@ def search(query: Query, stop: Callable[[], bool]) -> Report:
 
 
 def name_filter(glob: str, names: list[str]) -> Callable[[str], bool]:
-    """Return a filter of relative paths: a glob with `/` is for the path, one without for the name, `!` excludes."""
+    """Return a filter of relative paths: a glob with `/` applies to the path, one without to the name, `!` excludes."""
     glob = canonical(glob)
     negated = glob.startswith("!")
     given = glob = glob[negated:].removeprefix("./")
@@ -126,10 +126,10 @@ def serve() -> None:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when the other end of its input closes, which a SIGKILL does too.
+    """Make the kernel end this process when the other end of its input closes, even by SIGKILL.
 
-    By a signal whose default action is the end, since no Python code runs while `re` backtracks. Where SIGIO does not
-    end a process (macOS) the alarm does, later.
+    It uses a signal that ends a process by default, because no Python code runs while `re` backtracks. If SIGIO does
+    not do that (macOS), the alarm does, later.
     """
     import fcntl
     import select
@@ -138,18 +138,18 @@ def _end_with_parent() -> None:
     signal.alarm(PROCESS_SECONDS + 5)
     fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([0], [], [], 0)[0]:  # closed before the kernel was asked
+    if select.select([0], [], [], 0)[0]:  # closed before the request
         sys.exit(1)
 
 
 class _Page:
-    """Page of results: hits or files from `offset` on, at most `limit`, and no more text than is good for a model."""
+    """Page of results: hits or files from `offset` on, at most `limit`, within the text limit for a model."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
         self._out: list[str] = []
         self._size = 0
-        self._entries = 0  # hits in content mode, files in the others
+        self._entries = 0  # hits in content mode, otherwise files
         self._hits = 0
         self._files = 0
         self.full = False
@@ -159,12 +159,12 @@ class _Page:
         self._path = quote_path(self._query.label + path)
         self._before: deque[tuple[int, str]] = deque(maxlen=self._query.context)
         self._after = 0
-        self._last = -1  # what comes first in a file follows nothing
+        self._last = -1  # the first lines of a file follow nothing
         self._hits_here = 0
         self._lines_of_hit = 0
 
     def line(self, number: int, text: str, hit: "re.Match[str] | None", *, fresh: bool) -> bool:
-        """Take a line; a hit may go on over several. Returns whether more lines of this file are wanted."""
+        """Add a line; a hit may span several. Return True if more lines of this file are wanted."""
         if hit is not None:
             if fresh:
                 self._hits_here += 1
@@ -257,15 +257,15 @@ class _Finder:
         self._regex = re.compile(query.python, flags)
         self._strict = re.compile(query.strict, flags)
         self._composed = re.compile(query.composed, flags) if query.composed else None
-        self._otherwise = ""  # what was found of the pattern with its letters composed otherwise
+        self._otherwise = ""  # matches of the pattern with its letters composed differently
         self._passed_over: dict[str, list[str]] = {_UNREADABLE: [*query.closed], _TOO_LARGE: [], _HUGE: [], _BINARY: []}
         self._stop = stop
-        self._encoding = ""  # of the file that is searched, where it was guessed
+        self._encoding = ""  # of the searched file, if guessed
         self._encodings: dict[str, list[str]] = {}
-        self.stopped = ""  # the file at which time was over
+        self.stopped = ""  # the file at which time ran out
 
     def feed(self, path: str, page: _Page) -> None:
-        """Give a file's lines to the page, as far as it wants them."""
+        """Add a file's lines to the page, as far as it wants them."""
         try:
             number = 0
             for text, last in self._blocks(path):
@@ -332,7 +332,7 @@ class _Finder:
         return True
 
     def _hit(self, text: str, regex: "re.Pattern[str]") -> "re.Match[str] | None":
-        """Find the pattern in a text, whose letters may be composed otherwise."""
+        """Find the pattern in a text whose letters may be composed differently."""
         hit = regex.search(text)
         if hit is None and self._composed is not None and (hit := self._composed.search(canonical(text))):
             forms = (form for form in (normalize("NFD", hit[0]), hit[0], text) if form in text)
@@ -340,7 +340,7 @@ class _Finder:
         return hit
 
     def _blocks(self, path: str) -> Iterator[tuple[str, bool]]:
-        """Yield the file's text in pieces that end with a line, and whether a piece is the last. CRLF is read as LF."""
+        """Yield the file's text in pieces that end with a line, each with True for the last. CRLF is read as LF."""
         if self._is_late(path):
             return
         with open_regular(self._query.root if self._query.single else f"{self._query.root}/{path}") as file:
@@ -381,7 +381,7 @@ class _Finder:
                     return
 
     def _detect(self, data: bytes) -> str:
-        """Return the codec of a file's beginning that is not plain UTF-8, as Read sees it; "" of what is binary."""
+        """Return the codec of a file's beginning that is not plain UTF-8, as Read decodes it; "" for binary data."""
         from sagent.lib.encoding import Text, decode
 
         decoded = decode(data)
@@ -402,7 +402,7 @@ def _listed(paths: list[str]) -> str:
 
 
 def _spread(regex: "re.Pattern[str]", text: str) -> Iterator[tuple[int, int, "re.Match[str]"]]:
-    """First and last line of each match, counted from 0; matches that share a line are one."""
+    """Return first and last line of each match, from 0; matches that share a line are merged."""
     line = position = 0
     first, last, found = 0, -1, None
     for match in regex.finditer(text):

@@ -32,8 +32,8 @@ _GUESSED = (bool, int, float, str)  # types of defaults that stand for an annota
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a callable. `context` is the one that takes a RunContext ("" for none), `deps` the type of the
-    dependencies that it asks for, and `arguments` has the others as a pydantic model."""
+    """The parameters of a callable. `context` takes a RunContext ("" for none), `deps` is the type of the dependencies,
+    and `arguments` has the others as a pydantic model."""
 
     parameters: "tuple[Parameter, ...]"
     context: str
@@ -77,13 +77,13 @@ class Signature:
                     by_place.append(value)
                 case _ if given_here:
                     by_name[each.name] = value
-                case _:  # the function's own default, which may be a mark that is compared by identity
+                case _:  # the function's own default, which may be a sentinel compared by identity
                     pass
         return by_place, by_name
 
 
 def name_of(function: object, given: str) -> str:
-    """Return a tool's name: the given one, or that of what is called. Raises TypeError for one no provider takes."""
+    """Return a tool's name: the given one, or the callable's. Raises TypeError for one that no provider accepts."""
     own = _inner(function)
     name = given or str(getattr(own, "__name__", type(own).__name__))
     if name == "<lambda>":
@@ -94,22 +94,22 @@ def name_of(function: object, given: str) -> str:
 
 
 def text_of(function: object, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
-    """Return what the docstring says of the whole, and of each parameter."""
+    """Return the docstring's general text, and that of each parameter."""
     return _read_docstring(_docstring(_inner(function)), names)
 
 
 def parameters_of(function: Callable[..., object], name: str) -> "tuple[Parameter, ...]":
-    """Return the parameters that a caller has to give. Raises TypeError for what tells no signature."""
+    """Return the parameters that a caller has to give. Raises TypeError for a callable without a signature."""
     try:
         found = inspect.signature(_without_static(function)).parameters.values()
     except (ValueError, TypeError):
         raise TypeError(f"{name} does not tell which arguments it takes: {_WRITE}") from None
     except NameError as error:  # annotations are evaluated late from Python 3.14 on
         raise TypeError(_unknown_name(name, error)) from None
-    if hasattr(function, "dispatch") and hasattr(function, "registry"):  # singledispatch looks at what comes first
+    if hasattr(function, "dispatch") and hasattr(function, "registry"):  # singledispatch uses the first argument
         found = [each.replace(kind=each.POSITIONAL_ONLY) if not at else each for at, each in enumerate(found)]
     bound = function.keywords if isinstance(function, functools.partial) else {}
-    return tuple(each for each in found if each.name not in bound)  # what the program has set is not the model's to see
+    return tuple(each for each in found if each.name not in bound)  # without arguments that the program has bound
 
 
 def read_signature(
@@ -146,7 +146,7 @@ def read_signature(
 
 
 def _without_static(function: Callable[..., object]) -> Callable[..., object]:
-    """Return the call of an object where that is static: `inspect` would take its first parameter for self."""
+    """Return an object's call if it is static: `inspect` would take its first parameter for self."""
     if isinstance(function, functools.partial):
         return functools.partial(_without_static(function.func), *function.args, **function.keywords)
     called = inspect.getattr_static(type(function), "__call__", None)
@@ -154,7 +154,7 @@ def _without_static(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def _inner(function: object) -> object:
-    """Return what a partial, a bound method or a wrapper calls in the end."""
+    """Return the function that a partial, a bound method or a wrapper finally calls."""
     while True:
         if isinstance(function, functools.partial):
             function = cast("object", function.func)
@@ -169,7 +169,7 @@ def _inner(function: object) -> object:
 def _docstring(own: object) -> str:
     if isinstance(own, type):
         written = own.__doc__ or ""
-        if written.startswith(f"{own.__name__}("):  # which a dataclass writes for itself
+        if written.startswith(f"{own.__name__}("):  # a dataclass writes that itself
             written = ""
         return inspect.cleandoc(written or getattr(vars(own).get("__init__"), "__doc__", None) or "")
     if inspect.isroutine(own):
@@ -200,7 +200,7 @@ def _unknown_name(name: str, error: NameError) -> str:
 
 
 def _local_names(own: object) -> dict[str, object]:
-    """Return the names of the function that is running and within which this one was written."""
+    """Return the names of the running function in which this one was defined."""
     outer = getattr(own, "__qualname__", "").rpartition(".<locals>.")[0]
     code = own.__code__ if isinstance(own, FunctionType) else None
     frame = sys._getframe() if outer and code else None  # noqa: SLF001 -- annotations as text name its local types
@@ -222,7 +222,7 @@ def _hint_of(parameter: "Parameter", hints: Mapping[str, object], name: str) -> 
 
 
 def _field(default: object, alias: str, *, required: bool) -> object:
-    """Return the field of a parameter. A default that JSON cannot say is not shown."""
+    """Return the field of a parameter. A default that JSON cannot express is not shown."""
     from pydantic import Field
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -240,7 +240,7 @@ def _model_of(name: str, fields: Mapping[str, tuple[object, object]]) -> "tuple[
 
     make = cast("Callable[..., type[BaseModel]]", create_model)
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
-    # the names are ours: pydantic refuses some that functions use, such as model_config and _x
+    # own names, because pydantic refuses some that functions use, such as model_config and _x
     named = {f"p{place}": field for place, field in enumerate(fields.values())}
     try:
         with warnings.catch_warnings():

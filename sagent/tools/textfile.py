@@ -13,7 +13,7 @@ from sagent.lib.regular import open_regular, real_directory, stat_regular
 
 
 def encode(text: str, encoding: Encoding) -> bytes:
-    """Return the bytes of a file's text. Raises ToolError, with the character for which the encoding has none."""
+    """Encode a file's text. Raises ToolError naming the character that the encoding lacks."""
     try:
         return encoding.encode(text)
     except UnicodeEncodeError as error:
@@ -27,8 +27,8 @@ def encode(text: str, encoding: Encoding) -> bytes:
 
 
 def read_whole(path: Path, max_chars: int) -> str | None:
-    """Return the text of a file, with line feeds; None for what is no text, or has more than so many characters. Raises
-    OSError and ValueError."""
+    """Return the text of a file, with line feeds; None if it is not text, or too long. Raises OSError and
+    ValueError."""
     with open_regular(os.path.realpath(path)) as file:
         data = file.read(4 * max_chars + 1)
     text = text_in(data) if len(data) <= 4 * max_chars else None
@@ -36,7 +36,7 @@ def read_whole(path: Path, max_chars: int) -> str | None:
 
 
 def line_end(text: str) -> str:
-    """Return the line end a text uses most: "\\n", "\\r\\n", or "\\r" where there is no other."""
+    """Return the most frequent line end of a text: "\\n", "\\r\\n", or "\\r" if there is no other."""
     crlf = text.count("\r\n")
     if not crlf:
         return "\r" if "\r" in text and "\n" not in text else "\n"
@@ -44,8 +44,8 @@ def line_end(text: str) -> str:
 
 
 def broken_link(real: Path) -> str:
-    """Return what to say of a file that has other names too, which it will have no longer once it is replaced; and of
-    a new one whose name looks like that of another beside it."""
+    """Return a warning about a file with further hard links, which a replacement breaks; and about a new one whose name
+    looks like another's beside it."""
     try:
         links = os.lstat(real).st_nlink
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def _twin(real: Path) -> str:
 
 
 def check_writable(real: Path) -> None:
-    """Raise PermissionError for a file that could not be opened to write: to replace it is no way round that."""
+    """Raise PermissionError for a file that could not be opened to write, even though it can be replaced."""
     with suppress(FileNotFoundError), real_directory(real) as (directory, name):
         _check_writable(name, directory)
 
@@ -86,7 +86,7 @@ def _check_writable(name: bytes, directory: int) -> None:
 def write_atomic(real: Path, data: bytes) -> os.stat_result:
     """Replace a file's content in one step, or create it and its directories, at a path without links. Its mode stays.
 
-    Readers see the old bytes or the new ones, never a part. Returns what the file is then; raises OSError.
+    Readers see the old bytes or the new ones, never a part. Return the file's new state; raises OSError.
     """
     with real_directory(real, make=True) as (directory, name):
         _check_writable(name, directory)

@@ -1,4 +1,4 @@
-"""The TodoWrite tool: the list of what is to be done, written anew at each step."""
+"""The TodoWrite tool: the to-do list, rewritten at each step."""
 
 from sagent.context.todo import STATES, read_tasks
 from sagent.lib.json import JsonObject

@@ -1,4 +1,4 @@
-"""Display of a file by Read: numbered lines, bounded, with a word on how to go on; images, notebooks, PDF pages."""
+"""Display of a file by Read: numbered lines, bounded, with a note on how to continue; images, notebooks, PDF pages."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ from sagent.lib.pace import offload
 from sagent.tool import Stamp, ToolOutput, Workspace
 
 _MAX_INLINE_BYTES = 1_000_000  # more is looked through in a thread
-_MAX_FILE_BYTES = 50_000_000  # of more only the part asked for is read
+_MAX_FILE_BYTES = 50_000_000  # of a larger one only the requested part is read
 _MAX_LINE_BYTES = 1_000_000  # in a file larger than that
 _MAX_LINES = 2000
 _MAX_TEXT_CHARS = 50_000
 _MAX_LINE_CHARS = 2000
-_SCAN_SECONDS = 20  # to go through a file for the lines that were asked for
+_SCAN_SECONDS = 20  # to search a file for the requested lines
 
 
 async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObject, workspace: Workspace) -> ToolOutput:
-    """Return a file that really lies at `real`, or the part of it that is asked for. Raises ToolError and OSError."""
+    """Return a file at the real path `real`, or the requested part of it. Raises ToolError and OSError."""
     offset = max(1, as_int(arguments.get("offset"), 1))
     limit = min(_MAX_LINES, as_int(arguments.get("limit"), _MAX_LINES))
     stat = os.fstat(file.fileno())
@@ -70,7 +70,7 @@ def _show_text(data: bytes, name: str, offset: int, limit: int) -> ToolOutput:
 
 
 def _show_part(file: BufferedReader, name: str, offset: int, limit: int, stop: Event) -> ToolOutput:
-    """Return a very large text: only the lines asked for are kept."""
+    """Return the requested lines of a very large text."""
     head = file.read(8192)
     # a multi-byte character may be cut at the end of the head
     decoded = decode(head.rpartition(b"\n")[0] or head[:-3])
@@ -87,7 +87,7 @@ def _show_part(file: BufferedReader, name: str, offset: int, limit: int, stop: E
 
 
 def _starts(file: BufferedReader, stop: Event) -> Iterator[bytes]:
-    """Yield the starts of a file's lines, however long the lines are. Raises ToolError where that takes too long."""
+    """Yield the starts of a file's lines, however long these are. Raises ToolError if that takes too long."""
     end = monotonic() + _SCAN_SECONDS
     while start := file.readline(_MAX_LINE_BYTES):
         piece = start
@@ -99,15 +99,15 @@ def _starts(file: BufferedReader, stop: Event) -> Iterator[bytes]:
 
 
 def _split_lines(text: str) -> list[str]:
-    """Lines without their ends, which are LF, CRLF, or CR where there is nothing else."""
+    """Split lines at LF, CRLF, or CR if there is nothing else."""
     if "\r" in text:
         text = text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def _number_lines(lines: Sequence[str], first: int, total: int | None) -> tuple[str, int]:
-    """Return the lines, numbered from `first`, as many as fit, and how many these are. `total` is None when the file's
-    lines were not counted."""
+    """Number as many lines from `first` as fit, and return them with their count. `total` is None if the file's lines
+    were not counted."""
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines, first):

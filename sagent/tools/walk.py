@@ -1,8 +1,8 @@
 """The files under a directory: hidden ones too, `.git` and what git ignores left out, symlinks not followed.
 
-What git ignores is what `.gitignore` files say, nested ones too, and `.git/info/exclude`; a user's global file does not
-count. https://git-scm.com/docs/gitignore. ripgrep reads the same files; where the two differ (a repository inside
-another) this follows ripgrep, so that a search says the same with and without it.
+Ignored files are those in `.gitignore` files, including nested ones, and `.git/info/exclude`; a user's global file does
+not count. https://git-scm.com/docs/gitignore. ripgrep reads the same files; where git and ripgrep differ (a repository
+inside another) this follows ripgrep, so that a search gives the same results with and without it.
 """
 
 import errno
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sagent.lib.regular import read_regular
 from sagent.tools.globs import ignore_regex
 
-_MAX_PATTERN_CHARS = 4_096  # of a path there are no more
+_MAX_PATTERN_CHARS = 4_096  # no path is longer
 
 
 def walk(
@@ -60,11 +60,11 @@ class _Rule(NamedTuple):
 
 
 def _rules_in(directory: str, above: tuple[_Rule, ...], names: Collection[str]) -> tuple[_Rule, ...]:
-    """Return the rules that hold in a directory right below one in which those `above` hold; the last that fits
-    decides. `names` are what is there."""
+    """Return the rules of a directory directly below one with the rules `above`; the last match decides. `names` are
+    its entries."""
     prefix = directory.rstrip("/") + "/"
     git = prefix + ".git"
-    if ".git" in names and os.path.lexists(git):  # a repository of its own: nothing from above counts
+    if ".git" in names and os.path.lexists(git):  # a nested repository: rules from above do not apply
         above = _load(f"{_common_directory(git)}/info/exclude", prefix)
     return above + _load(prefix + ".gitignore", prefix) if ".gitignore" in names else above
 
@@ -86,7 +86,7 @@ def _load(path: str, prefix: str) -> tuple[_Rule, ...]:
 
 
 def _common_directory(git: str) -> str:
-    """Return directory that holds `info`: `.git` itself, or where the `.git` file of a worktree or submodule leads."""
+    """Return the directory with `info`: `.git` itself, or the target of the `.git` file of a worktree or submodule."""
     try:
         leads_to = os.fsdecode(read_regular(git)).removeprefix("gitdir:").strip()
         directory = Path(git).parent / leads_to

@@ -1,4 +1,4 @@
-"""A tool as it is, but for what is done around its calls."""
+"""A tool with additional actions around its calls."""
 
 from collections.abc import Awaitable
 

@@ -1,4 +1,4 @@
-"""The Write tool: a whole file, replaced in one step."""
+"""The Write tool: replaces a whole file in one step."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ class Write:
         return replace(effect, check=check)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Write it. Raises ToolError for a file that was not read, or has changed since."""
+        """Write a file. Raises ToolError if it was not read, or has changed since."""
         from sagent.lib.pace import offload
         from sagent.tools.change import make, plan_write
         from sagent.tools.paths import judged_path
