@@ -238,6 +238,9 @@ class Sessions:
 
     def get(self, name: str) -> Hosted:
         """Return a session by its id. Raises SessionNotFound and SessionCorrupt."""
+        known = self._hosted.get(name)
+        if known is not None and not known.is_open and not os.path.lexists(known.path):
+            del self._hosted[name]  # somebody has deleted it
         if name not in self._hosted:
             path = next((each for each in sessions(self.place.state) if each.name == name), None)
             if path is not None:

@@ -19,7 +19,7 @@ from served import TOKEN, Client, served
 from sagent.cli.settings import load_settings
 from sagent.plugins.hosting.opening import state_of
 from sagent.repl.settings_file import add_rule
-from sagent.session.store import sessions
+from sagent.session.store import delete, sessions
 from sagent.testing.script import Call, Stall, Turn
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -306,6 +306,19 @@ async def test_idempotency_key_repeats_once(place: Path, provider: list) -> None
         assert not provider
         wrong = [await client.post("/none-such/messages", {"text": "m"}, **key) for _ in range(2)]
         assert [each.status_code for each in wrong] == [404, 404]
+
+
+async def test_session_deleted_by_others_is_gone(place: Path, provider: list) -> None:
+    provider += [Turn("one")]
+    async with served(place) as client:
+        name = await client.begin("first")
+        await client.done(name)
+        await client.http.delete(f"/v1/sessions/{name}")
+        delete(next(sessions(load_settings({}).state_dir)))
+        for way in ("", "/transcript", "/cost", "/points"):
+            assert (await client.get(f"/{name}{way}")).status_code == 404
+        assert (await client.post(f"/{name}/messages", {"text": "again"})).status_code == 404
+        assert not list(sessions(load_settings({}).state_dir))
 
 
 async def test_token_and_host_required(place: Path) -> None:
