@@ -11,8 +11,8 @@ from typing import Self
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, JsonObject, as_str, json_freeze, wire_bytes
 from sagent.model import Delta, Effort, ModelInfo, ModelLimits, Reply, Request, RequestDigest
+from sagent.plugins.logins.claude_conversation import Lost, ProgramRun, Setup
 from sagent.plugins.logins.claude_program import Program
-from sagent.plugins.logins.claude_talk import Lost, ProgramRun, Setup
 from sagent.providers.deferral import searchable_tools
 from sagent.providers.families.anthropic.provider import MessagesDialect, generation, levels, thinking_parameters
 from sagent.providers.families.model import nearest
@@ -80,16 +80,16 @@ class AnthropicCLIModel:
     async def _made(self, request: Request, left: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
         """Make the call as it is."""
         setup, notes = self._setup(request)
-        talk = await self._going_on(setup, request)
+        run = await self._going_on(setup, request)
         while True:
-            if talk is None:
-                talk, notes = await self._begun(request)
+            if run is None:
+                run, notes = await self._begun(request)
             try:
-                async with aclosing(self._listen(talk, request, (*left, *notes))) as items:
+                async with aclosing(self._listen(run, request, (*left, *notes))) as items:
                     async for item in items:
                         yield item
             except Lost:
-                talk = None
+                run = None
             else:
                 return
 
@@ -106,50 +106,48 @@ class AnthropicCLIModel:
         body = wire_bytes({"tools": [] if odd else [{"name": tool.name} for tool in request.tools]})
         return find_refused(error, body, replace(request, tools=odd or request.tools), None, self._refusals.parts)
 
-    async def _listen(
-        self, talk: ProgramRun, request: Request, notes: tuple[str, ...]
-    ) -> AsyncGenerator[Delta | Reply]:
+    async def _listen(self, run: ProgramRun, request: Request, notes: tuple[str, ...]) -> AsyncGenerator[Delta | Reply]:
         """Yield a program's output; keep the program for the next request, or else end it."""
         digest, tokens = self._digest(request)
         try:
-            async with aclosing(talk.listen(digest, tokens)) as said:
+            async with aclosing(run.listen(digest, tokens)) as said:
                 async for item in said:
                     if isinstance(item, Reply):
-                        await self._provider.keep(request.conversation, talk)
+                        await self._provider.keep(request.conversation, run)
                         yield replace(item, notes=(*notes, *item.notes))
                     else:
                         yield item
         finally:
-            if not talk.kept:
-                await self._provider.drop(talk)
+            if not run.reusable:
+                await self._provider.drop(run)
 
     async def _going_on(self, setup: Setup, request: Request) -> ProgramRun | None:
         """Return the program that knows the conversation, given what is new in it; None where there is none."""
-        talk = self._provider.take(request.conversation)
-        if talk is None:
+        run = self._provider.take(request.conversation)
+        if run is None:
             return None
         gone_on = False
         try:
-            gone_on = talk.continues(setup, request.messages) and await talk.go_on(request.messages)
+            gone_on = run.continues(setup, request.messages) and await run.continue_with(request.messages)
         finally:
             if not gone_on:
-                await self._provider.drop(talk)
-        return talk if gone_on else None
+                await self._provider.drop(run)
+        return run if gone_on else None
 
     async def _begun(self, request: Request) -> tuple[ProgramRun, tuple[str, ...]]:
         """Return a new program, given the whole conversation; and notes on what could not be given."""
         setup, _ = self._setup(request)
-        talk = await self._provider.open(setup)
+        run = await self._provider.open(setup)
         try:
             better, notes = self._setup(request)  # it has said what its short names stand for
             if better != setup:
-                await self._provider.drop(talk)
-                talk = await self._provider.open(better)
-            await talk.send(request.messages)
+                await self._provider.drop(run)
+                run = await self._provider.open(better)
+            await run.send(request.messages)
         except BaseException:
-            await self._provider.drop(talk)
+            await self._provider.drop(run)
             raise
-        return talk, notes
+        return run, notes
 
     def _setup(self, request: Request) -> tuple[Setup, tuple[str, ...]]:
         left_out = [name for name in ("tools", "betas", "cache_control") if name in request.options]
@@ -238,11 +236,11 @@ class AnthropicCLI:
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models that the program offers. Raises ModelError."""
-        talk = await self.open(Setup("", "", ()))
+        run = await self.open(Setup("", "", ()))
         try:
-            rows = {as_str(row.get("resolvedModel")) or as_str(row.get("value")): row for row in reversed(talk.models)}
+            rows = {as_str(row.get("resolvedModel")) or as_str(row.get("value")): row for row in reversed(run.models)}
         finally:
-            await self.drop(talk)
+            await self.drop(run)
         return tuple(
             ModelInfo(model_id, limits_of("anthropic", self.resolve(model_id)[0]), as_str(row.get("displayName")))
             for model_id, row in sorted(rows.items())
@@ -254,15 +252,15 @@ class AnthropicCLI:
         for _, timer in self._kept.values():
             timer.cancel()
         self._kept.clear()
-        await asyncio.gather(*(talk.close() for talk in tuple(self._running)), *self._endings)
+        await asyncio.gather(*(run.close() for run in tuple(self._running)), *self._endings)
         self._running.clear()
 
     async def open(self, setup: Setup) -> ProgramRun:
         """Return a running program. Raises ModelError."""
-        talk = await ProgramRun.open(self.program, setup, Origin(NAME, setup.model), self.timeouts)
-        self._running.add(talk)
-        self._offered = {as_str(row.get(key)): row for key in ("resolvedModel", "value") for row in talk.models}
-        return talk
+        run = await ProgramRun.open(self.program, setup, Origin(NAME, setup.model), self.timeouts)
+        self._running.add(run)
+        self._offered = {as_str(row.get(key)): row for key in ("resolvedModel", "value") for row in run.models}
+        return run
 
     def resolve(self, model_id: str) -> tuple[str, bool]:
         """Return the full id that a name stands for, as far as a program has said, and whether it always thinks."""
@@ -272,29 +270,29 @@ class AnthropicCLI:
 
     def take(self, conversation: str) -> ProgramRun | None:
         """Return the program that was kept for a conversation."""
-        talk, timer = self._kept.pop(conversation, (None, None))
+        run, timer = self._kept.pop(conversation, (None, None))
         if timer is not None:
             timer.cancel()
-        return talk
+        return run
 
-    async def keep(self, conversation: str, talk: ProgramRun) -> None:
+    async def keep(self, conversation: str, run: ProgramRun) -> None:
         """Keep a program for its conversation's next request if possible: for a while, and not too many."""
-        if not talk.kept:
+        if not run.reusable:
             return
         if (before := self.take(conversation)) is not None:
             await self.drop(before)
         timer = asyncio.get_running_loop().call_later(_MAX_IDLE_SECONDS, self._expire, conversation)
-        self._kept[conversation] = (talk, timer)
+        self._kept[conversation] = (run, timer)
         if len(self._kept) > _MAX_IDLE_PROGRAMS:
             self._expire(next(iter(self._kept)))
 
-    async def drop(self, talk: ProgramRun) -> None:
+    async def drop(self, run: ProgramRun) -> None:
         """End a program."""
-        self._running.discard(talk)
-        await talk.close()
+        self._running.discard(run)
+        await run.close()
 
     def _expire(self, conversation: str) -> None:
-        if (talk := self.take(conversation)) is not None:
-            ending = asyncio.get_running_loop().create_task(self.drop(talk))
+        if (run := self.take(conversation)) is not None:
+            ending = asyncio.get_running_loop().create_task(self.drop(run))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)

@@ -11,9 +11,9 @@ from sagent.lib.text import one_line, printable
 from sagent.plugins.mcp.answers import tolerate_output
 from sagent.plugins.mcp.elicitation import Elicitor
 from sagent.plugins.mcp.host import Host, client_info
+from sagent.plugins.mcp.list_filter import filtered_streams
 from sagent.plugins.mcp.pipes import MAX_LINE_BYTES, Program
 from sagent.plugins.mcp.server import McpServer
-from sagent.plugins.mcp.sift import filtered_streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

@@ -222,11 +222,11 @@ def failure(message: str, kind: str) -> Json:
     return JsonObject({"kind": kind, "message": message})
 
 
-def encode(envelope: Envelope, parcel: str = "") -> bytes:
-    """Encode an envelope as JSON; with a `parcel` its body is stored under that name."""
+def encode(envelope: Envelope, body_name: str = "") -> bytes:
+    """Encode an envelope as JSON; with a `body_name` its body is stored under that name."""
     members: dict[str, object] = {each.name: getattr(envelope, each.name) for each in fields(envelope)}
-    members |= {"version": names.VERSION, "to": str(envelope.to), "parcel": parcel}
-    members["body"] = None if parcel else envelope.body
+    members |= {"version": names.VERSION, "to": str(envelope.to), "parcel": body_name}
+    members["body"] = None if body_name else envelope.body
     return wire_bytes({name: value for name, value in members.items() if value not in ("", None) or name == "body"})
 
 
@@ -239,7 +239,7 @@ def encode_body(envelope: Envelope) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Envelope, str]:
-    """Return an envelope, and the name of the parcel with its body. Raises WrongVersion, and ValueError for anything
+    """Return an envelope, and the name of its stored body. Raises WrongVersion, and ValueError for anything
     else."""
     members = as_object(json_load(data))
     return envelope_of(members), as_str(members.get("parcel"))
@@ -283,15 +283,15 @@ def frame_kind(text: str) -> FrameKind | None:
     return "restart" if text == "restart" else _KINDS.get(text)
 
 
-def encode_frame(frame: Frame, parcel: str = "") -> bytes:
-    """Encode a frame as JSON; with a `parcel` its body is stored under that name."""
+def encode_frame(frame: Frame, body_name: str = "") -> bytes:
+    """Encode a frame as JSON; with a `body_name` its body is stored under that name."""
     members: dict[str, object] = {"version": names.VERSION, "kind": frame.kind}
     members |= {"number": frame.number, "attempt": frame.attempt}
-    return wire_bytes(members | ({"parcel": parcel} if parcel else {"body": frame.body}))
+    return wire_bytes(members | ({"parcel": body_name} if body_name else {"body": frame.body}))
 
 
 def decode_frame(data: bytes) -> tuple[Frame, str]:
-    """Return a frame, and the name of the parcel with its body. An unreadable frame becomes a failure that says so."""
+    """Return a frame, and the name of its stored body. An unreadable frame becomes a failure that says so."""
     members = as_object(json_load(data))
     place = as_int(members.get("number"), 1), as_int(members.get("attempt"), 1)
     if as_int(members.get("version")) != names.VERSION:

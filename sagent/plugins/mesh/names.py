@@ -11,7 +11,7 @@ VERSION = 1
 LOG, INBOX, WORK, REPLIES = "SAGENT_LOG", "SAGENT_INBOX", "SAGENT_WORK", "SAGENT_REPLIES"
 LEASES, CARDS, SESSIONS, FATES = "sagent-leases", "sagent-cards", "sagent-sessions", "sagent-fates"
 BLOBS, PARCELS = "sagent-blobs", "sagent-parcels"
-"""Blobs of sessions are kept; parcels, the bodies too large for a message, for a week at most."""
+"""Blobs of sessions are kept; those too large for a message, for a week at most."""
 
 ANYBODY = "_"
 """The user in subjects if there is no public key."""

@@ -11,9 +11,9 @@ from sagent.plugins.mesh import names
 from sagent.plugins.mesh.broadcast import Broadcast
 from sagent.plugins.mesh.cards import Card, encode_card
 from sagent.plugins.mesh.errors import MeshError, Missing, NoRoom, Refused, Unavailable
-from sagent.plugins.mesh.hold import NodeOptions, OpenAgent, SessionWorker
 from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.lease import Lease
+from sagent.plugins.mesh.session_worker import NodeOptions, OpenAgent, SessionWorker
 from sagent.plugins.mesh.streams import LeasedMessage
 from sagent.plugins.mesh.tasks import end, keep_running
 

@@ -17,7 +17,7 @@ from sagent.plugins.mesh import names
 from sagent.plugins.mesh.bus import MAX_BODY, new_id
 from sagent.plugins.mesh.errors import TooLarge, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream
-from sagent.plugins.mesh.parcels import Parcels
+from sagent.plugins.mesh.large_bodies import LargeBodies
 from sagent.plugins.mesh.trace import current_context
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SessionState: TypeAlias = Literal["queued", "working", "idle"]
 FilesKind: TypeAlias = Literal["git", "shared", "none"]
 
 PARCEL = "Sagent-Parcel"
-"""Header: the name of the parcel that a message is."""
+"""Header: the name of a message's stored body."""
 
 
 def remote_flags() -> Sequence[str]:
@@ -82,10 +82,10 @@ class InboxMessage:
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """A message as it is sent: its bytes, or the name of the parcel that they are."""
+    """A message as it is sent: its bytes, or the name under which they are stored."""
 
     data: bytes
-    parcel: str = ""
+    body_name: str = ""
 
 
 T = TypeVar("T", SessionRecord, InboxMessage)
@@ -121,7 +121,7 @@ class Records:
     """The sessions of a bus. Each method raises Unavailable."""
 
     def __init__(self, bus: JetStream) -> None:
-        self._bus, self._bucket, self._parcels = bus, bus.bucket(names.SESSIONS), Parcels(bus)
+        self._bus, self._bucket, self._large_bodies = bus, bus.bucket(names.SESSIONS), LargeBodies(bus)
 
     async def create(self, record: SessionRecord) -> None:
         record = replace(record, trace=record.trace or current_context())
@@ -162,17 +162,17 @@ class Records:
         """Return a message as it is sent. Raises TooLarge."""
         if len(data := encode(said)) > MAX_BODY:
             raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
-        parcel = await self._parcels.put(data)
-        return EncodedMessage(b"" if parcel else data, parcel)
+        body_name = await self._large_bodies.put(data)
+        return EncodedMessage(b"" if body_name else data, body_name)
 
     async def unpack(self, data: bytes, headers: Mapping[str, str]) -> InboxMessage:
         """Return a message as sent. Raises WrongVersion, and Failed if its body is gone."""
-        parcel = headers.get(PARCEL)
-        return decode(InboxMessage, await self._parcels.get(parcel) if parcel else data)
+        body_name = headers.get(PARCEL)
+        return decode(InboxMessage, await self._large_bodies.get(body_name) if body_name else data)
 
-    async def drop_parcel(self, headers: Mapping[str, str]) -> None:
+    async def drop_body(self, headers: Mapping[str, str]) -> None:
         """Forget the body of a message that was read."""
-        await self._parcels.drop(headers.get(PARCEL, ""))
+        await self._large_bodies.drop(headers.get(PARCEL, ""))
 
     async def send(self, record: SessionRecord, said: InboxMessage, mark: str = "") -> int:
         """`post` of a message. Raises TooLarge, too."""
@@ -181,7 +181,10 @@ class Records:
     async def post(self, record: SessionRecord, letter: EncodedMessage, mark: str = "") -> int:
         """Put a message into a session's inbox, tell a node to check it, and return its number. The same `mark` within
         two minutes is the same message. Raises Full."""
-        subject, headers = names.inbox_subject(f"session.{record.id}"), {PARCEL: letter.parcel} if letter.parcel else {}
+        subject, headers = (
+            names.inbox_subject(f"session.{record.id}"),
+            {PARCEL: letter.body_name} if letter.body_name else {},
+        )
         number = await self._bus.append(subject, letter.data, id=mark or new_id(), headers=headers)
         await self._bus.append(names.work_subject(record.label), record.id.encode(), id=f"{record.id}:{number}")
         return number

@@ -16,12 +16,12 @@ from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.hold import NodeOptions, Opening
 from sagent.plugins.mesh.logstream import SessionStream
 from sagent.plugins.mesh.node import Node
 from sagent.plugins.mesh.rebuild import rebuild
 from sagent.plugins.mesh.records import InboxMessage, Records
 from sagent.plugins.mesh.remote import Mesh
+from sagent.plugins.mesh.session_worker import NodeOptions, Opening
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow
 from tests.intact import faults

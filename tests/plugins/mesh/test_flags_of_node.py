@@ -7,7 +7,7 @@ import pytest
 
 from sagent.config import Settings
 from sagent.plugins.mesh.commands.node import settings_of
-from sagent.plugins.mesh.hold import Opening
+from sagent.plugins.mesh.session_worker import Opening
 from tests.plugins.hosting.test_flags_after_agentself import Door, check_kept, door
 
 __all__ = ["door"]

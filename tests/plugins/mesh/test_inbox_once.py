@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sagent.plugins.mesh.commands.node import opener
-from sagent.plugins.mesh.hold import NodeOptions
 from sagent.plugins.mesh.node import Node
 from sagent.plugins.mesh.remote import Mesh
+from sagent.plugins.mesh.session_worker import NodeOptions
 from sagent.plugins.mesh.streams import LeasedMessage
 from sagent.testing.server import Turn
 from tests.depth import slow

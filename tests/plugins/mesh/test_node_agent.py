@@ -11,9 +11,9 @@ import pytest
 
 from sagent.cost.prices import PriceBook
 from sagent.plugins.mesh.commands.node import opener
-from sagent.plugins.mesh.hold import NodeOptions
 from sagent.plugins.mesh.node import Node
 from sagent.plugins.mesh.remote import Mesh
+from sagent.plugins.mesh.session_worker import NodeOptions
 from sagent.plugins.mesh.tasks import end
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow

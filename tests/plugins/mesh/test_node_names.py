@@ -9,9 +9,9 @@ import pytest
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.commands.node import opener
 from sagent.plugins.mesh.errors import Refused
-from sagent.plugins.mesh.hold import NodeOptions
 from sagent.plugins.mesh.lease import Lease
 from sagent.plugins.mesh.node import Node
+from sagent.plugins.mesh.session_worker import NodeOptions
 from sagent.testing.server import Turn
 from tests.plugins.mesh.places import by_results, place
 

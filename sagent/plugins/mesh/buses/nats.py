@@ -31,7 +31,7 @@ from sagent.plugins.mesh.cards import Card, Change, Query, decode_card, encode_c
 from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, Request
 from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Fenced, Full, MeshError, Unavailable, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream, connected
-from sagent.plugins.mesh.parcels import Parcels
+from sagent.plugins.mesh.large_bodies import LargeBodies
 from sagent.plugins.mesh.streams import Intake, LeasedMessage
 
 ACK_TIMEOUT_SECONDS = 5.0  # without a sign of the receiver, after which a message is delivered again
@@ -71,12 +71,12 @@ class NatsBus:
     def __init__(self, jetstream: JetStream, ahead: float) -> None:
         self.jetstream, self.client, self._ahead = jetstream, f"{jetstream.user}.{new_id()}", ahead
         self._asked: dict[str, _PendingAnswer] = {}
-        self.parcels, self.fates = Parcels(jetstream), jetstream.bucket(names.FATES)
+        self.large_bodies, self.fates = LargeBodies(jetstream), jetstream.bucket(names.FATES)
         self._cards = jetstream.bucket(names.CARDS)
 
     async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
-        parcel = await self.parcels.put(encode_body(envelope))
-        data, subject = encode(_shifted(envelope, self._ahead), parcel), names.inbox_subject(envelope.to.name)
+        body_name = await self.large_bodies.put(encode_body(envelope))
+        data, subject = encode(_shifted(envelope, self._ahead), body_name), names.inbox_subject(envelope.to.name)
         times = [when for when in (envelope.deadline, envelope.kept_until) if when is not None]
         ttl = min(times) - time.time() + _MARGIN if times else None
         end, pause = time.monotonic() + timeout, 0.05
@@ -113,7 +113,7 @@ class NatsBus:
         while True:
             while (frame := asked.answer.take()) is not None:
                 asked.ended = frame.is_last
-                yield await self._opened(frame, asked.parcels.pop((frame.attempt, frame.number), ""))
+                yield await self._opened(frame, asked.body_names.pop((frame.attempt, frame.number), ""))
                 if asked.ended:
                     return
             if asked.answer.is_incomplete:
@@ -135,10 +135,10 @@ class NatsBus:
             async for message in self.jetstream.read(names.REPLIES, asked.subject):
                 asked.put(message.data)
 
-    async def _opened(self, frame: Frame, parcel: str) -> Frame:
+    async def _opened(self, frame: Frame, body_name: str) -> Frame:
         """Return the frame with its body, if that was sent separately."""
         try:
-            return replace(frame, body=json_load(await self.parcels.get(parcel))) if parcel else frame
+            return replace(frame, body=json_load(await self.large_bodies.get(body_name))) if body_name else frame
         except (ValueError, Failed) as error:
             raise Unavailable(f"An answer cannot be read: {error}") from None
 
@@ -193,17 +193,17 @@ class NatsBus:
     async def _received(self, taken: LeasedMessage, working: "_Working") -> "_Delivery | None":
         """Return the delivery to handle for a message; None if there is nothing to do. Raises Unavailable."""
         try:
-            envelope, parcel = decode(taken.message.data)
+            envelope, body_name = decode(taken.message.data)
             envelope = _shifted(envelope, -self._ahead)
             if envelope.id in working.done or not await self._is_ours(working.name, envelope, taken.deliveries):
                 await taken.ack()
                 return None
-            if parcel:
-                envelope = replace(envelope, body=json_load(await self.parcels.get(parcel)))
+            if body_name:
+                envelope = replace(envelope, body=json_load(await self.large_bodies.get(body_name)))
         except (ValueError, WrongVersion, Failed) as error:
             await self._refuse(working.name, taken, error)
             return None
-        delivery = _Delivery(self, working, taken, envelope, parcel)
+        delivery = _Delivery(self, working, taken, envelope, body_name)
         if envelope.is_late:
             await delivery.fail(str(answer_timeout(envelope)), DeadlineExceeded.kind)
             return None
@@ -246,9 +246,9 @@ class NatsBus:
     async def answer(self, subject: str, request: str, frame: Frame, *, until: float | None = None) -> None:
         """Send a frame to the requester, who waits `until` then (UTC, seconds); return when the bus has it."""
         seconds = max(CALL_TIMEOUT_SECONDS, until - time.time()) if until is not None else CALL_TIMEOUT_SECONDS
-        parcel = await self.parcels.put(wire_bytes(frame.body))
+        body_name = await self.large_bodies.put(wire_bytes(frame.body))
         mark = f"{request}.{frame.attempt}.{frame.number}"
-        await self.jetstream.append(subject, encode_frame(frame, parcel), id=mark, timeout=seconds)
+        await self.jetstream.append(subject, encode_frame(frame, body_name), id=mark, timeout=seconds)
 
     async def put_card(self, card: Card) -> None:
         await self._cards.put(card.address, wire_bytes(encode_card(card)))
@@ -299,15 +299,15 @@ class _PendingAnswer:
     def __init__(self, subject: str) -> None:
         self.subject = subject
         self.answer, self.news, self.ended = Answer(), asyncio.Event(), False
-        self.parcels: dict[tuple[int, int], str] = {}
+        self.body_names: dict[tuple[int, int], str] = {}
 
     def put(self, data: bytes) -> None:
         try:
-            frame, parcel = decode_frame(data)
+            frame, body_name = decode_frame(data)
         except ValueError:
             return
-        if parcel:
-            self.parcels[frame.attempt, frame.number] = parcel
+        if body_name:
+            self.body_names[frame.attempt, frame.number] = body_name
         self.answer.put(frame)
         self.news.set()
 
@@ -378,9 +378,11 @@ class _Working:
 
 
 class _Delivery(AnsweredDelivery):
-    def __init__(self, bus: NatsBus, working: _Working, taken: LeasedMessage, envelope: Envelope, parcel: str) -> None:
+    def __init__(
+        self, bus: NatsBus, working: _Working, taken: LeasedMessage, envelope: Envelope, body_name: str
+    ) -> None:
         super().__init__(envelope, taken.message.sequence, taken.deliveries, asyncio.Event())
-        self._bus, self._working, self.taken, self._parcel = bus, working, taken, parcel
+        self._bus, self._working, self.taken, self._body_name = bus, working, taken, body_name
         self._is_acknowledged = False
 
     async def ack(self) -> None:
@@ -389,7 +391,7 @@ class _Delivery(AnsweredDelivery):
         self._is_acknowledged = True
         self._working.acknowledged(self)
         await self.taken.ack()  # if lost, the message comes again and is recognized as done
-        await self._bus.parcels.drop(self._parcel)
+        await self._bus.large_bodies.drop(self._body_name)
 
     async def put(self, frame: Frame) -> None:
         subject = names.reply_subject(self.envelope.answers_to, self._working.name, self.envelope.id)

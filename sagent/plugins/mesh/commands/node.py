@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sagent.events import Event
     from sagent.plugins.mesh.barrier import Barrier
     from sagent.plugins.mesh.control import Answer
-    from sagent.plugins.mesh.hold import NodeOptions, OpenAgent, Opening
+    from sagent.plugins.mesh.session_worker import NodeOptions, OpenAgent, Opening
     from sagent.policy.permissions import PermissionPolicy
     from sagent.tools.ask import Answerer, Question
 
@@ -55,8 +55,8 @@ def run_node(argv: Sequence[str]) -> int:
 
 
 def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
-    from sagent.plugins.mesh.hold import NodeOptions
     from sagent.plugins.mesh.records import check_label
+    from sagent.plugins.mesh.session_worker import NodeOptions
 
     host = re.sub(r"[^A-Za-z0-9_-]+", "-", os.uname().nodename).strip("-") or "node"
     name, slots = str(own["name"] or f"{host}-{os.getpid()}"), own["slots"]

@@ -82,7 +82,7 @@ class ProgramRun:
 
     def __init__(self, process: ClaudeProcess, setup: Setup, origin: Origin, timeouts: Timeouts) -> None:
         self.setup = setup
-        self.kept = False  # the program stands still where our loop goes on: it can be talked to again
+        self.reusable = False  # the program stands still where our loop goes on: it can be talked to again
         self.models: Sequence[Mapping[str, object]] = ()
         self._process = process
         self._origin = origin
@@ -103,13 +103,13 @@ class ProgramRun:
             process = await ClaudeProcess.start(argv, {**program.environ, **setup.variables()})
         except OSError as error:
             raise origin.error("server", f"{program.path} could not be started: {error}") from error
-        talk = cls(process, setup, origin, timeouts)
+        run = cls(process, setup, origin, timeouts)
         try:
-            await talk._initialize()
+            await run._initialize()
         except BaseException:
-            await talk.close()
+            await run.close()
             raise
-        return talk
+        return run
 
     async def close(self) -> None:
         """End the program."""
@@ -134,7 +134,7 @@ class ProgramRun:
         """Return whether the messages are those the program knows, its own reply, and new ones after it."""
         known = len(self._sent)
         return (
-            self.kept
+            self.reusable
             and setup == self.setup
             and len(messages) > known + 1
             and all(old is new or old == new for old, new in zip(self._sent, messages, strict=False))
@@ -142,9 +142,9 @@ class ProgramRun:
             and all(message.role == "user" for message in messages[known + 1 :])
         )
 
-    async def go_on(self, messages: Sequence[Message]) -> bool:
+    async def continue_with(self, messages: Sequence[Message]) -> bool:
         """Tell what is new. False where that cannot be said in the middle of the program's turn, or it is gone."""
-        self.kept = False
+        self.reusable = False
         for message in messages[len(self._sent) :]:
             self._handover.feed(message)
         self._sent = list(messages)
@@ -218,7 +218,7 @@ class ProgramRun:
         for delta in last:
             yield delta
         self._reply = self._named(reader.message())
-        self.kept = await self._settle(self._reply)
+        self.reusable = await self._settle(self._reply)
         usage, charges = reader.bill(max_input)
         yield Reply(self._reply, usage, reading.served(charges), digest, reader.response_id, reader.notes())
 

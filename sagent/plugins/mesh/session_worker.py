@@ -335,7 +335,7 @@ class SessionWorker:
         """Acknowledge a message once it is in the log on the bus."""
         await mirror.settled()
         if await taken.ack():
-            await self._records.drop_parcel(taken.message.headers)
+            await self._records.drop_body(taken.message.headers)
 
     async def _listen(self, answering: Requests) -> None:
         async with self._bus.listening(names.control_subject(self._session)) as requests:

@@ -10,8 +10,8 @@ from sagent.plugins.mesh.jetstream import JetStream
 INLINE = 512 << 10  # bytes of a body in its message
 
 
-class Parcels:
-    """The parcels of a bus. Each method but `drop` raises Unavailable."""
+class LargeBodies:
+    """The stored bodies of a bus. Each method but `drop` raises Unavailable."""
 
     def __init__(self, bus: JetStream) -> None:
         self._store = bus.store(names.PARCELS)

@@ -83,15 +83,15 @@ class _FilteredStream(_Wrapped):
         self._version = _NEWEST
 
     async def receive(self) -> "SessionMessage | Exception":
-        return self._sift(await self._incoming.receive())
+        return self._filtered(await self._incoming.receive())
 
     def __aiter__(self) -> "_FilteredStream":
         return self
 
     async def __anext__(self) -> "SessionMessage | Exception":
-        return self._sift(await self._incoming.__anext__())
+        return self._filtered(await self._incoming.__anext__())
 
-    def _sift(self, item: "SessionMessage | Exception") -> "SessionMessage | Exception":
+    def _filtered(self, item: "SessionMessage | Exception") -> "SessionMessage | Exception":
         from mcp.types import JSONRPCResponse
 
         if not isinstance(item, Exception) and isinstance(item.message, JSONRPCResponse):
