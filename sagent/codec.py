@@ -23,13 +23,13 @@ from sagent.messages import (
 from sagent.usage import BUCKETS, Usage
 
 VERSION = 2
-"""Of all that is encoded here, so of every log. A reader refuses a higher one, and ignores members it does not know."""
+"""Version of everything encoded here, so of every log. A reader rejects a higher one, and ignores unknown members."""
 
 Keep: TypeAlias = Callable[[bytes], str]
 """Takes media into keeping and names it by its sha256."""
 
 Fetch: TypeAlias = Callable[[str], bytes | None]
-"""Brings media back by its sha256; None where it is lost and the message is to say so in its place."""
+"""Returns media by their sha256; None if they are lost and the message should say so."""
 
 _Word = TypeVar("_Word", bound=str)
 
@@ -40,7 +40,7 @@ _TYPES = {Text: "text", Thinking: "thinking", Opaque: "opaque", Image: "image", 
 
 
 def encode_message(message: Message, keep: Keep | None) -> dict[str, Any]:
-    """Return a message as plain JSON. Media go through `keep`, or inline as base64 where it is None."""
+    """Return a message as plain JSON. Media are stored by `keep`, or inline as base64 if it is None."""
     out: dict[str, Any] = {"role": message.role, "parts": [_encode_part(part, keep) for part in message.parts]}
     if message.sender:
         out["sender"] = message.sender
@@ -52,9 +52,9 @@ def encode_message(message: Message, keep: Keep | None) -> dict[str, Any]:
 
 
 def decode_message(obj: object, fetch: Fetch | None) -> Message:
-    """Return the message that was encoded. Members it does not know are ignored.
+    """Decode a message. Unknown members are ignored.
 
-    Raises ValueError for what it cannot read, and whatever `fetch` raises.
+    Raises ValueError for damaged data, and any error of `fetch`.
     """
     source = _object(obj, "a message")
     stop = source.get("stop")
@@ -80,7 +80,7 @@ def encode_result_part(result: ToolResult, keep: Keep | None) -> dict[str, Any]:
 
 
 def was_denied(result: Mapping[str, object]) -> bool:
-    """Return True if an encoded result says that the policy refused the call. Version 1 does by how its text begins."""
+    """Return True if an encoded result says that the policy refused the call. Version 1 shows it in the text."""
     if "denied" in result or result.get("is_error") is not True:
         return result.get("denied") is True
     first = as_object(next(iter(as_array(result.get("content"))), None)).get("text")
@@ -88,7 +88,7 @@ def was_denied(result: Mapping[str, object]) -> bool:
 
 
 def decode_result_part(obj: object, fetch: Fetch | None) -> ToolResult:
-    """Return the tool result that was encoded. Raises ValueError for what it cannot read."""
+    """Decode a tool result. Raises ValueError for damaged data."""
     source = _object(obj, "a tool result")
     content: list[Text | Image | Document] = []
     for item in _array(source, "content"):
@@ -155,8 +155,8 @@ def _decode_part(obj: object, fetch: Fetch | None) -> Part:
 
 
 def _arguments(source: Mapping[str, object]) -> JsonObject:
-    """Decode arguments, which the log keeps as JSON text, like private data: it sorts the keys of objects, but a
-    rebuilt request must have its old bytes, in the order in which the model wrote them."""
+    """Decode arguments, which the log stores as JSON text, like private data: it sorts the keys of objects, but a
+    rebuilt request needs the model's original order and bytes."""
     arguments = json_load(_text(source, "arguments"))
     if not isinstance(arguments, JsonObject):
         raise _wrong("the arguments of a call", "a JSON object", arguments)
@@ -228,7 +228,7 @@ def encode_usage(usage: Usage) -> dict[str, Any]:
 
 
 def decode_usage(obj: object) -> Usage:
-    """Return the usage that was encoded; what is missing counts as 0."""
+    """Decode usage; missing counts are 0."""
     source = as_object(obj)
     fees = {kind: as_int(count) for kind, count in as_object(source.get("fees")).items()}
     return Usage(*(as_int(source.get(bucket)) for bucket in BUCKETS), fees=fees)

@@ -1,4 +1,4 @@
-"""The errors that this package raises. A message says what happened, to which thing, and what to do next."""
+"""The errors that this package raises. A message says what happened, which thing is concerned, and what to do next."""
 
 from typing import Literal, TypeAlias
 
@@ -15,8 +15,8 @@ ModelErrorKind: TypeAlias = Literal[
     "network",  # no connection, DNS, TLS, reset
     "stalled",  # connected, then silent too long
     "cut",  # the stream ended without its closing event
-    "generation",  # in a stream: the provider could not read what the model wrote as a call, or as the schema says
-    "protocol",  # an answer that is not what the wire format says
+    "generation",  # in a stream: the provider could not parse the model's call or structured answer
+    "protocol",  # an answer that violates the wire format
     "empty",  # a reply that ended without saying or doing anything
 ]
 
@@ -32,7 +32,7 @@ class SagentError(Exception):
 
 
 class UsageError(SagentError):
-    """The caller asked for something that does not exist or contradicts itself. Exit code 2."""
+    """The caller requested something that does not exist or contradicts itself. Exit code 2."""
 
     kind = "usage"
 

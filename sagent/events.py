@@ -63,14 +63,14 @@ class Advice:
 class AdvisorTally:
     """Totals for one advisor in a session. `usd` is None if any of its calls has no known price.
 
-    `followed`, `rejected` and `contradicted` are what the executor did with its advice; `rated` is the sum of a
+    `followed`, `rejected` and `contradicted` count the executor's reactions to its advice; `rated` is the sum of a
     person's ratings, each 1 or -1."""
 
     calls: int = 0
     answered: int = 0  # those cut at their length limit included
     declined: int = 0
     failed: int = 0
-    withheld: int = 0  # not made, for a limit did not allow them; none of `calls`
+    withheld: int = 0  # not made because of a limit; not in `calls`
     followed: int = 0
     rejected: int = 0
     contradicted: int = 0
@@ -87,8 +87,8 @@ class Result(Hinting, Generic[Data_co]):
     "advisor_stop", "error". `turns` counts model calls; `duration` is in seconds; `head` is the id of the log's last
     entry. `usage` and `run_usd` are the run's, the latter including agents below; `cost` is the session's. `data` is
     the answer as the type that was requested (`run(..., output=)`), None if it does not match. `advisors` are the
-    session's, by name; their tokens are not in `usage`. `sandbox` says what held its commands: a sandbox by its name,
-    "none" or "off"; "" if not known."""
+    session's, by name; their tokens are not in `usage`. `sandbox` names the sandbox of its commands, or is "none" or
+    "off"; "" if unknown."""
 
     content: str
     parts: tuple[Part, ...]
@@ -119,7 +119,7 @@ class Result(Hinting, Generic[Data_co]):
 class SessionOpened:
     agent: str
     session_id: str
-    session_path: str  # "" when nothing is kept
+    session_path: str  # "" if it is not saved
     model: str
     resumed: bool = False
 
@@ -146,7 +146,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
-    """A model call ended well and its reply is in the log. `usd` is None when the model has no known price."""
+    """A model call succeeded and its reply is in the log. `usd` is None if the model has no known price."""
 
     agent: str
     message: Message
@@ -156,7 +156,7 @@ class ReplyFinished:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A model call failed and will be made again in `seconds`. `discarded` is streamed text that no longer counts."""
+    """A model call failed and will be repeated in `seconds`. `discarded` is streamed text that no longer counts."""
 
     agent: str
     reason: str
@@ -181,7 +181,7 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call was answered. `summary` is the outcome in a few words, `diff` what it changed, as a unified diff.
+    """A call was answered. `summary` is a short outcome, `diff` its change as a unified diff.
 
     If it has a `job`, it continues under that name, and is reported again when that ends.
     """
@@ -197,7 +197,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class AdviceDelta:
-    """Advice as it streams. The first piece of a consultation is "": it has begun."""
+    """Advice as it streams. The first piece of a consultation is "" and marks its beginning."""
 
     agent: str
     advisor: str

@@ -16,25 +16,25 @@ from sagent.lib.json import (
 Role: TypeAlias = Literal["user", "assistant"]
 
 StopReason: TypeAlias = Literal[
-    "end",  # the model said all it had to say
+    "end",  # a normal end
     "tool_use",  # it waits for results
     "max_tokens",
     "stop_sequence",
     "refusal",
     "content_filter",
-    "pause",  # the provider paused a long turn; send the history again to go on
+    "pause",  # the provider paused a long turn; send the history again to continue
     "context_overflow",  # the window was full before the answer was
     "interrupted",  # we stopped it
-    "error",  # the provider said the reply is broken (a malformed call, say)
+    "error",  # the provider reports a broken reply, such as a malformed call
 ]
 
 WITHDRAWN: tuple[StopReason, ...] = ("refusal", "content_filter", "interrupted", "error")
-"""Ends of a reply of which no call may be made."""
+"""Ends of a reply whose calls must not be made."""
 CUT: tuple[StopReason, ...] = ("max_tokens", "context_overflow", "stop_sequence", "pause")
 """Ends of a reply that may lie inside its last call."""
 
 DENIED = "Permission denied: "
-"""How the model learns that the policy refused a call. Others look at `ToolResult.denied`."""
+"""Tells the model that the policy refused a call. Programs use `ToolResult.denied`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A block of the provider's own (a server tool's call or result): kept, sent back to its family, shown as text."""
+    """A provider-specific block (a server tool's call or result): kept, sent back to its family, shown as text."""
 
     text: str
     private: Private
@@ -129,7 +129,7 @@ class Message:
     def __post_init__(self) -> None:
         """Mark the calls that its stop reason casts doubt on as not whole."""
         shown = (at for at, part in enumerate(self.parts) if not isinstance(part, Opaque) or part.text)
-        last = max(shown, default=0) if self.stop in CUT else len(self.parts)  # a signature may stand after it
+        last = max(shown, default=0) if self.stop in CUT else len(self.parts)  # a signature may follow it
         doubted = self.parts if self.stop in WITHDRAWN else self.parts[last:]
         if any(isinstance(part, ToolCall) and part.whole for part in doubted):
             marked = (replace(part, whole=False) if isinstance(part, ToolCall) else part for part in doubted)
@@ -147,7 +147,7 @@ class Message:
 
     @property
     def whole_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that arrived whole: the others are never made."""
+        """The calls that arrived whole; others are never made."""
         return tuple(call for call in self.calls if call.whole)
 
     @property

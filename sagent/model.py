@@ -19,18 +19,18 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """A model's sizes in tokens; None if they are not known."""
+    """A model's sizes in tokens; None if unknown."""
 
     window: int | None = None
     max_output: int | None = None
-    least_output: int = 0  # what it may write however little is asked for
+    least_output: int = 0  # tokens it may write even if less is requested
 
 
 REPLY_ROOM = 64_000  # the most tokens of a window that are kept free for a reply
 
 
 def input_budget(limits: ModelLimits) -> int | None:
-    """Tokens of input that leave room for a reply; None if the window is not known.
+    """Return the tokens of input that leave room for a reply; None if the window is unknown.
 
     The room is the output limit, but at most a quarter of the window: many listings give an output limit as large as
     the window itself, which would leave nothing for the input.
@@ -62,8 +62,8 @@ class Request:
     max_output: int | None = None
     effort: Effort | None = None
     options: GivenObject = field(default=GIVEN_EMPTY)  # family-specific body members, sent as they are
-    capped: bool = False  # it is to be billed by list price, where the provider might choose another
-    output_schema: GivenObjectOrNone = GIVEN_NONE  # of the answer, an object's; who cannot hold to one leaves it out
+    capped: bool = False  # billing by list price is required, if the provider has a choice
+    output_schema: GivenObjectOrNone = GIVEN_NONE  # schema of the answer, an object; models without support ignore it
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class Reply:
     charges: tuple[Charge, ...]
     digest: RequestDigest
     response_id: str = ""
-    notes: tuple[str, ...] = ()  # what was clamped or left out, in words
-    advice: tuple[Advice, ...] = ()  # that the provider asked for by itself, meanwhile
+    notes: tuple[str, ...] = ()  # descriptions of clamped or left-out parts
+    advice: tuple[Advice, ...] = ()  # from advisors that the provider asked itself, meanwhile
 
 
 class Model(Protocol):
@@ -150,7 +150,7 @@ def full_name(model: Model) -> str:
 
 
 def is_same_model(one: Model, other: Model) -> bool:
-    """Return True for one model at one address with one key; another address or key makes another of the same name."""
+    """Return True for the same model at the same address with the same key."""
     source, other_source = (getattr(each, "source", each) for each in (one, other))
     return one is other or (full_name(one) == full_name(other) and source == other_source)
 
@@ -169,7 +169,7 @@ class Counting(Protocol):
     """A Model that can ask how many tokens a request has, without a charge."""
 
     async def count_tokens(self, request: Request) -> int | None:
-        """Return the input tokens at most, by the provider's own count; None if it gives none."""
+        """Return the maximum of input tokens, by the provider's own count; None if it gives none."""
         ...
 
 
@@ -181,8 +181,8 @@ class ModelInfo:
     limits: ModelLimits = ModelLimits()
     name: str = ""
     usd: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal], hash=False)
-    weights: int | None = None  # parameters, where the listing says how many
-    server: str = ""  # who has it, where the listing says: "llamacpp" is a program
+    weights: int | None = None  # parameters, if the listing has their number
+    server: str = ""  # the program that serves it, if the listing names one, such as "llamacpp"
 
 
 class Provider(Protocol):
@@ -206,10 +206,10 @@ class Provider(Protocol):
 
 @asynccontextmanager
 async def closing(items: AsyncIterator[Delta | Reply]) -> AsyncGenerator[AsyncIterator[Delta | Reply]]:
-    """Close a model's stream at the end of the block: one that is left half read would go on until it is collected."""
+    """Close a model's stream at the end of the block: a partly read one would go on until it is collected."""
     try:
         yield items
-    except BaseException as error:  # of a provider that others wrote: it would end the program without a word
+    except BaseException as error:  # third-party code; otherwise it would end the program silently
         raise as_exception(error) from error.__cause__
     finally:
         if (close := cast("Callable[[], Awaitable[None]] | None", getattr(items, "aclose", None))) is not None:

@@ -1,4 +1,4 @@
-"""An agent as others see it, and what can be done to it while it runs."""
+"""An agent as others see it, and the actions on a running agent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -11,10 +11,10 @@ from sagent.messages import Message
 from sagent.usage import Cost
 
 Moment: TypeAlias = Literal["now", "next", "idle"]
-"""When a message is read: before the next model call, for which calls that still run go on in the background ("now");
-before the next model call, whenever that comes ("next"); when the turn would end ("idle")."""
+"""When a message is read: before the next model call, with running calls moved to the background ("now"); before the
+next model call in the normal course ("next"); at the end of the turn ("idle")."""
 Scope: TypeAlias = Literal["tree", "self"]
-"""What an interruption reaches: an agent and all below it, or it alone."""
+"""Reach of an interruption: an agent and all below it, or it alone."""
 JobState: TypeAlias = Literal["running", "done", "failed", "cancelled", "detached"]
 
 
@@ -28,7 +28,7 @@ class Inject:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Change what the next model call uses; None leaves a setting unchanged. `model` is "provider/id".
+    """Change settings of the next model call; None leaves one unchanged. `model` is "provider/id".
 
     `advisor` is "[name=]provider/id[,options]", or "off", "on", "name=off", "name=on".
     """
@@ -116,7 +116,7 @@ class Status:
     holds: Mapping[str, int] = field(default_factory=dict[str, int])
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
     advisors: str = ""
-    waits: str = ""  # for money, if a call of its does: for how much, since when, and who holds it
+    waits: str = ""  # for money: amount, since when, and who holds it; "" if no call waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +164,18 @@ class Peer(Protocol):
         ...
 
     def check(self, action: Action) -> None:
-        """Raise UsageError for a change that cannot be made."""
+        """Raise UsageError for an impossible change."""
         ...
 
     def apply(self, action: Action) -> None:
-        """Request a change, which takes effect between two model calls. Raises UsageError if it cannot be made."""
+        """Request a change, which takes effect between two model calls. Raises UsageError if it is impossible."""
         ...
 
     def status(self) -> Status: ...
 
 
 class Caller(Peer, Protocol):
-    """The agent that makes a call, as its tool may use it: what an agent can do to itself and in its tree."""
+    """The agent that makes a call, as its tool may use it: actions on itself and in its tree."""
 
     async def consult(self, question: str = "", advisor: str = "") -> Sequence[Advice]:
         """Ask an advisor by its name, or the first; a panel is asked as a whole. Raises UsageError if there is none."""
@@ -194,11 +194,11 @@ class Caller(Peer, Protocol):
         ...
 
     def catalog(self) -> str:
-        """List the models to switch to, with windows and prices, for a model to read. May block: use a thread."""
+        """List the models to switch to, with windows and prices, as text for a model. May block: use a thread."""
         ...
 
     def jobs(self) -> Sequence[JobStatus]:
-        """Return the agent's background calls, including those that have ended."""
+        """Return the agent's background calls, including ended ones."""
         ...
 
     def job_output(self, name: str) -> str:
@@ -212,7 +212,7 @@ class Caller(Peer, Protocol):
     async def cancel_job(self, name: str) -> JobStatus: ...
 
     async def detach_job(self, name: str) -> str:
-        """Let a job outlive the session; returns where its output goes. Raises UsageError if its tool cannot."""
+        """Let a job outlive the session; return its output's path. Raises UsageError if its tool cannot."""
         ...
 
     def cost(self) -> Cost: ...

@@ -1,7 +1,7 @@
-"""Plugins and what they add to sagent, each thing named so that it is imported only when it is used.
+"""Plugins and the things they add to sagent, all named so that they are imported only when used.
 
-A plugin is a folder of sagent/plugins, an installed distribution with an entry point of the group `sagent.plugins`,
-or one file. Its module has a `plugin`, which is a Plugin; the core is one too. A setting is declared once: its flag,
+A plugin is a folder of sagent/plugins, an installed distribution with an entry point of the group `sagent.plugins`, or
+one file. Its module has a `plugin`, which is a Plugin; the core is one too. A setting is declared once: its flag,
 variable, key in a file, type and uses follow from that.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 API = 1
-"""The version of this door. A plugin that was made for a later one is left out."""
+"""The version of the plugin interface. A plugin made for a later one is left out."""
 GROUP = "sagent.plugins"
 """The group of entry points."""
 OURS = Path(__file__).parent / "plugins"
@@ -31,29 +31,28 @@ _OWN = re.compile(r":[A-Za-z_]\w*")  # a function of the plugin's own module
 _BESIDE = re.compile(r"\./[\w./-]+")  # a file beside it
 Kind = TypeVar("Kind")
 Moment: TypeAlias = Literal["offer", "offered", "around"]
-"""When a part is added: to what an agent is offered; when all that is known; or around its tools and its policy."""
+"""When a part is added: while tools are offered; once all are known; or around the agent's tools and policy."""
 Project: TypeAlias = Literal["no", "yes", "lower", "ask"]
-"""What a project's file may do: nothing, anything, only make it stricter, or with the person's trust anything."""
+"""What a project's file may set: nothing, anything, only stricter values, or anything with the person's trust."""
 Scope: TypeAlias = Literal["agent", "place", "session", "surface"]
-"""What a setting is about: how an agent works, where it does, which session it continues, or one program's own."""
+"""What a setting concerns: how an agent works, where it works, which session it continues, or one program only."""
 Use: TypeAlias = Literal["remote", "shared", "asked_again", "acting"]
-"""Who passes a setting on: "remote", whoever starts a session on another machine may choose it; "shared", all runs of a
-comparison have it alike; "asked_again", it may be chosen for prompts that are given to another model; "acting", it says
-what an agent may do or is told to be, which a surface that only reads decides itself."""
+"""Who passes a setting on: "remote", a person who starts a session on another machine may choose it; "shared", all runs
+of a comparison have the same value; "asked_again", it may be chosen when prompts are given to another model; "acting",
+it concerns an agent's permissions or instructions, which a read-only surface sets itself."""
 
 
 EVERYDAY, SESSIONS = "everyday commands", "commands for sessions"
 SERVERS, MORE = "commands for editors, programs and other people", "more commands"
-"""Headings of commands in help, in their order; those of others follow."""
+"""Headings of commands in help, in order; those of others follow."""
 
 
 class Command(NamedTuple):
-    """A subcommand. `run` is "module:function": it is given the words after the name, and returns an exit code.
+    """A subcommand. `run` is "module:function": it takes the words after the name, and returns an exit code.
 
-    One of `flags`, anywhere in a line that names no command, starts it too: then it is given all words of the line.
-    `elsewhere` are the names that other programs have for it: who writes one is told ours. `group` is its heading in
-    help. One that is `under` another, as `bus` is `under` mesh, is also `sagent mesh bus`, and help lists it there; the
-    other one needs no `run`.
+    One of `flags`, anywhere in a line without a command, starts it too, with all words of the line. `elsewhere` are
+    other programs' names for it, for which an error suggests ours. `group` is its heading in help. A command `under`
+    another, as `bus` is `under` mesh, is also `sagent mesh bus`, and help lists it there; the other one needs no `run`.
     """
 
     name: str
@@ -66,11 +65,10 @@ class Command(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of an agent. `add` is "module:function", a coroutine function that is given an AgentBuilder.
+    """A part of an agent. `add` is "module:function", a coroutine function that takes an AgentBuilder.
 
-    It is called where one of `when` is so: "always", a setting that is not its default or has a value
-    ("language=Basque"), a table of settings that is not empty, a tool that is offered ("tool Read"), or another fact
-    that AgentBuilder knows.
+    It is called if one of `when` holds: "always", a setting that is not its default or has a value ("language=Basque"),
+    a table of settings that is not empty, an offered tool ("tool Read"), or another condition of AgentBuilder.
     """
 
     add: str
@@ -86,9 +84,9 @@ class SlashCommand(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """Flag that is no setting. It belongs to runs, whose plugin has a Runner, or to the command `of`.
+    """A flag that is not a setting. It belongs to runs, if the plugin has a Runner, or to the command `of`.
 
-    It takes one of `choices`, or any text; no value where `metavar` is empty.
+    It takes one of `choices`, or any text; no value if `metavar` is empty.
     """
 
     name: str
@@ -104,11 +102,11 @@ class Flag(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """Way to carry a run out elsewhere. `run` is "module:function", which returns an exit code.
+    """A way to carry out a run elsewhere. `run` is "module:function", which returns an exit code.
 
-    It is called where one of the plugin's flags of runs was given, and for a prompt where the environment has one of
-    `variables`. It is given the values of these flags, those of settings, the words of the prompt, which are None
-    where a person on a terminal wants to talk.
+    It is called if one of the plugin's flags of runs is given, and for a prompt if one of `variables` is in the
+    environment. It takes the values of these flags, those of settings, and the words of the prompt, None for a
+    conversation on a terminal.
     """
 
     run: str
@@ -116,12 +114,12 @@ class Runner(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Place where sessions are kept that are not on this machine. Commands that read sessions have a flag of its name.
+    """A remote place of sessions. Commands that read sessions have a flag of its name.
 
-    The flag's value, or that of the variable for a session that is not found here, is the address. `fetch` is
+    The flag's value, or for a session that is not found here the variable's, is the address. `fetch` is
     "module:function": it copies the session of an address and an id into a directory, and returns the path. `rows` is
-    "module:function": for an address the texts to list, one row a session, its id first. `listing` describes the flag
-    where sessions are listed, and `costs` says how to see costs, which are not listed.
+    "module:function": for an address it returns the texts to list, one row a session, its id first. `listing` describes
+    the flag for lists of sessions, and `costs` says how to see costs, which are not listed.
     """
 
     name: str
@@ -135,10 +133,10 @@ class Store(NamedTuple):
 
 
 class Extra(NamedTuple):
-    """Something added to what another plugin offers: `to` is the place that it names, `add` "module:member".
+    """An addition to another plugin's extension point: `to` is its name, `add` "module:member".
 
-    An operation of a command is one with `help`, which the command's help says of it: to "sessions repair" a function
-    is added that is given the words after these two.
+    An operation of a command is one with `help`, which the command's help shows: the function added to "sessions
+    repair" takes the words after these two.
     """
 
     to: str
@@ -147,21 +145,21 @@ class Extra(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """Environment variable that is no setting. `each` says that it is read for each user or agent too, whose name
-    follows with an underscore before it."""
+    """An environment variable that is not a setting. `each`: it is also read for each user or agent, with an underscore
+    and their name appended."""
 
     name: str
     each: bool = False
 
 
 class SecretFolder(NamedTuple):
-    """Folder in the state directory that no agent of a session for others reads or writes, in any mode."""
+    """A folder in the state directory that agents of sessions for other people never read or write, in any mode."""
 
     name: str
 
 
 class Suite(NamedTuple):
-    """Tests of what an interface promises. `suite` is "module:Class", which tests inherit from. Needs pytest."""
+    """Tests of an interface's promises. `suite` is "module:Class", which tests inherit from. Needs pytest."""
 
     name: str
     help: str
@@ -169,9 +167,8 @@ class Suite(NamedTuple):
 
 
 class ExportFormat(NamedTuple):
-    """A format of `sagent export` and /export. `write` is "module:function": it is given a
-    `Exporting` of the plugin `exports`, and returns its `Exported`. `suffix` is that of its files, where it is
-    not the name."""
+    """A format of `sagent export` and /export. `write` is "module:function": it takes an `Exporting` of the plugin
+    `exports`, and returns its `Exported`. `suffix` is its files' suffix, by default the name."""
 
     name: str
     help: str
@@ -185,12 +182,12 @@ class ExportFormat(NamedTuple):
 
 
 class ProviderRow(NamedTuple):
-    """A provider of models. `data` has the members of [providers.NAME] of a file of settings, in TOML or as a JSON
-    object; "./FILE.toml" is a file beside the plugin's module that has the table [NAME].
+    """A provider of models. `data` has the members of [providers.NAME] in a settings file, in TOML or as a JSON object;
+    "./FILE.toml" is a file beside the plugin's module with the table [NAME].
 
     `make` is "module:Class", a class with from_key and from_env; "" is that of the row's family. `login` is
-    "module:function", a coroutine function that is given a CommandContext and a host, for `sagent login NAME`;
-    `about` says in a few words what it needs, for the list to choose from.
+    "module:function", a coroutine function that takes a CommandContext and a host, for `sagent login NAME`; `about` is
+    a short description of its requirements, for the list of logins.
     """
 
     name: str
@@ -213,11 +210,11 @@ class ProviderRow(NamedTuple):
 
 
 class ToolEntry(NamedTuple):
-    """A tool that may be chosen by its name, or by that of one of its `groups`; "default" is the one for no choice.
+    """A tool that can be chosen by its name, or by one of its `groups`; "default" is the group without a choice.
 
-    `tool` is "module:member": a tool, a class of tools that needs no arguments, or a function that is given an
-    AgentBuilder and returns a tool of this name. Without it nobody can choose the tool: it is offered where it is of
-    use, and rules and hooks may name it. "acme__*" is all tools whose names begin so, which only their server knows.
+    `tool` is "module:member": a tool, a class of tools without arguments, or a function that takes an AgentBuilder and
+    returns a tool of this name. Without it nobody can choose the tool: it is offered when it is useful, and rules and
+    hooks may name it. "acme__*" means all tools with that prefix, which only their server knows.
     """
 
     name: str
@@ -226,16 +223,16 @@ class ToolEntry(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of files of settings, `[NAME]`. `read` is "module:function", which is given a GivenTable (of
+    """A table of settings files, `[NAME]`. `read` is "module:function", which takes a GivenTable (of
     sagent.config.files) and returns a mapping or a tuple.
 
-    Layers are joined: a later row replaces an earlier one of its name, and the members of a tuple are added. A row's
-    text is what a person sees of it. `project` is "no" where a project's file may not have the table, or "ask" where
-    the person is asked: then its rows are programs. `folder_file` is the file of added folders that may have the table
-    too. `show` is "module:function", which is given what was read and yields the name and the text of each row for
-    `sagent config show`, and where it comes from if that is not where the table does.
+    Layers are joined: a later row replaces an earlier one of its name, and the members of a tuple are appended. A row's
+    text is shown to people. `project` is "no" if a project's file may not have the table, or "ask" if the person is
+    asked: then its rows are programs. `folder_file` is the file of added folders that may have the table too. `show` is
+    "module:function", which takes the value and yields the name and the text of each row for `sagent config show`, with
+    the source if that differs from the table's.
 
-    A table that `guards` may refuse what an agent is about to do: without the plugin that reads it, nothing is run.
+    A table that `guards` may refuse actions of an agent: without the plugin that reads it, nothing is run.
     """
 
     name: str
@@ -247,7 +244,7 @@ class Table(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The state of one thing that was checked."""
+    """The state of one checked thing."""
 
     state: Literal["good", "poor", "bad"]
     what: str
@@ -255,16 +252,16 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check of `sagent doctor`. `run` is "module:function": it is given the settings and the command by which a
-    person enters a key, and returns Findings. It may be a coroutine function; any other runs in a thread."""
+    """A check of `sagent doctor`. `run` is "module:function": it takes the settings and the command for entering a key,
+    and returns Findings. It may be a coroutine function; any other runs in a thread."""
 
     name: str
     run: str
 
 
 class StatusPart(NamedTuple):
-    """A part of the status line in the REPL. `show` is "module:function": it is given `sagent.repl.view.panel.Figures`
-    each time the line is drawn, so it must be quick, and returns a text; "" is not shown."""
+    """A part of the status line in the REPL. `show` is "module:function": it takes `sagent.repl.view.panel.Figures` at
+    each drawing, so it must be quick, and returns a text; "" is not shown."""
 
     name: str
     help: str
@@ -272,10 +269,10 @@ class StatusPart(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """A reason to ask an advisor. `fires` is "module:function": it is given a `sagent.advisor.signals.Watch` after each
-    turn, or with `at_end` when the executor is about to end, and returns what it saw, for the advisor to read, or "".
+    """A reason to ask an advisor. `fires` is "module:function": it takes a `sagent.advisor.signals.Watch` after each
+    turn, or with `at_end` when the executor is about to end, and returns its finding, for the advisor to read, or "".
 
-    It holds where `triggers` names it or is not set. Without `fires`, the core judges it itself.
+    It applies if `triggers` names it or is not set. Without `fires`, the core judges it itself.
     """
 
     name: str
@@ -285,11 +282,11 @@ class Trigger(NamedTuple):
 
 
 class HookEvent(NamedTuple):
-    """An event at which hooks are asked. `matcher` says what their matchers are about, and `values` lists it where it
-    is known beforehand; an event without `matcher` is about nothing. `of_tools` are about the names of tools.
+    """An event at which hooks run. `matcher` describes what their matchers compare, and `values` lists it if known in
+    advance; an event without `matcher` has no matchers. Events with `of_tools` compare names of tools.
 
-    `can` is what an answer may do: a refusal of what cannot be refused is only shown. What a command prints that is no
-    JSON is added for the model where the event `prints`. Its plugin fires it by `AgentBuilder.fire`.
+    `can` are the possible effects of an answer; a refusal without effect is only shown. If the event `prints`, a
+    command's output that is not JSON is added for the model. Its plugin fires it by `AgentBuilder.fire`.
     """
 
     name: str
@@ -302,12 +299,11 @@ class HookEvent(NamedTuple):
 
 
 class CallForm(NamedTuple):
-    """A form of calls in the text of replies, for models that do not use their provider's. `read` is
-    "module:function": it is given a request and the end of what was shown of its reply, and returns a CallReader of
-    sagent.context.calls.
+    """A form of calls in the text of replies, for models that do not use their provider's. `read` is "module:function":
+    it takes a request and the end of the shown reply, and returns a CallReader of sagent.context.calls.
 
-    A reply is read once its text has one of the characters `begins`, and searched for calls where the regular
-    expression `likely` is found: so that the module is loaded for few replies.
+    A reply is read once its text has one of the characters `begins`, and searched for calls if the regular expression
+    `likely` matches, so that few replies load the module.
     """
 
     name: str
@@ -318,11 +314,11 @@ class CallForm(NamedTuple):
 
 
 class ModelLayer(NamedTuple):
-    """Something around models. `layer` is "module:function": it is given a `sagent.app.models.Choice` and returns a
-    function that is given each model which is chosen, and returns it, or one around it.
+    """A layer around models. `layer` is "module:function": it takes a `sagent.app.models.Choice` and returns a function
+    that takes each chosen model, and returns it or a wrapper.
 
-    It is called for models for which one of `when` is so: "always", "family NAME" of their provider, a setting that is
-    not its default or has a value ("language=Basque"), or a table of settings that is not empty.
+    It applies to models for which one of `when` holds: "always", "family NAME" of their provider, a setting that is not
+    its default or has a value ("language=Basque"), or a table of settings that is not empty.
     """
 
     layer: str
@@ -330,7 +326,7 @@ class ModelLayer(NamedTuple):
 
 
 class RefusedError(ValueError):
-    """A value is not accepted; the message says what is."""
+    """A value is not accepted; the message names the accepted ones."""
 
 
 class PathBase(NamedTuple):
@@ -352,7 +348,7 @@ Reader: TypeAlias = Callable[[object, PathBase], object]
 
 
 class Choice:
-    """Reads one of a few words, whatever its case; the error names the nearest. `words` may be imported when needed."""
+    """Parses one of a few words in any case; the error names the nearest. `words` may be imported when needed."""
 
     def __init__(self, words: Callable[[], tuple[str, ...]]) -> None:
         self.words = words
@@ -365,7 +361,7 @@ class Choice:
 
 
 def choice(*names: str) -> Choice:
-    """Return the reader of one of these words."""
+    """Return the parser of one of these words."""
     return Choice(lambda: names)
 
 
@@ -400,7 +396,7 @@ class Setting(NamedTuple):
 
     @property
     def member(self) -> str:
-        """The name without that of its table."""
+        """The name without its table's."""
         return self.name.rpartition(".")[2]
 
     @property
@@ -417,7 +413,7 @@ class Setting(NamedTuple):
 
     @property
     def keyword(self) -> str:
-        """The flag as a program gives it. A flag that turns something off has none: the setting's name does it."""
+        """The keyword for programs. A flag that turns something off has none: use the setting's name."""
         return self.name if self.flag.startswith("no-") else self.flag_name.replace("-", "_")
 
     @property
@@ -427,13 +423,13 @@ class Setting(NamedTuple):
 
     @property
     def order(self) -> Sequence[object]:
-        """The words that are accepted, the strictest first; none where it takes other values."""
+        """The accepted words, strictest first; none if it accepts other values."""
         return self.read.words() if isinstance(self.read, Choice) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """All that a plugin adds. `needs` names other plugins: where one of them is missing, this one is left out."""
+    """All additions of a plugin. `needs` names other plugins: if one of them is missing, this one is left out."""
 
     name: str
     about: str = ""
@@ -486,13 +482,12 @@ KINDS: Mapping[str, tuple[str, type[tuple[object, ...]]]] = {
     "call_forms": ("call form", CallForm),
     "model_layers": ("model layer", ModelLayer),
 }
-"""Members of Plugin that hold what it adds: what one of each is called, and its class. Two of a kind cannot have the
-same `name`. A text ":function" in one names a function of the plugin's own module."""
+"""Members of Plugin with additions: the term for one of each, and its class. Two of a kind cannot have the same `name`.
+A text ":function" in one names a function of the plugin's own module."""
 
 
 def placed(member: object, home: str) -> object:
-    """Return a member of something that a plugin adds, with its place: ":function" is in the module `home`, and
-    "./file" is beside it."""
+    """Return a member of an addition with its place: ":function" is in the module `home`, and "./file" is beside it."""
     if not isinstance(member, str):
         return member
     if _OWN.fullmatch(member):
@@ -511,17 +506,17 @@ def resolve(name: str) -> object:
 
 
 def of_ours(kind: type[Kind]) -> Iterator[tuple[Plugin, Kind]]:
-    """Yield what sagent's own plugins add of a kind, with whose it is, for programs that have no settings."""
+    """Yield the additions of a kind in sagent's own plugins, each with its plugin, for programs without settings."""
     member = next(name for name, (_, made) in KINDS.items() if made is kind)
     for file in sorted(OURS.glob("*/__init__.py")):
-        with suppress(Exception):  # which the index of plugins reports
+        with suppress(Exception):  # the index of plugins reports it
             if f"{member}=" in file.read_text("utf-8"):  # most need not be imported
                 module = f"sagent.plugins.{file.parent.name}"
                 yield from _of_module(kind, member, f"{module}:plugin")
 
 
 def of_installed(kind: type[Kind]) -> Iterator[tuple[Plugin, Kind]]:
-    """Yield the same of plugins of installed distributions, which are imported."""
+    """Yield the additions of plugins in installed distributions, which are imported."""
     member = next(name for name, (_, made) in KINDS.items() if made is kind)
     for _, _, target, _ in entry_points(package_folders()):
         with suppress(Exception, SystemExit):  # as above
@@ -536,7 +531,7 @@ def _of_module(kind: type[Kind], member: str, target: str) -> Sequence[tuple[Plu
 
 
 def package_folders() -> Sequence[str]:
-    """Return where packages are installed: not all of the path, on which a project may be."""
+    """Return the folders of installed packages: not the whole path, which may contain a project."""
     return [*dict.fromkeys(each for each in sys.path if each.endswith(("site-packages", "dist-packages")))]
 
 
@@ -553,9 +548,9 @@ def entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
             dist = PathDistribution(place)
             name, version = dist.name or name, dist.version or version
             found = dist.entry_points.select(group=GROUP)
-            if name not in seen:  # of two copies the first counts
+            if name not in seen:  # the first of two copies counts
                 points += [(each.name, f"{name} {version}", each.value.partition("[")[0].strip(), "") for each in found]
-        except Exception as error:  # what is written there is in no encoding, no list of entry points, or not there
+        except Exception as error:  # an unknown encoding, no list of entry points, or missing
             points.append((name, f"{name} {version}", "", f"{place} cannot be read: {type(error).__name__}: {error}"))
         seen.add(name)
     for name, origin, target, fault in sorted(points):
@@ -563,7 +558,7 @@ def entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _with_points(folders: Sequence[str]) -> Iterator[Path]:
-    """Yield where the distributions are described that have plugins. For importlib.metadata to look takes 15 ms."""
+    """Yield the metadata of distributions with plugins. A search by importlib.metadata takes 15 ms."""
     for folder in folders:
         with suppress(OSError):
             for entry in sorted(os.scandir(folder), key=lambda each: each.name):
@@ -574,7 +569,7 @@ def _with_points(folders: Sequence[str]) -> Iterator[Path]:
 
 
 def load_file(path: str) -> "ModuleType":
-    """Return the module of a Python file, imported once. Raises whatever it raises, and ImportError."""
+    """Return the module of a Python file, imported once. Raises the module's errors, and ImportError."""
     from hashlib import sha256
     from importlib.util import module_from_spec, spec_from_file_location
 

@@ -1,4 +1,4 @@
-"""The surface of a session: where its person is, and what parts of the agent add to what they have there."""
+"""The surface of a session: where its person is, and additions of the agent's parts for them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from sagent.tool import Media
 
 Where: TypeAlias = Literal["", "terminal", "editor", "node"]
-"""Where the person is, attached to a node from elsewhere; "" where nobody is, or it is not known."""
+"""Where the person is, if attached to a node from elsewhere; "" if nobody is, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class BroughtServer:
-    """A server of tools (MCP) that an editor brings for a session: a command that is run, or a URL."""
+    """An MCP server that an editor brings for a session: a command to run, or a URL."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class BroughtServer:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt that becomes a slash command. `fill` returns its text, given what was typed after the command; it raises
+    """A prompt that becomes a slash command. `fill` returns its text, given the text typed after the command; it raises
     UsageError."""
 
     name: str
@@ -39,7 +39,7 @@ class Source(Protocol):
     """Source of prompts and of resources, which a person mentions as "@name"."""
 
     async def offered(self) -> Sequence[Prompt]:
-        """Return the prompts there are now."""
+        """Return the present prompts."""
         ...
 
     async def resources(self) -> Sequence[str]:
@@ -47,7 +47,7 @@ class Source(Protocol):
         ...
 
     def has(self, mention: str) -> bool:
-        """Return True if a mention is one of a resource of this source."""
+        """Return True if a mention names a resource of this source."""
         ...
 
     async def read(self, mention: str) -> "Sequence[Media]":
@@ -55,17 +55,17 @@ class Source(Protocol):
         ...
 
     def follow(self, changed: Callable[[], object]) -> None:
-        """Call this from now on when the prompts are others."""
+        """Call a function whenever the prompts change."""
         ...
 
 
 @dataclass(slots=True)
 class Surface:
-    """Given to the agent that is put together, and read by whoever shows its session.
+    """Given to the agent being built, and read by whoever shows its session.
 
-    `brought` are servers by name: a part that can reach them offers their tools. `selections` return what the person
-    has selected in another program since they were last asked, "" for nothing. `sources` have prompts and resources.
-    `asks_first` says that a prompt may be refused before it is read: then each begins a turn.
+    `brought` are servers by name: a part that can reach them offers their tools. `selections` return the text that the
+    person has selected in another program since the last call, "" for nothing. `sources` have prompts and resources.
+    `asks_first`: a prompt may be refused before it is read, so each begins a turn.
     """
 
     where: Where = ""
@@ -75,7 +75,7 @@ class Surface:
     asks_first: bool = False
 
     def selected(self) -> str:
-        """Return what the person has selected elsewhere, for the model to read with the next prompt; "" for nothing."""
+        """Return the text selected elsewhere, for the model to read with the next prompt; "" for nothing."""
         return "\n\n".join(filter(None, (selection() for selection in self.selections)))
 
     async def prompts(self) -> Sequence[Prompt]:
@@ -89,7 +89,7 @@ class Surface:
         return [name for names in found for name in names]
 
     def has(self, mention: str) -> bool:
-        """Return True if a source has what is mentioned."""
+        """Return True if a source has the mentioned resource."""
         return any(source.has(mention) for source in self.sources)
 
     async def read(self, mention: str) -> "Sequence[Media]":
@@ -97,6 +97,6 @@ class Surface:
         return await next(source for source in self.sources if source.has(mention)).read(mention)
 
     def follow(self, changed: Callable[[], object]) -> None:
-        """Call this from now on when prompts are others."""
+        """Call a function whenever prompts change."""
         for source in self.sources:
             source.follow(changed)

@@ -1,4 +1,4 @@
-"""Interface of a tool: what it is, what it can touch, and where it works."""
+"""Interface of a tool: its description, its effects, and its workspace."""
 
 import hashlib
 import os
@@ -19,17 +19,17 @@ from sagent.peer import Caller
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
 
-_MAX_LINKS = 40  # out of a directory of commands' own and back
+_MAX_LINKS = 40  # out of the commands' private directory and back
 Media: TypeAlias = Text | Image | Document
 JsonLike: TypeAlias = "Mapping[str, object] | Sequence[object] | float | None"
 Answer: TypeAlias = "ToolOutput | str | JsonLike"
 PathFilter: TypeAlias = Callable[[str, Path], Callable[[str], bool]]
-"""For a tool's name and a directory that it searches: which of the files there, by relative path, it must not show."""
+"""Returns, for a tool's name and a directory that it searches, a test for relative paths that must not be shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """The output of a call. `summary` is the outcome in a few words for a screen; `diff` a unified diff of a change."""
+    """The output of a call. `summary` is a short outcome for a screen; `diff` a unified diff of a change."""
 
     content: tuple[Media, ...]
     is_error: bool = False
@@ -38,7 +38,7 @@ class ToolOutput:
 
     @classmethod
     def of(cls, result: "Answer", *, summary: str = "", diff: str = "") -> "ToolOutput":
-        """Return a result of text, or of a JSON value as text. Raises TypeError for what is not JSON, with its path."""
+        """Return a result of text, or of a JSON value as text. Raises TypeError for other values, with its path."""
         if isinstance(result, ToolOutput):
             return result
         text = result if isinstance(result, str) else json_dump(json_freeze(result, "result"))
@@ -49,8 +49,8 @@ class ToolOutput:
 class Effect:
     """Effect of a call to be made: judged by the policy, and used to keep calls that touch the same thing in order.
 
-    "execute" runs something that may touch anything, unless it is `confined`: then a sandbox limits it to what the
-    workspace's profile allows, and `needs` are requested beyond that, for a `reason`.
+    "execute" runs something that may touch anything, unless it is `confined`: then a sandbox limits it by the
+    workspace's profile, and `needs` are requests beyond that, for a `reason`.
     """
 
     kind: Literal["none", "read", "write", "execute"]
@@ -60,9 +60,9 @@ class Effect:
     needs: "tuple[Need, ...]" = ()
     reason: str = ""
     hides: bool = False  # a search that leaves out what `Workspace.hidden` says
-    real: Path | None = None  # where the one path leads: the call goes there or nowhere
+    real: Path | None = None  # target of its single path, which is the only one the call may use
     check: Callable[[], None] | None = field(default=None, compare=False)  # raises ToolError if it fails in any case
-    shared: bool = False  # commands that still run may meanwhile change what it reads
+    shared: bool = False  # commands that still run may change its input meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class Stamp:
 
 @dataclass(slots=True)
 class Workspace:
-    """Directory in which an agent's tools work, its roots, and what they have seen of the files there.
+    """Directory in which an agent's tools work, its roots, and the file states that they have seen.
 
     `environment` is the environment of shell commands: None is this process's own, until a command has changed it.
     `hidden` is the policy's decision about files inside an allowed directory: Grep and Glob skip those. `profile` is
-    its decision about what a sandboxed command may touch. In the directories that `temporary` names, commands see
-    another directory, which has what is new there. A tool that writes a file does so within `changing`, which marks the
-    change as intended for those who watch such files. Blobs are found in `kept`, wherever their session was before.
+    its decision about sandboxed commands. In place of the directories in `temporary`, commands see a private one with
+    their new files. A tool writes a file within `changing`, which marks the change as intended. `kept` has all blobs,
+    including earlier ones of the session.
     """
 
     cwd: Path
@@ -99,9 +99,9 @@ class Workspace:
         self.roots = self.roots or (self.cwd,)
 
     def resolve(self, path: str) -> Path:
-        """Return an absolute path; `~` is the home, `cwd` the start of relative paths. The policy follows symlinks.
+        """Return an absolute path; `~` is the home, relative paths start at `cwd`. The policy follows symlinks.
 
-        Names as tools quote them, `$'a\\nb'`, and `file://` addresses are read. Raises ToolError for what is no path.
+        Names in the tools' quotes, `$'a\\nb'`, and `file://` URLs are accepted. Raises ToolError for other text.
         """
         path = unquote_path(path)
         if why := why_no_path(path):
@@ -122,7 +122,7 @@ class Workspace:
         return real
 
     def _seen_by_commands(self, path: Path) -> Path:
-        """Return where commands find an absolute path: in a directory of their own what is not there otherwise."""
+        """Return where commands find an absolute path: new files of theirs are in a private directory."""
         for place, own in self.temporary.items():
             elsewhere = not path.is_relative_to(place) or any(map(path.is_relative_to, (own, *self.roots)))
             if not elsewhere and not os.path.lexists(path):
@@ -130,7 +130,7 @@ class Workspace:
         return path
 
     def saw(self, path: Path, content: bytes, stat: os.stat_result | None = None) -> None:
-        """Remember the file's content as seen by the agent. Its whole content, whatever part was shown.
+        """Record the file's whole content as seen by the agent, whatever part was shown.
 
         `stat` is the file's from before it was read, so that a change in between is noticed.
         """
@@ -139,7 +139,7 @@ class Workspace:
         self.seen[real] = Stamp(stat.st_mtime_ns, stat.st_size, hashlib.sha256(content).hexdigest())
 
     def check_unchanged(self, path: Path) -> None:
-        """Raise ToolError when an existing file was never read, or has changed since. New files pass."""
+        """Raise ToolError if an existing file was never read, or has changed since. New files pass."""
         real = Path(os.path.realpath(path))
         try:
             file = open_regular(real)
@@ -169,23 +169,23 @@ class Blobs(Protocol):
         ...
 
     def scratch(self) -> Path:
-        """Return a fresh path for a file that is being written, on the same file system as the blobs."""
+        """Return a new path for a file being written, on the same file system as the blobs."""
         ...
 
-    def show(self, path: Path) -> Path: ...  # lets commands in a sandbox read one of these files from now on
-    def drop(self, path: Path) -> None: ...  # removes a scratch file, which may have been shown
-    def shown(self) -> tuple[Path, Path]: ...  # the directory of all, and another that has only the files shown
+    def show(self, path: Path) -> Path: ...  # lets sandboxed commands read this file from now on
+    def drop(self, path: Path) -> None: ...  # removes a scratch file, even one that was shown
+    def shown(self) -> tuple[Path, Path]: ...  # the directory of all files, and one with only the shown ones
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext(Generic[Data_co]):
     """Context of a running call: the agent's path, its workspace, its blobs, progress to show, the run's `deps`.
 
-    `caller` is the agent itself, for tools that concern agents: what it has spent, which other agents there are.
-    `in_background` says whether the call has become a job, for which nobody waits. With `offer_detach`, a call that can
-    continue without this process passes a function that detaches it. That function is called at most once, while the
-    call runs, and returns where the output goes, or raises ToolError and changes nothing; the call should then end at
-    once. `effect` is what was judged, if it was: what a path leads to may have changed since.
+    `caller` is the agent itself, for tools that concern agents: its cost, other agents. `in_background` is True if the
+    call has become a job. With `offer_detach`, a call that can continue without this process passes a function that
+    detaches it. That function is called at most once, while the call runs, and returns the output's path, or raises
+    ToolError and changes nothing; the call should then end at once. `effect` is the judged effect, if any: a path's
+    target may have changed since.
     """
 
     agent: str
@@ -225,9 +225,9 @@ class Tool(Protocol[Deps_contra]):
 class Traits:
     """Traits that a tool may declare by attributes of these names; for one that does not, the defaults hold.
 
-    A call of a `quick` tool ends soon: it is not offered to be delayed or put into the background. A `lenient` one
-    ignores arguments that do not fit its schema: its call is not refused for them, with "schema" if they are an object.
-    A `deferrable` one is left out of requests, to be found, where they are too large; an "along" one only with others.
+    A call of a `quick` tool ends soon: it cannot be delayed or put into the background. A `lenient` one ignores
+    arguments that do not fit its schema: its call is not refused for them, with "schema" if they are an object. A
+    `deferrable` one is left out of requests that are too large, and found by a search; an "along" one only with others.
     """
 
     quick: bool = False
@@ -246,7 +246,7 @@ def traits_of(tool: Tool) -> Traits:
 
 @runtime_checkable
 class Foreseeable(Protocol):
-    """A tool that can say in advance what a call would do. Other tools count as "execute"."""
+    """A tool that can predict the effect of a call. Other tools count as "execute"."""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         """Return what this call would do. Raises ToolError for invalid arguments."""
@@ -254,7 +254,7 @@ class Foreseeable(Protocol):
 
 
 class Harmless:
-    """A tool whose calls touch nothing themselves."""
+    """A tool whose calls have no effects themselves."""
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         del arguments, workspace
@@ -269,7 +269,7 @@ def arguments_schema(*required: str, closed: bool = False, **properties: Mapping
 
 
 def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:
-    """Return what a call would do, as far as its tool can say."""
+    """Return the predicted effect of a call."""
     if isinstance(tool, Foreseeable) and callable(tool.effect):
         return tool.effect(arguments, workspace)
     return Effect("execute")

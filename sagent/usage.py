@@ -14,14 +14,14 @@ BUCKETS = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "re
 class Usage:
     """Token counts. The four input buckets are disjoint; `output` includes `reasoning`.
 
-    `input` is what was neither read from nor written to a cache, as Anthropic reports it; adapters of providers whose
-    input count includes cached tokens subtract them. `fees` counts what is billed in addition, by kind: calls
+    `input` are tokens neither read from nor written to a cache, as Anthropic reports them; adapters of providers whose
+    input count includes cached tokens subtract them. `fees` counts additional billed items by kind: calls
     ("web_search", "file_search", ...) and tokens of sound ("audio_input", ...), under the keys of prices.toml.
     """
 
     input: int = 0
     cache_read: int = 0
-    cache_write: int = 0  # to the five-minute cache, or to a cache whose life the provider does not name
+    cache_write: int = 0  # to the five-minute cache, or to a cache of unknown lifetime
     cache_write_1h: int = 0
     output: int = 0
     reasoning: int = 0
@@ -46,8 +46,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Share of one model in one call, and its price. A call has one charge, or several if the provider ran further
-    models in it. A provider's adapter leaves `agent` and `provider` empty; the ledger fills them in.
+    """One model's share of a call, and its price. A call has one charge, or several if the provider ran further models
+    in it. A provider's adapter leaves `agent` and `provider` empty; the ledger fills them in.
 
     `usd` is the provider's own figure or, once the ledger has settled the call, its price; None if it is not known.
     `tier` is the provider's service tier ("" = standard).
@@ -57,11 +57,11 @@ class Charge:
     usage: Usage
     tier: str = ""
     usd: Decimal | None = None
-    estimated: bool = False  # by us, from bytes: the provider reported nothing, or not all (a cut or cancelled call)
+    estimated: bool = False  # by us, from bytes: the provider reported nothing, or only a part (a cut call)
     role: str = ""  # "executor", "advisor:NAME", "compactor", ...; "advisor" of a model that a provider ran by itself
     provider: str = ""
     agent: str = ""
-    at_most: Decimal | None = None  # USD that count towards a budget, where nobody knows how many were billed
+    at_most: Decimal | None = None  # USD that count towards a budget if the bill is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Cost:
     """USD spent by a tree of agents, in which roles are "executor", "advisor:NAME" and "compactor".
 
     `unpriced` names models without a known price: the sums are then a minimum. `unbilled` counts towards a budget in
-    addition to the total: it is what lost, cut or interrupted calls may have cost.
+    addition to the total: the possible cost of lost, cut or interrupted calls.
     """
 
     total: Decimal = ZERO
@@ -102,8 +102,8 @@ def _merge(first: Mapping[str, Decimal], second: Mapping[str, Decimal]) -> Mappi
 
 @dataclass(slots=True)
 class Sum:
-    """Several charges: how many, their tokens, their price. `usd` is a minimum if `unpriced` of them have no known
-    price. `unbilled` counts towards a budget in addition."""
+    """Several charges: their number, tokens and price. `usd` is a minimum if `unpriced` of them have no known price.
+    `unbilled` counts towards a budget in addition."""
 
     charges: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -112,7 +112,7 @@ class Sum:
     unbilled: Decimal = ZERO
 
     def add(self, charge: Charge) -> None:
-        """Count one more."""
+        """Add a charge."""
         self.charges += 1
         self.usage += charge.usage
         if charge.usd is None:
@@ -124,7 +124,7 @@ class Sum:
 
     @property
     def price(self) -> Decimal | None:
-        """USD, or None if the price of any of them is not known."""
+        """USD, or None if the price of any charge is unknown."""
         return None if self.unpriced else self.usd
 
 
@@ -138,7 +138,7 @@ class Totals:
     by_agent: dict[str, Sum] = field(default_factory=dict[str, Sum])
 
     def add(self, charge: Charge) -> None:
-        """Count one more."""
+        """Add a charge."""
         self.whole.add(charge)
         for sums, key in (
             (self.by_role, charge.role),
@@ -169,8 +169,8 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Savings of `compactions` in a session: the input tokens and USD that it would have had without them, less those
-    that it had, including summaries. USD is None if a price is not known."""
+    """Savings of `compactions` in a session: the input tokens and USD without them, minus the actual ones including
+    summaries. USD is None if a price is unknown."""
 
     compactions: int = 0
     tokens: int = 0
