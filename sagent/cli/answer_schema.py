@@ -1,4 +1,4 @@
-"""The JSON Schema of an answer, from a file: refused where we could not check whether an answer conforms to it."""
+"""The JSON Schema of an answer, from a file: rejected if it has keywords that cannot be checked here."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from sagent.events import Result
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.text import why_unread
 
-_ONE = ("items", "additionalProperties")  # keywords whose value is a schema,
+_ONE = ("items", "additionalProperties")  # keywords with a schema as their value,
 _MANY = ("allOf", "anyOf", "oneOf")  # a list of them,
 _NAMED = ("properties", "$defs", "definitions")  # or a table
 _CHECKED = {
@@ -26,10 +26,9 @@ _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def read_schema(file: Path) -> Mapping[str, object]:
-    """Return the schema in a file. Raises UsageError for one that cannot be read, is no schema, or says what is not
-    checked here."""
+    """Read the schema in a file. Raises UsageError if it cannot be read, is no schema, or has uncheckable keywords."""
     try:
-        found: object = json.loads(file.read_bytes())  # which knows UTF-16 too, and the mark of Windows
+        found: object = json.loads(file.read_bytes())  # also detects UTF-16 and Windows's byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--output-schema {file}: {why_unread(error)}") from error
     except (ValueError, RecursionError) as error:
@@ -43,12 +42,12 @@ def read_schema(file: Path) -> Mapping[str, object]:
 
 
 def with_data(result: Result) -> Result:
-    """Return a result whose text is its data alone, without the words that a model may have put around them."""
+    """Return a result whose text is its data alone, without the model's words around them."""
     return result if result.data is None else replace(result, content=json.dumps(result.data, ensure_ascii=False))
 
 
 def _faults(schema: Mapping[str, object], place: str) -> Iterator[str]:
-    """Yield what keeps us from checking an answer, with its place."""
+    """Yield what cannot be checked in an answer, with its place."""
     at = f" (at {place})" if place else ""
     for keyword in schema:
         if keyword not in _CHECKED | _SAYS_NOTHING:

@@ -1,4 +1,4 @@
-"""The flags: what can be said on the command line, and nothing about what it does."""
+"""The flags: the grammar of the command line, without its effects."""
 
 import argparse
 import os
@@ -32,7 +32,7 @@ SESSION = "a session's path or id, or the beginning of an id (default: the last 
 
 
 class ParserExit(SystemExit):
-    """A parser has written what was asked for, its help or the version."""
+    """A parser has written the requested help or version."""
 
     def __init__(self, code: int, parser: "Parser") -> None:
         super().__init__(code)
@@ -40,7 +40,7 @@ class ParserExit(SystemExit):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command's parser. It raises UsageError, with the nearest valid flag, instead of leaving the process."""
+    """A command's parser. It raises UsageError, with the nearest valid flag, instead of exiting the process."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=partial(form, width=_columns() - 2),
             allow_abbrev=False,
         )
-        self.color, self.suggest_on_error = color, False  # help and errors are the same with every Python
+        self.color, self.suggest_on_error = color, False  # the same help and errors with every Python
 
     def add_cwd(self) -> None:
         add_setting(self, "cwd", "run as if started in this directory")
@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--config", metavar="FILE", help="a TOML or YAML file to use in place of your user settings")
 
     def add_addresses(self, title: str) -> argparse._ArgumentGroup:
-        """Return a group with addresses that are one model's alone."""
+        """Return a group of flags with addresses for single models."""
         group = self.add_argument_group(title)
         group.add_argument("--executor-api-base", metavar="URL", help="the base URL for the executor only")
         group.add_argument(
@@ -102,7 +102,7 @@ class Parser(argparse.ArgumentParser):
     def parse_apart(
         self, argv: "Sequence[str]", refused: "Sequence[str]", why: str
     ) -> tuple[argparse.Namespace, dict[str, object]]:
-        """Return all flags, and apart those that say how an agent works. Raises UsageError for those `refused`."""
+        """Parse all flags, and separately those for agents. Raises UsageError for those `refused`."""
         own = {action.dest for action in self._actions}
         add_agent_flags(self, plugins_of(argv))
         given = self.parse_args(argv)
@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
         return given, flags
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
-        """Fail where the output cannot be written, as argparse's own does only up to the size of a buffer."""
+        """Fail if the output cannot be written; argparse's own method only does so beyond a buffer's size."""
         if file is not None:
             file.write(message)
 
@@ -140,7 +140,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _columns() -> int:
-    """Return the terminal's columns, as argparse would find them out by shutil, which takes 3 ms to import."""
+    """Return the terminal's columns, as argparse would by shutil, which takes 3 ms to import."""
     with suppress(ValueError):
         if (columns := int(os.environ.get("COLUMNS", ""))) > 0:
             return columns
@@ -150,7 +150,7 @@ def _columns() -> int:
 
 
 def plugins_of(argv: "Sequence[str]") -> "Installed":
-    """Return the plugins that there are with these words: they say which flags and commands there may be."""
+    """Return the plugins for these words, which determine the flags and commands."""
     from pathlib import Path
 
     from sagent.config.plugins import find_plugins
@@ -161,12 +161,12 @@ def plugins_of(argv: "Sequence[str]") -> "Installed":
     named += [value for word, value in pairwise(words) if word == "--plugin"]
     home = home_of(os.environ)
     config, state = (directory(kind, os.environ, home) for kind in ("config", "state"))
-    files = [file for file in map(Path, named) if file.is_file()]  # one that is not there is reported with the settings
+    files = [file for file in map(Path, named) if file.is_file()]  # missing files are reported with the settings
     return find_plugins(config, state, files, foreign="--no-plugins" not in words)
 
 
 def _elsewhere(kind: str) -> "Mapping[str, str]":
-    """Return what other programs have as commands, or as flags, and what does it here."""
+    """Return other programs' commands or flags, with our equivalents."""
     import json
     from pathlib import Path
 
@@ -174,7 +174,7 @@ def _elsewhere(kind: str) -> "Mapping[str, str]":
 
 
 def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
-    """Guess the command that few unquoted words meant: one spelled nearly so, or with another name; "" for none."""
+    """Guess the intended command of a few unquoted words: a similar spelling, or another name for it; "" for none."""
     first = words[0] if words else ""
     if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""
@@ -195,8 +195,7 @@ def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
 
 
 def parse_run(plugins: "Installed", argv: "Sequence[str]") -> "dict[str, Any]":
-    """Return the flags of a run that were given, and its prompt. Of the settings that could be, only those that are
-    named are made flags; where that is not all there is to say, all are."""
+    """Parse a run's flags and prompt. Only named settings become flags at first; if that is not enough, all do."""
     named = {word.partition("=")[0] for word in argv}
     if not named & {"-h", "--help"} and not any(word[:1] == "-" != word[1:2] and word[2:] for word in argv):
         with suppress(UsageError):
@@ -205,8 +204,8 @@ def parse_run(plugins: "Installed", argv: "Sequence[str]") -> "dict[str, Any]":
 
 
 def run_parser(plugins: "Installed", named: "Container[str] | None" = None, *, short: bool = False) -> Parser:
-    """Return the parser of `sagent [flags] [prompt]`. Only flags that were given appear in the parsed namespace. With
-    `named`, settings are flags only where their names are among these. A `short` one's help has what is used daily."""
+    """Return the parser of `sagent [flags] [prompt]`. Only given flags appear in the parsed namespace. With `named`,
+    only these settings become flags. A `short` one's help lists the everyday flags."""
     parser = Parser(
         "",
         usage="sagent [flags] [PROMPT]   |   ... | sagent [flags] [PROMPT]   |   sagent COMMAND",
@@ -252,7 +251,7 @@ def operations(plugins: "Installed", family: str) -> "dict[str, Command]":
 
 
 def add_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
-    """Add all flags of a run; without `plugins`, those of the plugins that this process was started with."""
+    """Add all flags of a run; by default `plugins` are those of this process."""
     plugins = plugins or plugins_of(sys.argv[1:])
     _add_all(parser, plugins, _settings(plugins))
 
@@ -263,7 +262,7 @@ def _add_all(parser: Parser, plugins: "Installed", settings: "Sequence[Setting]"
 
 
 def _settings(plugins: "Installed", named: "Container[str] | None" = None) -> "Sequence[Setting]":
-    """Return the settings that have a flag, or one of these."""
+    """Return the settings with a flag, or only these."""
     from sagent.plugin import Setting
 
     every = (setting for setting in plugins.every(Setting) if setting.help)
@@ -274,7 +273,7 @@ def _settings(plugins: "Installed", named: "Container[str] | None" = None) -> "S
 
 
 def add_agent_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
-    """Add those of them that say how an agent works, wherever it does."""
+    """Add those that determine how an agent works, wherever it does."""
     plugins = plugins or plugins_of(sys.argv[1:])
     _add_agent_flags(parser, plugins, _settings(plugins), ("agent",))
 
@@ -324,8 +323,8 @@ def _session_flags(group: argparse._ArgumentGroup, plugins: "Installed", setting
 
 
 def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
-    """Add a flag that is no setting."""
-    about: dict[str, Any] = {"help": flag.help.replace("%", "%%")}  # argparse fills in what follows a single one
+    """Add a flag that is not a setting."""
+    about: dict[str, Any] = {"help": flag.help.replace("%", "%%")}  # argparse expands single ones
     if flag.metavar:
         about |= {"metavar": flag.metavar, "choices": flag.choices or None}
     else:
@@ -335,15 +334,15 @@ def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
 
 
 def add_setting(group: "argparse._ActionsContainer", name: str, text: str = "") -> None:
-    """Add the flag of one of the core's settings to a command that does not take them all."""
+    """Add the flag of one core setting to a command that does not accept them all."""
     from sagent.config.declared import BY_NAME
 
     add_flag(group, BY_NAME[name], text)
 
 
 def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:
-    """Add the flag of a setting, with its own help or this text. One without a value turns it on, or off where it is on
-    anyway."""
+    """Add the flag of a setting, with its own help or this text. One without a value turns it on, or off if it is on by
+    default."""
     from sagent.config.declared import ALIASES
 
     names = (*filter(None, [setting.short]), f"--{setting.flag_name}")

@@ -39,12 +39,12 @@ EXIT_BY_KIND = {
     "invalid_output": EXIT_UNFIT,
     "no_plan": EXIT_UNFIT,
 }
-MAX_PIPED = 1 << 26  # bytes, twice what the largest requests have
-FIRST_BYTE_TIMEOUT_SECONDS = 3.0  # for piped input when there is a prompt as well: the pipe may be nobody's
+MAX_PIPED = 1 << 26  # bytes, twice the largest requests
+FIRST_BYTE_TIMEOUT_SECONDS = 3.0  # for piped input beside a prompt: the pipe may be unused
 
 
 def exit_code(result: Result, signal_number: int | None = None) -> int:
-    """Return the exit code of a result; 0 exactly when it is no error."""
+    """Return the exit code of a result; 0 exactly if it is no error."""
     if result.error is None:
         return EXIT_DONE
     if result.error.kind == "interrupted":
@@ -58,15 +58,15 @@ def failed(error: SagentError) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt, and what was piped in with it: a text, an image, or a PDF."""
+    """A prompt, and its piped input: a text, an image, or a PDF."""
 
     text: str
     parts: tuple[Part, ...] = ()
 
 
 class Interrupter:
-    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run, or an end of waiting; the second one leaves. It
-    takes them over from Python, in the running loop, and hears from a stream of events that cannot be written."""
+    """Turns SIGINT, SIGTERM and SIGHUP into an interrupt of the run, or an end of waiting; the second signal exits. It
+    replaces Python's handlers in the running loop, and learns from a stream of events that cannot be written."""
 
     def __init__(self, renderer: Renderer | None = None) -> None:
         self.received: int | None = None
@@ -83,7 +83,7 @@ class Interrupter:
         return self.received is not None or self.output_error is not None
 
     async def outcome(self, work: Awaitable[T]) -> T | None:
-        """Await work and return its result; None if it was stopped before there was any. Raises what our output did."""
+        """Await work and return its result; None if it was stopped before there was one. Raises our output's errors."""
         found: T | None = None
         try:
             found = await work
@@ -95,7 +95,7 @@ class Interrupter:
         return found
 
     def result(self) -> tuple[Result, int]:
-        """Return the result and exit code of a run that was interrupted before it began."""
+        """Return the result and exit code of a run that was interrupted before its start."""
         failure = Failure("interrupted", "interrupted before it began")
         return Result("", (), "interrupted", failure), 128 + (self.received or signal.SIGINT)
 
@@ -122,7 +122,7 @@ def run_headless(settings: "Settings", words: list[str]) -> int:
     """Answer the prompt of the command line, or the messages on stdin, and return the exit code."""
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     with reporting(settings, renderer):
-        # Read before the loop takes over the signals: Ctrl-C must end a wait for input, which may be a pipe.
+        # Read before the loop handles signals, so that Ctrl-C ends a wait for input, which may be a pipe.
         schema = _schema_of(settings)
         prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
         return asyncio.run(
@@ -145,7 +145,7 @@ def reporting(settings: "Settings", renderer: Renderer) -> Generator[None]:
 
 
 async def in_order(renderer: Renderer, work: Callable[[Interrupter], Awaitable[int]]) -> int:
-    """Return the exit code of work, which a signal stops in order: then what came of it is shown."""
+    """Return the exit code of work that a signal stops in order, with its result shown."""
     interrupter = Interrupter(renderer)
     code = await interrupter.outcome(work(interrupter))
     if code is None:
@@ -169,7 +169,7 @@ async def _answer_all(
     on_waiting = renderer.on_waiting if isinstance(renderer, TextRenderer) else ignore_wait
 
     def emit(event: Event) -> None:
-        if not over:  # what ends when the session is closed is no news after the result
+        if not over:  # jobs that end with the session are no news after the result
             renderer.on_event(event)
         elif isinstance(event, Notice) and event.level != "info":
             report(event.text)
@@ -201,7 +201,7 @@ async def _answer_all(
             over = True
     finally:
         if interrupter.agent is not None:
-            # say what goes on after this process, and where it prints to: whoever reads this has not seen the call
+            # list the jobs that outlive this process, and their output: the reader has not seen the calls
             for text in interrupter.agent.tree.detached:
                 with contextlib.suppress(OSError):
                     report(text)
@@ -209,7 +209,7 @@ async def _answer_all(
 
 
 def _telling(emit: Callable[[Event], None]) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Return a handler of what nobody waits for. It tells what the code of a plugin raised, as a listener, once."""
+    """Return a handler of unawaited errors. It reports errors of a plugin's code, such as a listener's, once."""
     from sagent.config.plugins import blame
 
     told = set[str]()
@@ -225,8 +225,8 @@ def _telling(emit: Callable[[Event], None]) -> Callable[[asyncio.AbstractEventLo
 
 
 async def carry_out(text: str, settings: "Settings", agent: Agent, surface: "Surface | None" = None) -> str:
-    """Return a prompt without the slash command that its first line may be, which is carried out; what that says is the
-    output, on stderr where the output is JSON. Raises UsageError."""
+    """Run the slash command on the first line of a prompt, if any, and return the rest; its output goes to stderr if
+    the format is JSON. Raises UsageError."""
     if not text.startswith("/"):
         return text
     from sagent.app import policy_of
@@ -284,10 +284,10 @@ async def _answer(agent: Agent, message: Message, schema: Mapping[str, object] |
 
 
 def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: str = "sagent") -> Prompt:
-    """Return the prompt of the command line, of stdin, or of both: then stdin is attached as context. `command` is what
-    a prompt goes with, for messages.
+    """Read the prompt of the command line, of stdin, or of both: then stdin is attached as context. `command` is the
+    command with the prompt, for messages.
 
-    Raises UsageError when there is none.
+    Raises UsageError if there is none.
     """
     prompt = " ".join(words)
     piped = b""
@@ -301,7 +301,7 @@ def read_prompt(words: list[str], stdin: TextIO | None, err: TextIO, command: st
     if not prompt.strip() and not text.strip():
         raise UsageError(f'Nothing to do: give a prompt, as in {command} "explain this repository", or pipe one in.')
     if prompt.strip() and text.strip():
-        return Prompt(prompt, (Text(f"\n\n<stdin>\n{text}\n</stdin>"),))  # apart: it gives way before the words do
+        return Prompt(prompt, (Text(f"\n\n<stdin>\n{text}\n</stdin>"),))  # separate: dropped first
     return Prompt(prompt if prompt.strip() else text)
 
 
@@ -327,9 +327,9 @@ def _decode(piped: bytes, err: TextIO) -> str:
 
 
 def _media(piped: bytes) -> Part | None:
-    """Return the piped input as an image or a PDF; None for text. Raises UsageError if no model could be shown it."""
+    """Return the piped input as an image or a PDF; None for text. Raises UsageError if no model accepts it."""
     if b"\0" not in piped[:8192] and not piped.startswith(b"%PDF-"):
-        return None  # as nearly always: text needs nothing of what follows
+        return None  # the common case is fast
     from sagent.tools.media import media_in
 
     try:
@@ -340,7 +340,7 @@ def _media(piped: bytes) -> Part | None:
 
 def _read_all(fd: int, timeout: float | None, err: TextIO) -> bytes:
     """Read the whole input; with `timeout`, nothing if no first byte comes in that many seconds. Raises UsageError for
-    more than any model reads."""
+    more than any model accepts."""
     import select
 
     from sagent.lib.input import read_some
@@ -366,7 +366,7 @@ def _read_all(fd: int, timeout: float | None, err: TextIO) -> bytes:
 
 
 async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Prompt]:
-    """Yield the prompt, or those of `--input-format stream-json`, one a line; words of the command line come first."""
+    """Yield the prompt, or those of `--input-format stream-json`, one a line; the command line's comes first."""
     if prompt is not None or words:
         yield prompt or Prompt(" ".join(words))
     if prompt is not None:
@@ -378,7 +378,7 @@ async def _prompts(prompt: Prompt | None, words: list[str]) -> AsyncIterator[Pro
         number += 1
         if line is None:
             raise UsageError(f"line {number} of the input is too long")
-        first = first or line[:1]  # by which UTF-16 and UTF-32 have the NULs of a line's end before it or behind it
+        first = first or line[:1]  # UTF-16 and UTF-32 differ in the position of line ends' NULs
         whole = line.rstrip(b"\0") if first in (b"\0", b"\xfe") else line.lstrip(b"\0")
         if whole.strip(b"\0\r\t "):
             yield Prompt(message_text(whole, number))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run_interactive(flags: Mapping[str, object]) -> int:
-    """Talk to a person until they leave; the exit code. What is heavy loads while the prompt is shown."""
+    """Talk to a person until they leave; return the exit code. Slow imports happen while the prompt is shown."""
     choosing = flags.get("resume") == ""
     flags = {name: value for name, value in flags.items() if not (choosing and name == "resume")}
 
@@ -56,8 +56,8 @@ async def open_session(
     on_waiting: "OnWaiting | None" = None,
     surface: "Surface | None" = None,
 ) -> "AsyncGenerator[OpenedHere]":
-    """Open a session with a person; `private` as `policy_of` has it, `on_waiting` and `surface` as `open_agent`, which
-    says what is raised."""
+    """Open a session with a person; `private` as in `policy_of`, `on_waiting`, `surface` and errors as in
+    `open_agent`."""
     policy = await asyncio.to_thread(_load_policy, settings, private)
     from sagent.app import open_agent
     from sagent.providers.wire.exchange import ignore_wait
@@ -78,10 +78,10 @@ async def open_session(
 
 
 def _load_policy(settings: "Settings", private: "Sequence[Path]") -> "PermissionPolicy":
-    """Return the policy, and with it the engine: its imports are slow, and somebody may be typing."""
+    """Load the policy, and with it the engine: its imports are slow, and somebody may be typing."""
     import gc
 
     from sagent.app import policy_of
 
-    gc.freeze()  # modules stay anyway: looking through them again and again is what a collection would take longest for
+    gc.freeze()  # modules stay in any case: scanning them would be the slowest part of collections
     return policy_of(settings, private)

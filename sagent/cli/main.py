@@ -1,4 +1,4 @@
-"""From words to a command, from errors to an exit code."""
+"""Runs a command line: chooses the command, and turns errors into exit codes."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ Run: TypeAlias = Callable[[Mapping[str, object], list[str] | None], int]
 
 
 def run(argv: list[str]) -> int:
-    """Carry out a command line. Never raises for what a user or a provider did."""
+    """Run a command line. Never raises for errors of a user or a provider."""
     try:
         return _flushed(_blaming(argv))
     except SagentError as error:
@@ -50,7 +50,7 @@ def run(argv: list[str]) -> int:
 
 
 def _blaming(argv: list[str]) -> int:
-    """Carry out a command line. Raises UsageError with the plugin's name for whatever the code of one raises."""
+    """Run a command line. Raises UsageError with the plugin's name for errors of a plugin's code."""
     try:
         return _dispatch(argv)
     except BaseException as error:
@@ -71,8 +71,8 @@ def _flushed(code: int, write: Callable[[], object] = bool) -> int:
 
 
 def output_failed(error: OSError) -> int:
-    """Return a file could not be used; or nobody reads our output any more, or it has no room: then what is buffered
-    goes nowhere, or Python would complain."""
+    """Report a file error; or if our output is closed or its disk full, redirect buffered output to nowhere, because
+    Python would complain."""
     if error.filename is None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
@@ -87,7 +87,7 @@ def output_failed(error: OSError) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
-        return _run_interactive({})  # not even the flags are looked at, nor imported: the prompt is there sooner
+        return _run_interactive({})  # without even importing the flags, for a faster prompt
     from sagent.cli.flags import meant_command, parse_run, plugins_of, run_parser
     from sagent.plugin import Command
 
@@ -125,7 +125,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
-    """Run a subcommand; its module is imported by its name, the others cost nothing. Raises as `carry_out`."""
+    """Run a subcommand; only its module is imported. Raises as `carry_out`."""
     from sagent.plugin import Command
 
     if not plugins.named(Command)[name].run:
@@ -136,8 +136,8 @@ def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
 
 
 def _operation_of(plugins: "Installed", family: str, words: "Sequence[str]") -> "tuple[str, Sequence[str]]":
-    """Return the command that an operation of a family of commands is, and the words after it; "" where help was asked
-    for, which is written. Raises UsageError where it is none."""
+    """Return the command of a family's operation, and the words after it; "" after writing requested help. Raises
+    UsageError for an unknown one."""
     from sagent.cli.flags import operations
 
     known = operations(plugins, family)
@@ -151,7 +151,7 @@ def _operation_of(plugins: "Installed", family: str, words: "Sequence[str]") -> 
 
 
 def carry_out(owner: str, function: str, what: str, *given: object) -> int:
-    """Call a plugin's function that returns an exit code. Raises UsageError where it fails and is not the core's."""
+    """Call a plugin's function that returns an exit code. Raises UsageError if a plugin other than the core fails."""
     from sagent.config.plugins import named_errors
     from sagent.plugin import resolve
 
@@ -164,14 +164,14 @@ def carry_out(owner: str, function: str, what: str, *given: object) -> int:
 
 
 def check_former(plugins: "Installed", command: str) -> None:
-    """Raise UsageError for a command of a plugin that is not there."""
+    """Raise UsageError for a command of a missing plugin."""
     if owner := plugins.former_owner(command):
         raise UsageError(f"`{command}` is a command of the plugin {owner}, which is not loaded.")
 
 
 def _runner(plugins: "Installed", flags: dict[str, object]) -> "Run | None":
-    """Return what carries this run out in place of the core, because flags of its plugin were given, which are taken
-    out of `flags`. Raises UsageError for flags of two."""
+    """Return the function that runs this in place of the core, if flags of its plugin were given; they are removed from
+    `flags`. Raises UsageError for flags of two plugins."""
     from sagent.plugin import Flag, Runner
 
     found: dict[str, dict[str, object]] = {}
@@ -199,7 +199,7 @@ def _run_of(owner: str, runner: "Runner", own: "Mapping[str, object]") -> "Run":
 
 
 def _ask_whether_prompt(prompt: str, meant: str) -> None:
-    """Ask whether a mistyped command should be sent as a prompt. Raises UsageError unless a person says yes."""
+    """Ask whether to send a mistyped command as a prompt. Raises UsageError unless a person says yes."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write(
             f"`{prompt}` is not a command. Did you mean {meant}?\nSend it to the model as a prompt? [y/N] "

@@ -1,4 +1,4 @@
-"""Three ways to show a run: the answer alone, one JSON object, or every event as a line of JSON."""
+"""Three output formats of a run: the answer alone, one JSON object, or every event as a line of JSON."""
 
 import sys
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from sagent.messages import ToolCall
 if TYPE_CHECKING:
     from sagent.config import Settings
 
-PROPOSED = "planned"  # a plan, which was the argument of a call, is the answer
+PROPOSED = "planned"  # the answer is a plan, which was the argument of a call
 ROOT = "root"  # the agent that the person talks to
 
 
@@ -45,7 +45,7 @@ class Renderer(Protocol):
 
 
 def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
-    """Return the renderer of the output format. Progress is shown on a terminal, or where the log level asks for it."""
+    """Return the renderer of the output format. Progress is shown on a terminal, or if the log level asks for it."""
     match settings.output_format:
         case "json":
             return JsonRenderer(out, err)
@@ -61,7 +61,7 @@ def renderer_for(settings: "Settings", out: TextIO, err: TextIO) -> Renderer:
 
 
 def _is_pipe(out: TextIO) -> bool:
-    """Return True if the answer goes to another program, which may well show it on the same terminal."""
+    """Return True if the answer goes to another program, which may show it on the same terminal."""
     from os import fstat
     from stat import S_ISFIFO
 
@@ -72,7 +72,7 @@ def _is_pipe(out: TextIO) -> bool:
 
 
 class JsonRenderer:
-    """One object when all is over; warnings on stderr."""
+    """Writes one object at the end; warnings go to stderr."""
 
     def __init__(self, out: TextIO, err: TextIO | None = None) -> None:
         self._out, self._err = out, err
@@ -90,7 +90,7 @@ class JsonRenderer:
 
 
 class StreamRenderer:
-    """One event a line, written as it happens: lines of one burst leave together, at the latest when the loop idles."""
+    """Writes one event a line, at once: lines of one burst are written together, at the latest when the loop idles."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -99,7 +99,7 @@ class StreamRenderer:
         self._lines: list[str] = []
 
     def attach(self, defer: Callable[[Callable[[], None]], object], on_failure: Callable[[OSError], None]) -> None:
-        """Have bursts written through `loop.call_soon`, and `on_failure` called when they cannot be."""
+        """Write bursts through `loop.call_soon`, and call `on_failure` if that fails."""
         self._defer = defer
         self._on_failure = on_failure
 
@@ -135,15 +135,15 @@ class StreamRenderer:
 
 
 class WaitingLine:
-    """A line on standard error about what calls to a local server wait for, which goes again: on a terminal only."""
+    """A temporary line on standard error that says why calls to a local server wait; on a terminal only."""
 
     def __init__(self, err: TextIO) -> None:
         self._err = err
-        self._shown = ""  # the line on the terminal that the next one takes the place of
-        self._told: dict[str, str] = {}  # by agent; what was told last is shown
+        self._shown = ""  # the line on the terminal to replace next
+        self._told: dict[str, str] = {}  # by agent; the last one is shown
 
     def tell(self, agent: str, waits_for: str, *, shown: bool = True) -> None:
-        """Take it in, and show what was told last, unless another line is being written."""
+        """Record a reason, and show the last one, unless another line is being written."""
         self._told.pop(agent, None)
         if waits_for:
             self._told[agent] = waits_for if agent in ("", ROOT) else f"{agent.rpartition('/')[2]}: {waits_for}"
@@ -167,8 +167,8 @@ class WaitingLine:
 
 
 class TextRenderer:
-    """The answer on stdout; on stderr what goes on meanwhile, when there is a transcript, and in the end the head of
-    the log, which proves later that nothing before it was rewritten."""
+    """Writes the answer to stdout; to stderr the progress, if there is a transcript, and finally the head of the log,
+    which later proves that nothing before it was rewritten."""
 
     def __init__(self, out: TextIO, err: TextIO, transcript: "Transcript | None", *, quiet: bool = False) -> None:
         self._out, self._err, self._transcript, self._quiet = out, err, transcript, quiet
@@ -177,12 +177,12 @@ class TextRenderer:
         self._waiting = WaitingLine(err)
 
     def on_waiting(self, agent: str, waits_for: str) -> None:
-        """Show what a call of an agent to a local server waits for."""
+        """Show why a call of an agent to a local server waits."""
         busy = self._open_line or self._quiet or (self._transcript is not None and self._transcript.open_line)
         self._waiting.tell(agent, waits_for, shown=not busy)
 
     def on_event(self, event: Event) -> None:
-        """Progress; and the text itself where a person watches stdout."""
+        """Show progress; and the text itself if a person watches stdout."""
         self._waiting.hide()
         if isinstance(event, TextDelta) and self._live and event.agent == ROOT:
             self._open_line = not event.text.endswith("\n")
@@ -214,14 +214,14 @@ class TextRenderer:
 
 
 def report(*lines: str) -> None:
-    """Say on standard error, at once, what is no part of a result."""
+    """Write a message that is no part of a result to standard error, at once."""
     sys.stderr.write("".join(f"sagent: {printable(in_shell(line))}\n" for line in lines))
     sys.stderr.flush()
 
 
 def write_end(result: Result, err: TextIO, *, denied: bool, quiet: bool) -> None:
-    """Write what went wrong, with `denied` also which calls the policy did not let through; and which session it was:
-    where no person reads it, the head of its log too."""
+    """Write the errors, with `denied` also the calls that the policy denied; and the session, for programs with the
+    head of its log."""
     denials = result.denials if denied else ()
     err.writelines(printable(f"sagent: denied {each.tool}: {each.reason}\n") for each in denials)
     if result.error is not None:
@@ -233,7 +233,7 @@ def write_end(result: Result, err: TextIO, *, denied: bool, quiet: bool) -> None
 
 
 def warn(event: Event, err: TextIO, *, live: bool = False) -> None:
-    """Write what a person should know even when they did not ask for progress. `live`: they see the text come."""
+    """Write a warning that a person should see even without progress. `live`: they see the text stream."""
     match event:
         case Notice(agent, "warning" | "error", text):
             who = "" if agent == ROOT else f"{agent}: "
@@ -246,8 +246,8 @@ def warn(event: Event, err: TextIO, *, live: bool = False) -> None:
 
 
 def again(event: Retrying, which: str = "", *, shown: bool = True) -> str:
-    """Tell why and when a call is made again, and the fate of the text already shown. With text discarded and no delay,
-    it is not a retry but a new start of the reply."""
+    """Say why and when a call is repeated, and that shown text is discarded. With text discarded and no delay, it is
+    not a retry but a new start of the reply."""
     anew = event.discarded and not event.seconds
     when = "the reply starts again" if anew else f"trying again in {waiting(event.seconds)}{which}"
     gone = "; the text above is discarded" if shown and event.discarded else ""
@@ -255,21 +255,21 @@ def again(event: Retrying, which: str = "", *, shown: bool = True) -> str:
 
 
 def waiting(seconds: float) -> str:
-    """Return a wait in words: "0.4 s", "12 s"."""
+    """Return a wait as text: "0.4 s", "12 s"."""
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 class Transcript:
-    """A run as a person reads it in a terminal, line by line; nothing is ever repainted."""
+    """A run as a person reads it in a terminal, line by line, without repainting."""
 
     def __init__(self, out: TextIO, *, text: bool = True, before_calls: bool = False, thinking: bool = False) -> None:
-        """`before_calls`: of the text, only what is said before calls, which is no answer yet."""
+        """`before_calls`: show only the text before calls, which is no answer yet."""
         self._out, self._text, self._before_calls, self._thinking = out, text, before_calls, thinking
         self.open_line = False
         self._last_call = ""
 
     def on_event(self, event: Event) -> None:
-        """Write what there is to see. Of other agents than the root their calls and ends, under their names."""
+        """Write what a person should see. Of agents below the root, only their calls and ends, with their names."""
         if event.agent == ROOT:
             if self._before_calls and isinstance(event, ReplyFinished) and event.message.calls:
                 self._line(*event.message.content.splitlines())
@@ -323,12 +323,12 @@ class Transcript:
         self.open_line = not text.endswith("\n") if text else self.open_line
 
     def _line(self, *texts: str) -> None:
-        """Whole lines, below what was written."""
+        """Write whole lines, below earlier output."""
         self._write(("\n" if self.open_line else "") + "".join(f"{text}\n" for text in texts))
 
 
 def advice_lines(advice: Advice) -> list[str]:
-    """Return a consultation in a few lines: who, why, with what verdict and at what price; then what was said."""
+    """Return a consultation in a few lines: advisor, trigger, verdict and price, then the text."""
     verdict = advice.verdict or advice.status
     reason = f": {advice.reason}" if advice.reason else ""
     head = f"◆ {advice.advisor} ({advice.model}), {advice.trigger}: {verdict}{reason} ({in_words(advice.usd)})"
@@ -336,12 +336,12 @@ def advice_lines(advice: Advice) -> list[str]:
 
 
 def argument_line(call: ToolCall, width: int = 100) -> str:
-    """Return the one argument of a call worth reading, on one line."""
+    """Return the most informative argument of a call, on one line."""
     return printable(one_line(main_argument(call.arguments), width))
 
 
 def binary_safe(stream: TextIO) -> TextIO:
-    """Return the stream set to write UTF-8, whatever the locale, and never to fail on a character."""
+    """Return the stream set to write UTF-8, whatever the locale, without ever failing on a character."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=False)

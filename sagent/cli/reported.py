@@ -1,4 +1,4 @@
-"""Errors of the command line as JSON on stdout, where JSON was asked for."""
+"""Errors of the command line as JSON on stdout, if JSON was requested."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ from itertools import pairwise
 from sagent.errors import SagentError
 
 REPORTED = "reported as JSON"
-"""Note of an error that stdout already has, or that comes after the one object of its command."""
+"""Note on an error that stdout already has, or that comes after the single object of its command."""
 
 
 def report_as_json(argv: list[str], error: SagentError) -> None:
-    """Write the error if the words ask for JSON and nobody has written it: as the result of a run, or as the one object
-    of another command."""
+    """Write the error if the words request JSON and it was not written before: as the result of a run, or as the single
+    object of another command."""
     if REPORTED in getattr(error, "__notes__", ()) or not _wants_json(argv):
         return
     from sagent.cli.flags import plugins_of
@@ -31,7 +31,7 @@ def report_as_json(argv: list[str], error: SagentError) -> None:
 
 
 def _wants_json(argv: list[str]) -> bool:
-    """Return True if the words ask for JSON, well-formed or not; what follows "--" are no flags."""
+    """Return True if the words request JSON, well-formed or not; words after "--" are no flags."""
     flags = argv[: argv.index("--")] if "--" in argv else argv
     named = [flag.partition("=")[2] for flag in flags if flag.startswith("--output-format=")]
     named += [value for flag, value in pairwise(flags) if flag == "--output-format"]

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
-    """Return the settings in force under these flags, `config` among them; `resume` is `session` of one that there is.
-    Raises ConfigError, SessionNotFound, and UsageError for a `resume` that names none."""
+    """Return the effective settings with these flags, `config` among them; `resume` is `session` for an existing one.
+    Raises ConfigError, SessionNotFound, and UsageError for a `resume` without a name."""
     file = flags.get("config")
     given = {name: value for name, value in flags.items() if name not in ("config", "resume")}
     if (name := flags.get("resume")) == "":
@@ -31,7 +31,7 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
 
 
 def load_or_report(flags: Mapping[str, object]) -> Settings:
-    """Load a run's settings. An error in them is raised, and also reported as a result if JSON was asked for."""
+    """Load a run's settings. An error in them is raised, and also reported as a result if JSON was requested."""
     try:
         return load_settings(flags)
     except SagentError as error:
@@ -46,7 +46,7 @@ def load_or_report(flags: Mapping[str, object]) -> Settings:
 
 
 def session_path(settings: Settings, name: str | None) -> "Path":
-    """Return the session of a name: a path, an id or its beginning; the last of the directory without one."""
+    """Return the path of a session by a path, an id or its beginning; by default the last of the directory."""
     from sagent.session.store import find, latest
 
     return (

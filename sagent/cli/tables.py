@@ -11,11 +11,11 @@ from typing import TextIO
 from sagent.lib.json import json_dump
 from sagent.lib.text import Table, printable
 
-_NARROW = 60  # columns of a terminal below which tables are set closer
+_NARROW = 60  # columns of a terminal below which tables are narrower
 
 
 def show(value: object, blocks: Iterable[str | Table], *, as_json: bool) -> None:
-    """Write a result on standard output: as one JSON object, or as lines and tables."""
+    """Write a result to standard output: as one JSON object, or as lines and tables."""
     from sagent.cli.render import binary_safe
 
     out = binary_safe(sys.stdout)
@@ -27,7 +27,7 @@ def show(value: object, blocks: Iterable[str | Table], *, as_json: bool) -> None
 
 
 def write(out: TextIO, blocks: Iterable[str | Table]) -> None:
-    """Write lines and tables, which may hold any text."""
+    """Write lines and tables, which may contain any text."""
     out.writelines(
         draw(block, on_terminal=out.isatty()) if isinstance(block, Table) else f"{printable(block)}\n"
         for block in blocks
@@ -53,14 +53,14 @@ def draw(table: Table, *, on_terminal: bool) -> str:
     for number, title in enumerate(table.titles or ("",) * max(map(len, table.rows), default=0)):
         figures = number in table.right
         widest = max((len(row[number]) for row in table.rows if number < len(row)), default=0)
-        least = widest if figures else min(widest, 8)  # a figure that lost its end would be another one
+        least = widest if figures else min(widest, 8)  # a figure must not lose its end
         grid.add_column(cell(title), justify="right" if figures else "left", overflow="fold", min_width=least)
     for row in table.rows:
         grid.add_row(*map(cell, row))
     console = Console(
         file=StringIO(),
         width=width,
-        height=1,  # without any, rich takes a dumb terminal for one of 80 columns
+        height=1,  # by default, rich assumes 80 columns for a dumb terminal
         force_terminal=True,
         color_system=None if os.environ.get("NO_COLOR") else "auto",
     )
@@ -70,7 +70,7 @@ def draw(table: Table, *, on_terminal: bool) -> str:
 
 
 def _draw_plain(table: Table) -> str:
-    """One row a line, nothing cut, each column as wide as its widest cell."""
+    """Write one row a line, uncut, each column as wide as its widest cell."""
     rows = [
         [" ".join(printable(cell).replace("\t", " ").splitlines()) for cell in row]
         for row in (table.titles, *table.rows)

@@ -1,6 +1,6 @@
 """Settings: defaults < the person's file < a project's < environment < flags. Nothing else reads the environment.
 
-Names are imported when they are first used: flags are made from declarations alone.
+Names are imported on first use: flags only need declarations.
 """
 
 from typing import TYPE_CHECKING

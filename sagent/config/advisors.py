@@ -1,4 +1,4 @@
-"""Advisors as settings: who they are, where their models are reached, and the rules they are asked by."""
+"""Advisors as settings: their names, the addresses of their models, and the rules for asking them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -36,7 +36,7 @@ class Address:
 
 
 class Placed(NamedTuple):
-    """An advisor and where its model is reached."""
+    """An advisor and the address of its model."""
 
     advisor: "Advisor"
     address: Address = Address()
@@ -51,7 +51,7 @@ class MemberError(RefusedError):
 
 
 def read_advisors(value: object, base: PathBase) -> tuple[Placed, ...]:
-    """Advisors from a list of texts, or from one text with `;` or new lines between; "none" is nobody."""
+    """Parse advisors from a list of texts, or from one text with `;` or new lines between; "none" is nobody."""
     items = value.replace(";", "\n").splitlines() if isinstance(value, str) else texts(value, "advisors")
     specs = [item.strip() for item in items if item.strip()]
     return () if len(specs) == 1 and specs[0] in NONE else named_apart([read_spec(spec, base) for spec in specs])
@@ -90,7 +90,7 @@ def read_address(table: Mapping[str, object], base: PathBase) -> Address:
 
 
 def named_apart(found: Sequence[Placed]) -> tuple[Placed, ...]:
-    """Return the advisors, when no two of them have one name. An advisor is known by its name, whatever its model."""
+    """Return the advisors if their names are unique. An advisor is identified by its name, whatever its model."""
     names = [placed.advisor.name for placed in found]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise RefusedError(f"two advisors are called {twice!r}: give each its own name, as in critic=PROVIDER/MODEL")

@@ -1,4 +1,4 @@
-"""Settings in the making: what each layer sets, read and kept with where it came from."""
+"""Builds settings from layers, with the source of each value."""
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ from sagent.plugin import PathBase, RefusedError, Setting, StatusPart, Table, To
 if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
-Given: TypeAlias = tuple[Setting, object, str]  # a setting, its value, and where it was given
-TRUSTED = ", trusted"  # ends the origin of what a project's file set with the person's trust
+Given: TypeAlias = tuple[Setting, object, str]  # a setting, its value, and its source
+TRUSTED = ", trusted"  # ends the source of a project's setting that the person's trust allows
 
 
 class SettingsBuilder:
-    """Settings in the making: values so far, where each came from, and what was left out."""
+    """Settings under construction: values so far, their sources, and notes on left-out ones."""
 
     def __init__(self, environ: Mapping[str, str], cwd: Path, home: Path, *, trusting: bool) -> None:
         self.environ = environ
@@ -39,17 +39,17 @@ class SettingsBuilder:
         self.values: dict[str, object] = {}
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
-        self.lacking: list[str] = []  # what guards runs and cannot be had
+        self.lacking: list[str] = []  # missing guards of runs
         self.project: Path | None = None  # its file
         self.wanted: list[Wanted] = []
         self.trusting = trusting
         self.plugins = Installed()
         self.plugged: Mapping[str, Row] = {}  # the providers of plugins
-        self.every: Mapping[str, Setting] = BY_NAME  # settings by their names, those of plugins too
-        self.apart: tuple[str, Address] | None = None  # the executor's provider, and where others reach it
+        self.every: Mapping[str, Setting] = BY_NAME  # settings by their names, including plugins'
+        self.apart: tuple[str, Address] | None = None  # the executor's provider, and its address for others
 
     def choose_file(self, file: str | Path | File | None) -> None:
-        """Choose the person's file: the one named, the one already read, or the one in their directory."""
+        """Choose the person's file: the named one, the one already read, or the one in their directory."""
         if isinstance(file, File):
             self.user_file, self.named_by = file.path, "--config"
             return
@@ -65,7 +65,7 @@ class SettingsBuilder:
         self.warnings += [several] if several else []
 
     def files_of(self, given: object) -> Sequence[Path]:
-        """Return the files of `--plugin`. Raises ConfigError for one that there is not."""
+        """Return the files of `--plugin`. Raises ConfigError for a missing one."""
         names = [given] if isinstance(given, str | Path) else cast("Sequence[object]", given or ())
         files = [self.base.path(str(name)) for name in names]
         if missing := [file for file in files if not file.is_file()]:
@@ -73,7 +73,7 @@ class SettingsBuilder:
         return files
 
     def find_plugins(self, files: Sequence[Path], *, foreign: bool) -> None:
-        """Take the settings of the plugins that there are, and say what is left out of them."""
+        """Find the plugins' settings, and report left-out ones."""
         state = directory("state", self.environ, self.home)
         self.plugins = find_plugins(self.config_dir, state, files, foreign=foreign)
         self.plugged = self.plugins.rows
@@ -91,7 +91,7 @@ class SettingsBuilder:
         return (repository_root(work) or work) / ".sagent" / NAME
 
     def settings(self) -> Settings:
-        """Return the settings so far. Raises ConfigError where these do not go together."""
+        """Return the settings so far. Raises ConfigError if they contradict each other."""
         if self.lacking and not self.values.get("unguarded"):
             raise ConfigError(f"{self.lacking[0]} It may guard what agents do; --unguarded runs without it.")
         own = {*self.every, *self.plugins.named(Table)} - {*BY_NAME, *(table.name for table in CORE.tables)}
@@ -133,7 +133,7 @@ class SettingsBuilder:
         return found
 
     def _warn_of_thresholds(self, triggers: tuple[str, ...] | None) -> None:
-        """Warn of thresholds that can do nothing, because the triggers that were chosen leave out whose they are."""
+        """Warn of thresholds without effect, because the chosen triggers exclude theirs."""
         for trigger, member in THRESHOLDS.items():
             origin = self.origins.get(RULES[member].name)
             if origin and triggers is not None and trigger not in triggers:
@@ -146,9 +146,9 @@ class SettingsBuilder:
 
     @property
     def rows(self) -> Mapping[str, CustomProvider]:
-        """The providers that the person describes, and those of plugins."""
+        """The person's providers, and those of plugins."""
         layers = self.described, PluggedProviders(self.plugged)
-        return ChainMap(*cast("tuple[dict[str, CustomProvider], ...]", layers))  # which are only read
+        return ChainMap(*cast("tuple[dict[str, CustomProvider], ...]", layers))  # they are only read
 
     def put_model_aside(self) -> None:
         """Drop another provider's model if a higher layer names the provider, which has a default model."""
@@ -164,7 +164,7 @@ class SettingsBuilder:
             del self.values["model"], self.origins["model"]
 
     def take_addresses(self, executor: object, advisors: object) -> None:
-        """Apply `--executor-api-base` and `--advisor-api-base`, the addresses of the models in force."""
+        """Apply `--executor-api-base` and `--advisor-api-base`, the addresses of the chosen models."""
         if executor is None and advisors is None:
             return
         from sagent.config.servers import own_address, provider_of, with_path
@@ -202,7 +202,7 @@ class SettingsBuilder:
             self.set(field, found, origin)
 
     def check_rules(self, field: Setting, value: object, where: Callable[[], str]) -> None:
-        """Warn of rules that are about no tool: nobody meant to write those."""
+        """Warn of rules that match no tool, which must be a mistake."""
         if field.name not in ("allow", "deny"):
             return
         from fnmatch import fnmatchcase
@@ -226,14 +226,14 @@ class SettingsBuilder:
         except RefusedError as error:
             if isinstance(value, Mapping) and "Mapping" in field.given:
                 raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
-            if isinstance(value, Mapping):  # not shown: it may hold a key
+            if isinstance(value, Mapping):  # not shown: it may contain a key
                 hint = nearest(field.name, self.plugins.named(Table)) or f": {error}."
                 raise ConfigError(f"{where()}: {field.name} is not a table{hint}") from None
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{where()}: {message}") from None
 
     def _known(self, field: Setting, value: object) -> object:
-        """Return a value whose names are all known: of what the core and plugins add. Raises RefusedError."""
+        """Return a value if all its names are known to the core or a plugin. Raises RefusedError."""
         if field.name == "status_line" and not str(value).startswith("!"):
             known = [*self.plugins.named(StatusPart)]
             for word in str(value).split():
@@ -256,7 +256,7 @@ class SettingsBuilder:
         self.origins[field.name] = origin
 
     def join(self, key: str, value: object, origin: str) -> None:
-        """Set what goes on from what the layers before have set."""
+        """Append a value to the earlier layers' one."""
         self.values[key] = value
         self.origins[key] = ", ".join(filter(None, (self.origins.get(key), origin)))
 

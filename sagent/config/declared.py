@@ -1,4 +1,4 @@
-"""The core as a plugin: what it has of settings, commands and parts of an agent, each declared once.
+"""The core as a plugin: its settings, commands and parts of an agent, each declared once.
 
 `scripts/make_settings.py` writes the types of settings to typed.py.
 """
@@ -28,7 +28,7 @@ from sagent.plugin import (
     choice,
 )
 
-_NAMES, _COUNT, _SWITCH, _PATH = "_Names | None", "int | None", "bool | None", "_Path | None"  # what a program gives
+_NAMES, _COUNT, _SWITCH, _PATH = "_Names | None", "int | None", "bool | None", "_Path | None"  # types for programs
 
 MODEL, ADVISOR, LIMITS, WORK = "model", "advisor", "limits", "work"
 SESSION = "session and output"
@@ -110,7 +110,7 @@ SETTINGS: tuple[Setting, ...] = (
         "max_tool_call_rounds", whole(1), None, "int | None", project="lower", group=LIMITS, metavar="N",
         uses=("remote", "shared"), help="at most N rounds of tool calls",
     ),
-    Setting(  # messages among agents without a person's word
+    Setting(  # messages among agents without one from a person
         "max_exchanges", values.bound, 1_000, "int | None", "int | str | None", "lower", group=LIMITS, metavar="N",
         help="at most N messages between agents without a prompt",
     ),
@@ -126,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("max_live_agents", whole(0), 32, "int", project="lower"),
     Setting("max_spawns", whole(0), 256, "int", project="lower"),
     Setting("compact_at", values.share, 0.8, "float"),  # how full the usable window may be; 0 is never
-    Setting("compactor", values.name_of),  # the model that sums up; None is the one that works
+    Setting("compactor", values.name_of),  # the summarizing model; None is the working one
     Setting("cwd", values.directory, ..., "Path", _PATH, metavar="DIR", scope="place", swept=False, help="work in DIR"),
     Setting(
         "add_dirs", values.directories, (), "tuple[Path, ...]", "_Path | Sequence[_Path] | None", adds=True,
@@ -209,7 +209,7 @@ SETTINGS: tuple[Setting, ...] = (
         "output_format", choice("text", "json", "stream-json"), "text", 'Literal["text", "json", "stream-json"]',
         group=SESSION, metavar="F", scope="surface", everyday=True, help="text (default), json or stream-json",
     ),
-    Setting(  # that answers are to conform to
+    Setting(  # for answers
         "output_schema", values.path_of, None, "Path | None", _PATH, group=SESSION, metavar="FILE",
         help="a JSON Schema that the answer must match; exits with 6 if it does not",
     ),
@@ -245,7 +245,7 @@ _SLASH = {
     "session": "resume new sessions:list_sessions rename status cost",
     "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme",
 }
-"""Modules of slash commands, and the names in each, followed by that of the function where it is another."""
+"""Modules of slash commands, with the names of commands in each, and of the function if that differs."""
 _MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/providers/rows.py, as are their data
 _ROWS = str(Path(__file__).parents[1] / "providers/providers.toml")
 _PROVIDERS = (
@@ -328,7 +328,7 @@ CORE = Plugin(
         Table("aliases", f"{_TABLES}:read_aliases"),
     ),
 )  # fmt: skip
-"""What the core adds: its commands, parts of an agent, settings, providers and more, by the door of every plugin."""
+"""The core's additions: its commands, parts of an agent, settings, providers and more, like a plugin's."""
 
 RULES: Mapping[str, Setting] = {
     setting.member: setting
@@ -348,7 +348,7 @@ RULES: Mapping[str, Setting] = {
 """The members of sagent.advisor.rules.Rules, by name. A project's file may lower what bounds them, and no more."""
 
 THRESHOLDS = {"failures": "failure_threshold", "confidence": "confidence_threshold", "stagnation": "stagnation_turns"}
-"""The members of RULES that say from when on a trigger fires."""
+"""The members of RULES with the threshold of a trigger."""
 
 ALIASES = {"executor": "model", "advisor": "advisors"}
 """Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
@@ -376,12 +376,12 @@ RESERVED = (
     ),
     *("logging", "env"),
 )
-"""Names of other flags, and of tables of files: no setting of a plugin can have them."""
+"""Names of other flags, and of tables of files, which no setting of a plugin can have."""
 
 
 def is_stricter(setting: Setting, new: object, old: object) -> bool:
-    """Return True if a project's value takes nothing away from what the person set: lower limits, fewer providers, less
-    effort, a log that says more."""
+    """Return True if a project's value allows no more than the person's: lower limits, fewer providers, less effort, a
+    more complete log."""
     if order := setting.order:
         return old is not None and order.index(new) <= order.index(old)
     if isinstance(new, tuple):

@@ -20,8 +20,8 @@ _NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {},
 _RULES = {"advisor_rules": RULES, "policy": {**RULES, "max_turns": BY_NAME["max_turns"]}}
 """Tables of a file whose members are rules for advisors, by their two names."""
 _NOT_HERE = "search"
-"""A table that files of this shape have elsewhere, for searches of the web, which are in `web` here."""
-_MAX_WANTED_CHARS = 200  # of a value that the person is to trust: it is shown in full
+"""A table that other programs' files have for web searches, which are in `web` here."""
+_MAX_WANTED_CHARS = 200  # of a value that the person has to trust, which is shown in full
 
 
 def take_plugin(into: SettingsBuilder, folder: Path) -> None:
@@ -81,7 +81,7 @@ class FileLayer:
             self._take_executor()  # last: it may add to the providers
 
     def _take_table(self, table: Table) -> None:
-        """Take a table; one of a project, whose rows are programs, only with the person's trust."""
+        """Take a table; a project's, whose rows are programs, only with the person's trust."""
         name = table.name
         if not self._trusted and table.project == "no":
             self._ignore((name,), name, _NEVER)
@@ -91,7 +91,7 @@ class FileLayer:
         except RefusedError as error:
             self._ignore((name,), name, str(error), guards=table.guards and self._trusted)
             return
-        except BaseException as error:  # what others wrote may do anything
+        except BaseException as error:  # third-party code
             if isinstance(error, ConfigError) or table in CORE.tables or ends(error):
                 raise
             self._ignore((name,), name, f"its plugin cannot read it: {reason(error)}", guards=table.guards)
@@ -104,7 +104,7 @@ class FileLayer:
             self._into.join(name, _joined(self._into.values.get(name), found), self._origin)
 
     def read(self, table: Table, folder: Path | None = None) -> Mapping[str, object] | tuple[object, ...]:
-        """Return what the file says in a table. Raises ConfigError, and RefusedError for what a project may not say."""
+        """Parse a table of the file. Raises ConfigError, and RefusedError for values that a project may not set."""
         into = self._into
         values = self._file.table((table.name,), self._file.data.get(table.name, {}))
         environ = into.environ if self._trusted else None
@@ -149,14 +149,14 @@ class FileLayer:
     def _filled(
         self, keys: Line, table: Mapping[str, object], names: tuple[str, ...] | None = None
     ) -> dict[str, object]:
-        """Return a table with its variables filled in, and its members known where `names` are given."""
+        """Return a table with its variables expanded, and its members checked if `names` are given."""
         for name in table:
             if names is not None and name not in names:
                 raise self._file.unknown((*keys, name), names)
         return {name: self._expanded((*keys, name), value) for name, value in table.items()}
 
     def _take_executor(self) -> None:
-        """`executor = {model, api_base, api_key}`: the model, and an entry of [providers] for the model's provider."""
+        """Parse `executor = {model, api_base, api_key}`: the model, and an entry of [providers] for its provider."""
         table = self._filled(
             ("executor",), self._file.table(("executor",), self._file.data["executor"]), advisors.EXECUTOR
         )
@@ -215,7 +215,7 @@ class FileLayer:
         return value == old or is_stricter(field, value, old)
 
     def _want(self, keys: Line, field: Setting, value: str | tuple[str, ...]) -> None:
-        """Keep what a project's file wants, for the person to see, and set it where they trust it."""
+        """Record a project file's wish, for the person to see, and apply it if they trust the file."""
         wanted = Wanted(field.name, value, self._file.line(*keys))
         if len(wanted.text) > _MAX_WANTED_CHARS:
             self._ignore(keys, field.name, "it is too long to be shown for your approval")
@@ -233,7 +233,7 @@ class FileLayer:
             return advisors.STRANGER
         if field.project == "no" or (keys == ("executor",) and not isinstance(value, str)):
             return _NEVER
-        if "${" in repr(value) and field.name != "deny":  # where it may be a part of a name
+        if "${" in repr(value) and field.name != "deny":  # it may be a part of a name
             return NO_VARIABLES
         if field.project == "lower":
             old = self._into.values.get(field.name, _default(field))
@@ -244,12 +244,12 @@ class FileLayer:
 
     @property
     def _groups(self) -> Mapping[str, Mapping[str, Setting]]:
-        """The tables of a file whose members are settings, and these by their names there."""
+        """Return the tables of a file whose members are settings, with these by name."""
         keys = [(*each.key.split("."), each) for each in self._into.every.values() if each.key]
         return {table: {name: each for at, name, each in keys if at == table} for table, *_ in keys} | _RULES
 
     def _members(self) -> Iterator[tuple[Line, Setting, object]]:
-        """Yield what a file sets, but for its tables: keys, setting, value. Raises ConfigError for no setting."""
+        """Yield a file's settings outside tables: keys, setting, value. Raises ConfigError for an unknown key."""
         groups = self._groups
         for key, value in self._file.data.items():
             if key in ("allow", "deny"):
@@ -272,7 +272,7 @@ class FileLayer:
                 self._ignore_of_plugin(key)
 
     def _ignore_of_plugin(self, key: str) -> None:
-        """Ignore a key that may be of a plugin which is not there. Raises ConfigError for any other."""
+        """Ignore a key that may belong to a missing plugin. Raises ConfigError for any other."""
         plugins = self._into.plugins
         if owner := plugins.former_owner(f"[{key}]") or plugins.gone(Setting).get(key) or plugins.gone(Table).get(key):
             self._ignore((key,), key, _GONE.format(owner), guards=key in GUARDS or key in plugins.lost_guards)
@@ -290,7 +290,7 @@ class FileLayer:
 
 
 def _joined(before: object, found: Mapping[str, object] | tuple[object, ...]) -> object:
-    """Return what the layers so far and this one have of a table."""
+    """Return a table's values of the layers so far and of this one."""
     if isinstance(found, Mapping):
         return {**cast("Mapping[str, object]", before or {}), **found}
     return (*cast("tuple[object, ...]", before or ()), *found)

@@ -1,4 +1,4 @@
-"""Settings in files, TOML or YAML: where they lie, what they say, and on which line."""
+"""Settings files, TOML or YAML: their places, contents, and line numbers."""
 
 import re
 import stat
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 NAME = "config.toml"
 NAMES = (NAME, "config.yaml", "config.yml")
-"""The person's file: the first of these that is there."""
+"""The person's file: the first existing one of these."""
 
 NO_VARIABLES = "a project's file may not read the environment"
 
 _PLACEHOLDERS = frozenset(
     {"in the keyring", "lm-studio", "not-needed", "not needed", "no-key-required", "sk-no-key-required"}
 )
-"""What stands where a key would, and is none."""
+"""Lines that look like a key, and are none."""
 _MAX_FILE_BYTES = 1 << 18  # of a project's file
 _PIECE = r"""(?s)\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]"""
 
@@ -36,7 +36,7 @@ Line: TypeAlias = tuple[str, ...]
 
 
 class File:
-    """A settings file that was read. `lines` holds those of its keys where the parser has them."""
+    """A settings file that was read. `lines` has those of its keys if the parser reports them."""
 
     def __init__(
         self, path: Path, text: str, data: Mapping[str, object], lines: Mapping[Line, int] | None = None
@@ -58,20 +58,20 @@ class File:
         return self.error(keys, f"there is no {what} {'.'.join(keys)}{hint}")
 
     def table(self, keys: Line, value: object) -> Mapping[str, object]:
-        """Return the value, which has to be a table. Raises ConfigError."""
+        """Return the value if it is a table. Raises ConfigError."""
         if isinstance(value, Mapping):
             return cast("Mapping[str, object]", value)
         raise self.error(keys, f"{'.'.join(keys)} must be a table, [{'.'.join(keys)}]")
 
     def expanded(self, keys: Line, value: object, environ: Mapping[str, str]) -> object:
-        """Return a key's value with its variables filled in. Raises ConfigError for one that is not set."""
+        """Return a key's value with variables expanded. Raises ConfigError for an unset one."""
         try:
             return expand(value, environ)
         except ValueError as error:
             raise self.error(keys, f"{'.'.join(keys)}: {error}") from None
 
     def exposed_key(self) -> str:
-        """Return a warning if others may read this file and a key itself is written in it; else ""."""
+        """Return a warning if others may read this file and it contains a key itself; else ""."""
         mode = self.path.stat().st_mode
         if not stat.S_ISREG(mode) or not mode & 0o077:
             return ""
@@ -88,7 +88,7 @@ class File:
     def line(self, *keys: str) -> int:
         """Return the line on which a key's value begins, from 1.
 
-        TOML's parser keeps no lines, so the shortest beginning of the file that has the key is looked for.
+        TOML's parser reports no lines, so the shortest beginning of the file that defines the key is searched.
         """
         if self._lines is not None:
             return self._lines.get(keys, 1)
@@ -109,12 +109,11 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class GivenTable:
-    """A table of a file of settings, for its reader. `base` is what paths in it start from.
+    """A table of a settings file, for its reader. Relative paths start at `base`.
 
-    `environ` has the variables that it may name, None in a file of a project, which may name none. `before` is what the
-    layers below have of it, None where that is nothing; `tools` are the names of all tools, `providers` the rows of
-    plugins, `hook_events` those of hooks, and `warn` tells the person something. `folder` is an added folder that the
-    file is of.
+    `environ` has the variables that it may use, None in a project's file, which may use none. `before` is the table's
+    value in earlier layers, None if there is none; `tools` are the names of all tools, `providers` the rows of plugins,
+    `hook_events` those of hooks, and `warn` shows the person a warning. `folder` is the added folder with the file.
     """
 
     name: str
@@ -130,7 +129,7 @@ class GivenTable:
     folder: Path | None = None
 
     def rows(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the tables in it, with their variables filled in. Raises ConfigError for what is no table."""
+        """Return its tables, with variables expanded. Raises ConfigError for anything else."""
         return {
             name: self._filled((self.name, name), self.file.table((self.name, name), row))
             for name, row in self.values.items()
@@ -143,7 +142,7 @@ class GivenTable:
 
 
 def _statement_ends(text: str) -> Iterator[int]:
-    """Yield where valid TOML could end: after each line that does not continue a string, list or table."""
+    """Yield where valid TOML may end: after each line that does not continue a string, list or table."""
     depth = 0
     for match in re.finditer(_PIECE, text):
         depth += (match[0] in ("[", "{")) - (match[0] in ("]", "}"))
@@ -190,8 +189,8 @@ def _member(data: object, key: str) -> object:
 
 
 def find_file(config_dir: Path) -> tuple[Path, str]:
-    """Return the person's settings file, there or not, and what to say when there are several; "" if there is nothing.
-    Raises ConfigError where nobody may look."""
+    """Return the person's settings file, existing or not, and a note if there are several; "" if not. Raises
+    ConfigError if the directory is not accessible."""
     found = [config_dir / name for name in NAMES if _is_there(config_dir / name)]
     if len(found) < 2:
         return found[0] if found else config_dir / NAME, ""
@@ -213,10 +212,9 @@ def _is_there(path: Path) -> bool:
 
 
 def read_file(path: Path, root: Path | None = None) -> File | None:
-    """Return a settings file, by its ending YAML or JSON, else TOML; None where there is none.
+    """Read a settings file, by its suffix YAML or JSON, else TOML; None if it is missing.
 
-    Raises ConfigError for one that cannot be read: that of a project must be a regular file `root` it, and of a size
-    that people write."""
+    Raises ConfigError for an unreadable one. A project's must be a regular file in `root`, and of a plausible size."""
     try:
         raw = read_regular(path, root, max_bytes=_MAX_FILE_BYTES) if root else path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -250,7 +248,7 @@ def parse_file(path: Path, raw: bytes) -> File:
 
 
 def _read_json(path: Path, text: str) -> File:
-    """Return what a file of a folder has, with its first line for all of it."""
+    """Parse a folder's JSON file, with its first line for all of it."""
     import json
 
     try:
@@ -285,7 +283,7 @@ def _read_toml(path: Path, text: str) -> File:
 def expand(value: object, environ: Mapping[str, str]) -> object:
     """Replace `${VAR}` and `${VAR:-default}` in every text inside a value; `$${` stands for `${`.
 
-    Raises ValueError naming a variable that is not set.
+    Raises ValueError naming an unset variable.
     """
     if isinstance(value, str):
         return _expand_text(value, environ) if "${" in value else value

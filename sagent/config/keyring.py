@@ -1,10 +1,10 @@
-"""Keys that the operating system keeps, by way of the library `keyring` (the extra of that name)."""
+"""Keys in the operating system's keyring, through the library `keyring` (the extra of that name)."""
 
 from importlib import import_module
 from typing import Protocol, cast
 
 IN_KEYRING = "in the keyring"
-"""What `api_key` of `[providers.NAME]` is for a key that is kept there."""
+"""`api_key` of `[providers.NAME]` for a key in the keyring."""
 _SERVICE = "sagent"
 
 
@@ -28,19 +28,19 @@ def has_keyring() -> bool:
 
 
 def keep_key(provider: str, key: str) -> None:
-    """Keep a provider's key. Raises OSError where the keyring refuses."""
+    """Store a provider's key. Raises OSError if the keyring refuses."""
     if (keyring := _keyring()) is None:
         from sagent.lib.installed import install_command
 
         raise OSError(f"there is no keyring: {install_command('keyring', 'keyring')}")
     try:
         keyring.set_password(_SERVICE, provider, key)
-    except Exception as error:  # each backend has errors of its own
+    except Exception as error:  # each backend has its own errors
         raise OSError(f"the keyring reports an error: {error}") from error
 
 
 def kept_key(provider: str) -> str:
-    """Return a provider's key, "" where there is none or the keyring is not to be had: the environment may have one."""
+    """Return a provider's key, "" if it or the keyring is missing: the environment may have one."""
     keyring = _keyring()
     try:
         return (keyring.get_password(_SERVICE, provider) or "") if keyring is not None else ""

@@ -22,7 +22,7 @@ _OWN_FLAGS = (
     "trust_project",
     "plugin",
     "no_plugins",
-)  # about what other flags and files name
+)  # for other flags and files
 
 
 def load(
@@ -32,12 +32,12 @@ def load(
     *,
     file: str | Path | File | None = None,
 ) -> Settings:
-    """Return the settings in force. `flags` by setting or flag name, as text or as typed values; None is not given.
+    """Return the effective settings. `flags` by setting or flag name, as text or as typed values; None is not given.
 
-    `environ` and `cwd` are this process's own where left out; `file` takes the base of the person's. Raises
-    ConfigError that names the place and what is accepted. What a project's file may not set is left out, with a
-    warning; so is what it may set only with the person's trust, which `wish` then has. They trust it who said so when
-    they were asked, or for these settings with the flag `trust_project`.
+    `environ` and `cwd` are this process's own by default; `file` replaces the person's. Raises ConfigError with the
+    place and the accepted values. Settings that a project's file may not set are left out, with a warning; so are those
+    that need the person's trust, which `wish` then lists. The person grants trust when asked, or for one run with the
+    flag `trust_project`.
     """
     environ = os.environ if environ is None else environ
     flags = flags or {}
@@ -49,7 +49,7 @@ def load(
 
     without = _build(flags, environ, cwd, file, trusting=False).settings()
     wish = Wish(granted.project, tuple(granted.wanted), granted.settings())
-    if _values(without) == _values(wish.granted):  # what it asks for is so anyway, or the layers above say otherwise
+    if _values(without) == _values(wish.granted):  # its wish is fulfilled or overridden anyway
         return without
     match recall(wish, without.state_dir):
         case True:
@@ -72,7 +72,7 @@ def _build(
     *,
     trusting: bool,
 ) -> SettingsBuilder:
-    """Return settings of all layers; `trusting`: with what a project's file may only set when the person trusts it."""
+    """Return settings of all layers; `trusting`: including those of a project's file that need the person's trust."""
     builder = SettingsBuilder(environ, cwd, home_of(environ), trusting=trusting)
     builder.choose_file(file)
     builder.find_plugins(builder.files_of(flags.get("plugin")), foreign=not flags.get("no_plugins"))
@@ -106,7 +106,7 @@ def _take_file(builder: SettingsBuilder, file: File, *, trusted: bool) -> None:
 
 
 def _take_plugins(builder: SettingsBuilder) -> None:
-    """Add the tables of installed plugins. A plugin whose files are wrong is left out, with a warning."""
+    """Add the tables of installed plugins. A plugin with faulty files is left out, with a warning."""
     for folder in plugin_folders(builder.config_dir):
         from sagent.config.filelayer import take_plugin
 
@@ -132,7 +132,7 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
 
 
 def _by_field(flags: Mapping[str, object], every: Mapping[str, Setting]) -> list[Given]:
-    """Flags in the order of the settings. Raises ConfigError for one that is none."""
+    """Return flags in the order of the settings. Raises ConfigError for an unknown one."""
     found: dict[str, Given] = {}
     for name, value in flags.items():
         if name in _OWN_FLAGS:
@@ -162,7 +162,7 @@ def _environment(environ: Mapping[str, str], every: Sequence[Setting]) -> list[G
 
 
 def _meaningless(environ: Mapping[str, str], every: Sequence[Setting], plugins: Installed) -> Iterator[str]:
-    """Yield warnings of variables that mean nothing."""
+    """Yield warnings of meaningless variables."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         if (value := environ.get(name)) and (not value.startswith("/") or value.endswith("\n")):
             yield f"{name} is {value!r}, which is no absolute path, so it is not used"

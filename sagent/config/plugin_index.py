@@ -1,7 +1,7 @@
-"""The index of plugins: what each one says, so that none is imported until something of it is used.
+"""The index of plugins: their declarations, so that a plugin is imported only when it is used.
 
-It lies in the state directory, and may be deleted at any time. It is trusted only where this user alone can have
-written it, for it says what is imported.
+It is in the state directory, and may be deleted at any time. It is trusted only if no other user can have written it,
+because it decides what is imported.
 """
 
 import json
@@ -21,18 +21,18 @@ from sagent.version import __version__
 
 INDEX = "plugins.json"
 OWN = "sagent"
-"""The origin of sagent's own plugins."""
+"""The source name of sagent's own plugins."""
 _SUM = b', "sum": '
 _KEPT = (
     *(("commands", "name", ""), ("settings", "name", ""), ("tables", "name", "")),
     *(("slash_commands", "name", "/"), ("extras", "to", "")),
 )
-"""The members of Plugin of which files and command lines may hold names: what those are, and stand after."""
+"""The members of Plugin whose names files and command lines may use, with a description and prefix."""
 T = TypeVar("T", bound=tuple[object, ...])
 
 
 class Source(NamedTuple):
-    """The source of a plugin, and what to import for it: "module:member" or "/a/file.py:member"; or why nothing can."""
+    """The source of a plugin, and its import path: "module:member" or "/a/file.py:member"; or why there is none."""
 
     name: str
     origin: str
@@ -41,7 +41,7 @@ class Source(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A plugin in the index without what it adds. `error` says why it is left out; `guards`, that it may refuse."""
+    """A plugin in the index without its additions. `error` says why it is left out; `guards`: it may refuse actions."""
 
     name: str
     about: str
@@ -59,12 +59,12 @@ class Head(NamedTuple):
 
     @property
     def bare(self) -> Plugin:
-        """The plugin without what it adds."""
+        """The plugin without its additions."""
         return Plugin(self.name, self.about, needs=self.needs, version=self.version)
 
 
 class Known(NamedTuple):
-    """A plugin and where it comes from; and why it is left out."""
+    """A plugin and its source, and why it is left out."""
 
     plugin: Plugin
     source: Source
@@ -72,26 +72,26 @@ class Known(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The declarations of all plugins but the core. `rows` are what they add, by member of Plugin, each with the
-    number of its plugin's head and as JSON: a run makes only those of the kinds that it asks for."""
+    """The declarations of all plugins except the core. `rows` are their additions, by member of Plugin, each with the
+    number of its plugin's head and as JSON: a run only decodes the kinds that it needs."""
 
     heads: tuple[Head, ...] = ()
     rows: Mapping[str, Sequence[tuple[int, Mapping[str, object]]]] = {}
     notices: tuple[str, ...] = ()
     formerly: tuple[tuple[str, str, str], ...] = ()
-    """What plugins had that are not there now: a member of Plugin, a name, and whose it was."""
+    """Additions of missing plugins: a member of Plugin, a name, and the plugin."""
 
 
 NOTHING = Index()
 
 
 class Places(NamedTuple):
-    """The places of other people's plugins: directories of installed packages, and files. Ours have one place."""
+    """The places of third-party plugins: directories of installed packages, and files. Ours have one fixed place."""
 
     sites: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     own: str = ""
-    """The folder of the person's own files, which are found there without being named."""
+    """The folder of the person's own files, which are found without being named."""
 
     @classmethod
     def of(cls, config_dir: Path, files: Iterable[Path]) -> "Places":
@@ -100,10 +100,10 @@ class Places(NamedTuple):
         return cls(tuple(package_folders()), tuple(dict.fromkeys((*_files_in(own, ".py"), *named))), own)
 
     def stamps(self) -> Iterator[str]:
-        """Yield what changes when plugins do: the times of the files and directories where they are found."""
+        """Yield the times of the files and directories that change when plugins do."""
         yield f"{__version__} {sys.version}"
         ours = (f"{folder.path}/__init__.py" for folder in _listed(str(OURS)))
-        form = (f"{OURS.parent}/plugin.py", f"{OURS.parent}/config/plugin_index.py")  # they say what is in the index
+        form = (f"{OURS.parent}/plugin.py", f"{OURS.parent}/config/plugin_index.py")  # they define the index's form
         yield from (f"{path} {at}" for path in (*form, *ours, *self.sites) if (at := stamp(path)))
         folders = dict.fromkeys(map(os.path.dirname, self.files))
         beside = (path for folder in folders for path in _files_in(folder, ".toml"))  # the data of providers
@@ -112,14 +112,14 @@ class Places(NamedTuple):
 
 
 def stamp(path: str) -> int:
-    """Return the time of a file or directory in nanoseconds, 0 where there is none."""
+    """Return the modification time of a file or directory in nanoseconds, 0 if it is missing."""
     with suppress(OSError):
         return os.stat(path).st_mtime_ns  # noqa: PTH116 -- fifty at every start
     return 0
 
 
 def _rights(path: str) -> tuple[int, ...]:
-    """Return whose a file or directory is, and who may write it."""
+    """Return a file's or directory's owner and write permissions."""
     with suppress(OSError):
         found = os.stat(path)  # noqa: PTH116 -- as above
         return found.st_mode, found.st_uid, found.st_gid
@@ -138,7 +138,7 @@ def _files_in(folder: str, ending: str) -> Sequence[str]:
 
 
 def read_index(place: Path, stamps: Sequence[str]) -> tuple[Index, bool]:
-    """Return the index, and whether it holds for these stamps. An empty one where there is none that can be trusted."""
+    """Return the index, and True if it is current for these stamps. Return an empty one if there is none to trust."""
     with suppress(OSError, ValueError, TypeError, LookupError, AttributeError):
         body, _, total = _own_bytes(place).rpartition(_SUM)
         if crc32(body) != int(total.rstrip(b"}\n")):
@@ -155,7 +155,7 @@ def read_index(place: Path, stamps: Sequence[str]) -> tuple[Index, bool]:
 
 
 def _own_bytes(place: Path) -> bytes:
-    """Return what stands in a plain file that nobody but this user can have written. Raises OSError."""
+    """Return the contents of a regular file that no other user can have written. Raises OSError."""
     opened = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
     with os.fdopen(opened, "rb") as file:
         found = os.fstat(opened)
@@ -165,7 +165,7 @@ def _own_bytes(place: Path) -> bytes:
 
 
 def write_index(place: Path, index: Index, stamps: Sequence[str], files: Mapping[str, int]) -> None:
-    """Write the index, if there is a state directory: with --ephemeral nothing is kept. Raises OSError."""
+    """Write the index, if there is a state directory: --ephemeral saves nothing. Raises OSError."""
     if not place.parent.is_dir() or (place.exists() and not place.is_file()):
         return
     from sagent.lib.atomic import put
@@ -175,7 +175,7 @@ def write_index(place: Path, index: Index, stamps: Sequence[str], files: Mapping
 
 
 def as_row(row: tuple[object, ...]) -> Mapping[str, object]:
-    """Return something that a plugin adds as the index has it: what differs from the defaults."""
+    """Encode an addition for the index: its differences from the defaults."""
     named = cast("NamedTuple", row)
     defaults, late = named._field_defaults, "read" if isinstance(row, Setting) else ""
     values = {
@@ -189,7 +189,7 @@ def as_row(row: tuple[object, ...]) -> Mapping[str, object]:
 
 
 def made(kind: type[T], row: Mapping[str, object], head: Head) -> T:
-    """Return something that a plugin adds from its row in the index."""
+    """Decode an addition from its row in the index."""
     values = {name: _tupled(value) for name, value in row.items()}
     if kind is Setting:
         words = cast("tuple[str, ...]", values.pop("words", ()))
@@ -202,7 +202,7 @@ def _tupled(value: object) -> object:
 
 
 def _late(name: str, head: Head) -> Reader:
-    """Return the reader of a setting, which imports its plugin when there is a value to read."""
+    """Return the parser of a setting, which imports its plugin when there is a value to parse."""
 
     def read(value: object, base: PathBase) -> object:
         try:
@@ -210,7 +210,7 @@ def _late(name: str, head: Head) -> Reader:
             return next(each for each in plugin.settings if each.name == name).read(value, base)
         except (SagentError, RefusedError):
             raise
-        except BaseException as error:  # what others wrote may do anything
+        except BaseException as error:  # third-party code
             if ends(error):
                 raise
             raise RefusedError(f"the plugin {head.name} cannot read it: {reason(error)}") from error
@@ -219,8 +219,8 @@ def _late(name: str, head: Head) -> Reader:
 
 
 def names_kept(index: Index, *, ours: bool = False) -> Iterator[tuple[str, str, str]]:
-    """Yield what a file or a command line may name of other people's plugins, or of all: a member, a name, and whose
-    it is."""
+    """Yield the names of third-party or all plugins' additions that a file or command line may use: a member, a name,
+    and the plugin."""
     for member, key, before in _KEPT:
         for number, row in index.rows.get(member, ()):
             if not ours and index.heads[number].origin == OWN:
@@ -230,7 +230,7 @@ def names_kept(index: Index, *, ours: bool = False) -> Iterator[tuple[str, str, 
                 yield "commands" if member in ("slash_commands", "extras") else member, f"{before}{row[key]}", whose
             if row.get("guards"):
                 yield "guards", str(row[key]), whose
-    for number, row in index.rows.get("parts", ()):  # what has one put around tools and policy may stand in a file
+    for number, row in index.rows.get("parts", ()):  # a file may select a part around tools and policy
         if row.get("moment") == "around" and index.heads[number].origin != OWN:
             for fact in cast("list[str]", row["when"]):
                 yield "guards", fact.partition("=")[0], index.heads[number].name

@@ -1,6 +1,6 @@
-"""Plugins as they are found and imported, where the index does not say what there is: once, and checked.
+"""Finds and imports plugins once, checked, when the index is not current.
 
-What is wrong is left out, and one sentence names the plugin, what happened, and what to do.
+Faulty ones are left out, and one sentence names the plugin, the problem and the remedy.
 """
 
 import atexit
@@ -50,14 +50,14 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     "variables": ("[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _"),
     "hook_events": ("[A-Z][A-Za-z0-9]{0,60}", "letters and digits, the first a capital"),
     "tools": (r"[A-Za-z_][A-Za-z0-9_-]{0,63}\*?", "letters, digits, - and _"),  # as providers do; or a beginning
-    "providers": (".+", ""),  # its data were read with it
+    "providers": (".+", ""),  # its data were parsed with it
 }
-"""The forms of names, by the member of Plugin, where they are not plain."""
+"""The forms of names, by member of Plugin, if they are special."""
 _FLAG = re.compile("--[a-z][a-z0-9_-]{0,60}|-[A-Za-z]")
 
 
 def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) -> Index:
-    """Import the declarations of all plugins, and write the index. What the `old` one knew that is gone is kept."""
+    """Import the declarations of all plugins, and write the index. Known additions that are gone are kept as such."""
     found = [*sources(places)]
     index = index_of([*_imported(found, places.own, place)])
     guards = {head.target for head in old.heads if head.guards}
@@ -68,17 +68,17 @@ def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) ->
     index = index._replace(formerly=(*former,)[:MAX_FORMER])
     now = [*places.stamps()]
     if now != [*stamps] and found == [*sources(places)]:
-        stamps = now  # a folder that Python wrote beside an imported module is no news
+        stamps = now  # a cache folder that Python wrote beside an imported module is no change
     if os.path.isdir(place.parent):  # noqa: PTH112 -- False for a name that is too long
         _write(place, index, stamps)
     else:
-        atexit.register(_write, place, index, stamps)  # there may be a state directory then
+        atexit.register(_write, place, index, stamps)  # there may be a state directory by then
     return index
 
 
 def _imported(found: Sequence[Source], own: str, place: Path) -> Iterator[Known]:
-    """Yield what the declarations say. One that ended the process the last time, as a fault in a library does, is left
-    out, and one in the person's `own` folder that another user may write."""
+    """Yield the declarations. One that crashed the process the last time is left out, and so is one in the person's
+    `own` folder that another user may write."""
     with _mark(place.with_suffix(".importing")) as (ended, mark):
         for source in found:
             others = os.path.dirname(source.origin) == own and written_by_others(source.origin)  # noqa: PTH120 -- a text
@@ -96,8 +96,8 @@ def _imported(found: Sequence[Source], own: str, place: Path) -> Iterator[Known]
 
 @contextmanager
 def _mark(place: Path) -> Generator[tuple[str, Callable[[str], object]]]:
-    """Keep in a file what is being done; also gives what the last process was doing that ended without leaving the
-    block. Nothing is kept without a state directory, nor while another process does."""
+    """Record the work of the block in a file; yield the record of a last process that ended without leaving the block.
+    Does nothing without a state directory, or while another process holds the record."""
     from fcntl import LOCK_EX, LOCK_NB, flock
 
     with ExitStack() as stack:
@@ -123,7 +123,7 @@ def _write(place: Path, index: Index, stamps: Sequence[str]) -> None:
 
 
 def _times(index: Index) -> Iterator[tuple[str, int]]:
-    """Yield the files of plugins of distributions: an editable one may change without anything being installed."""
+    """Yield the files of plugins in distributions: an editable one may change without an installation."""
     for head in index.heads:
         module = sys.modules.get(head.target.rpartition(":")[0])
         if head.origin != OWN and module is not None and module.__file__:
@@ -131,7 +131,7 @@ def _times(index: Index) -> Iterator[tuple[str, int]]:
 
 
 def sources(places: Places) -> Iterator[Source]:
-    """Yield where plugins come from: ours, those of installed distributions, and files."""
+    """Yield the sources of plugins: ours, those of installed distributions, and files."""
     for path in sorted(OURS.glob("*/__init__.py")):
         yield Source(path.parent.name, OWN, f"sagent.plugins.{path.parent.name}:plugin")
     yield from (Source(*each) for each in entry_points(places.sites))
@@ -140,14 +140,14 @@ def sources(places: Places) -> Iterator[Source]:
 
 
 def written_by_others(path: str) -> str:
-    """Return which other users may write a file, or put another in its place, and what to do; "" if none may."""
+    """Return the other users that may write or replace a file, and the remedy; "" if none may."""
     real = Path(os.path.realpath(path))
     for place in dict.fromkeys((real, real.parent, Path(path).parent)):
-        with suppress(OSError):  # which importing it says
+        with suppress(OSError):  # importing it reports that
             found = place.stat()
             if found.st_uid not in (0, os.geteuid()):
                 return f"{place} belongs to another user, who may write it: make it your own"
-            sticky = place.is_dir() and found.st_mode & stat.S_ISVTX  # there nobody replaces what is not theirs
+            sticky = place.is_dir() and found.st_mode & stat.S_ISVTX  # there users can only replace their own files
             shared = found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_private(found.st_gid))
             if shared and not sticky:
                 return f"other users may write {place}: run chmod go-w {shlex.quote(str(place))}"
@@ -155,7 +155,7 @@ def written_by_others(path: str) -> str:
 
 
 def _is_private(group: int) -> bool:
-    """Return True for the user's own group, which has their name and nobody else in it: with umask 002 it may write."""
+    """Return True for the user's own group, which has their name and no other member: with umask 002 it may write."""
     import grp
     import pwd
 
@@ -167,9 +167,9 @@ def _is_private(group: int) -> bool:
 
 
 def known_plugin(source: Source) -> Known:
-    """Import a plugin's declaration, once, and return what it says."""
+    """Import a plugin's declaration, once, and return it."""
     try:
-        with redirect_stdout(sys.stderr):  # what it prints is no part of an answer
+        with redirect_stdout(sys.stderr):  # its output is no part of an answer
             plugin = resolve(source.target)
         if type(plugin) is not Plugin:
             raise TypeError(f"its `plugin` must be a sagent.plugin.Plugin, not {type(plugin).__name__}")
@@ -184,7 +184,7 @@ def known_plugin(source: Source) -> Known:
             f"The plugin {source.name} ({source.origin}) was being imported. --no-plugins starts without plugins."
         )
         raise
-    except BaseException as error:  # what others wrote may do anything
+    except BaseException as error:  # third-party code
         return Known(Plugin(source.name), source, reason(error))
     return known
 
@@ -197,7 +197,7 @@ def _placed(plugin: Plugin, source: Source) -> Plugin:
         if isinstance(row, Setting) or type(row) is not kind:
             return row
         whole = cast("Callable[..., object]", kind)(*(placed(each, home) for each in row))
-        if isinstance(whole, ProviderRow) and source.origin != OWN:  # ours are read when they are used
+        if isinstance(whole, ProviderRow) and source.origin != OWN:  # ours are read on use
             from sagent.providers.rows import declared_row
 
             declared_row(whole, plugin.name)
@@ -211,7 +211,7 @@ def _placed(plugin: Plugin, source: Source) -> Plugin:
 
 
 def _with_data(index: Index) -> Index:
-    """Return the index with all data of providers as JSON, which is read without a parser of TOML."""
+    """Return the index with all data of providers as JSON, which needs no TOML parser."""
     rows = [
         (at, {**row, "data": json.dumps(made(ProviderRow, row, index.heads[at]).read())})
         for at, row in index.rows.get("providers", ())
@@ -220,7 +220,7 @@ def _with_data(index: Index) -> Index:
 
 
 def _check(known: Known) -> None:
-    """Raise an error for what the index cannot keep, and for names that nothing of a plugin can have."""
+    """Raise an error for data that the index cannot store, and for impossible names."""
     plugin = known.plugin
     for member, (word, kind) in KINDS.items():
         for each in _tuple(getattr(plugin, member), member):
@@ -247,7 +247,7 @@ _hints = cache(get_type_hints)
 
 
 def _check_names(plugin: Plugin) -> None:
-    """Raise an error for a name that is none, as a command, a key of a file or a provider takes it."""
+    """Raise an error for a name that is invalid for a command, a file's key or a provider."""
     named = [("plugin", _PLAIN, plugin.name)]
     for member, (word, _) in KINDS.items():
         names = (getattr(row, "name", getattr(row, "to", None)) for row in getattr(plugin, member))
@@ -285,7 +285,7 @@ def _fits(value: object, hint: object) -> bool:
 
 
 def index_of(found: Sequence[Known]) -> Index:
-    """Return the index of these plugins; what another one or the core has by the same name is in its notices."""
+    """Return the index of these plugins; additions with a name taken by the core or another one are in its notices."""
     owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES, "-h", "-p", "-r", "-V")}
     owners["command", "help"] = CORE.name
     origins = {CORE.name: "the core"}
@@ -332,14 +332,14 @@ def _head(known: Known) -> Head:
 
 def _may_guard(home: str) -> bool:
     """Return True if the source of a module that cannot be imported says that its plugin guards runs."""
-    with suppress(Exception):  # as an import of what is above it
+    with suppress(Exception):  # as an import of its parent package
         path = home if "/" in home else str(getattr(find_spec(home), "origin", ""))
         return Path(path).is_file() and bool(_GUARDS.search(Path(path).read_bytes()))
     return False
 
 
 def _advice(source: Source) -> str:
-    """Return what a person may do about a plugin that is left out."""
+    """Return a remedy for a plugin that is left out."""
     if source.origin == OWN:
         return "Reinstall sagent."
     if os.path.isabs(source.origin) or source.origin.endswith(".py"):  # noqa: PTH117 -- a text
@@ -358,7 +358,7 @@ def _there(found: Sequence[Known]) -> Collection[str]:
 
 
 def _take(owners: dict[tuple[str, str], str], row: tuple[object, ...], kind: str, plugin: Plugin) -> str:
-    """Make all names of something this plugin's, and return ""; or return which one another one has already."""
+    """Register all names of an addition for this plugin, and return ""; or return one that another plugin has."""
     taken = _taken(row, kind, plugin)
     for key in taken:
         if key in owners:
@@ -368,8 +368,8 @@ def _take(owners: dict[tuple[str, str], str], row: tuple[object, ...], kind: str
 
 
 def _taken(row: tuple[object, ...], kind: str, plugin: Plugin) -> Sequence[tuple[str, str]]:
-    """Return the kinds and names that something takes: flags of runs are read beside settings, tables beside them in
-    files. The core's may have names that are reserved, as the flag of advisors."""
+    """Return the kinds and names that an addition occupies: flags of runs share names with settings, and tables with
+    settings in files. The core's may have reserved names, such as the flag of advisors."""
     if isinstance(row, Setting):
         names = dict.fromkeys(filter(None, (row.name, row.keyword, row.short, row.key)))
         return [("setting", name) for name in names if plugin is not CORE or name not in (*RESERVED, *ALIASES)]

@@ -1,4 +1,4 @@
-"""The plugins that are there, known from an index: none is imported until something of it is used."""
+"""The present plugins, known from an index: a plugin is imported only when it is used."""
 
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -39,8 +39,8 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 class Installed:
-    """All plugins, the core first. Of two things by one name the first counts; `notices` name what is left out,
-    `broken_guards` what of it may refuse what agents do."""
+    """All plugins, the core first. The first of two additions with one name counts; `notices` list left-out ones,
+    `broken_guards` those that may refuse actions."""
 
     def __init__(self, index: Index = NOTHING, *, foreign: bool = True, beside: Sequence[Path] = ()) -> None:
         self._index, self._foreign, self._beside = index, foreign, beside
@@ -61,7 +61,7 @@ class Installed:
         return self._made[kind]  # pyright: ignore[reportReturnType] -- under each kind are those of it
 
     def every(self, kind: type[T]) -> Sequence[T]:
-        """Return all of a kind: those of the core, then those of plugins."""
+        """Return all additions of a kind: those of the core, then those of plugins."""
         return [each for _, each in self.owned(kind)]
 
     def named(self, kind: type[T]) -> Mapping[str, T]:
@@ -71,12 +71,12 @@ class Installed:
         return self._named[kind]  # pyright: ignore[reportReturnType] -- as above
 
     def owner(self, kind: type[T], name: str) -> str:
-        """Return the plugin that something of a kind is of."""
+        """Return the plugin of an addition."""
         return next(owner for owner, each in self.owned(kind) if getattr(each, "name", None) == name)
 
     @cached_property
     def known(self) -> Sequence[Known]:
-        """Each plugin with all that it adds, also those that are left out."""
+        """Each plugin with all its additions, including left-out ones."""
         rows: list[dict[str, list[tuple[object, ...]]]] = [{} for _ in self._index.heads]
         for member, (_, kind) in KINDS.items():
             for at, row in self._index.rows.get(member, ()):
@@ -95,7 +95,7 @@ class Installed:
 
     @property
     def variables(self) -> Sequence[Variable]:
-        """The environment variables that are no settings."""
+        """The environment variables that are not settings."""
         runners = [Variable(name) for runner in self.every(Runner) for name in runner.variables]
         return [*self.every(Variable), *runners, *(Variable(store.variable) for store in self.every(Store))]
 
@@ -105,26 +105,26 @@ class Installed:
         return tuple([tool.name[:-1] for tool in self.every(ToolEntry) if tool.name.endswith("*")])
 
     def flags(self, command: str = "") -> Sequence[Flag]:
-        """Return the flags that are no settings, of runs or of a command."""
+        """Return the flags that are not settings, of runs or of a command."""
         return [flag for flag in self.every(Flag) if flag.of == command]
 
     def extras(self, place: str) -> Iterator[tuple[str, Extra]]:
-        """Yield what plugins add to a place that a plugin offers, with whose it is."""
+        """Yield the additions to a plugin's extension point, with their plugins."""
         yield from (each for each in self.owned(Extra) if each[1].to == place)
 
     def parts(self, moment: str) -> Iterator[tuple[str, Part]]:
-        """Yield what may be added to an agent at this moment, with whose it is."""
+        """Yield the parts for an agent at this moment, with their plugins."""
         yield from (each for each in self.owned(Part) if each[1].moment == moment)
 
     @property
     def rows(self) -> Mapping[str, "Row"]:
-        """The providers of plugins, each row read when it is asked for."""
+        """The providers of plugins, each row read on demand."""
         from sagent.providers.rows import DeclaredRows
 
         return DeclaredRows({row.name: (owner, row) for owner, row in self.owned(ProviderRow) if owner != CORE.name})
 
     def help_of(self, setting: Setting) -> str:
-        """Return the help of a setting's flag, with the groups of tools where it names them."""
+        """Return the help of a setting's flag, with the groups of tools inserted."""
         if "{groups}" not in setting.help:
             return setting.help
         groups = dict.fromkeys(group for tool in self.every(ToolEntry) for group in tool.groups)
@@ -135,13 +135,13 @@ class Installed:
         return [setting for setting in self.every(Setting) if use in setting.uses]
 
     def operations(self, command: str) -> Mapping[str, Extra]:
-        """Return what plugins add to a command, by the word after its name."""
+        """Return the operations that plugins add to a command, by the word after its name."""
         found = [(extra.to.partition(" "), extra) for extra in self.every(Extra)]
         return {name: extra for (first, _, name), extra in found if first == command}
 
     def former_owner(self, typed: str) -> str:
-        """Return the name of the plugin that is not there and has a command, a slash command ("/export"), an operation
-        of a command ("sessions repair"), a flag ("--bus"), a tool ("--tools code") or a key of files ("[mcp]")."""
+        """Return the missing plugin that has a command, a slash command ("/export"), an operation of a command
+        ("sessions repair"), a flag ("--bus"), a tool ("--tools code") or a key of files ("[mcp]")."""
         import json
 
         ours = json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))  # by scripts/make_settings.py
@@ -150,12 +150,12 @@ class Installed:
         return "" if owner in self.names else owner
 
     def gone(self, kind: type[tuple[object, ...]]) -> Mapping[str, str]:
-        """Return the names of things of a kind that plugins had which are not there now, with whose they were."""
+        """Return the names of missing plugins' additions of a kind, with the plugins."""
         return self._formerly(_MEMBERS[kind])
 
     @property
     def lost_guards(self) -> Mapping[str, str]:
-        """The tables that guard what agents do of plugins that are not there now, with whose they were."""
+        """The guarding tables of missing plugins, with the plugins."""
         return self._formerly("guards")
 
     def _formerly(self, what: str) -> Mapping[str, str]:
@@ -166,19 +166,20 @@ class Installed:
 
     @property
     def lacks_some(self) -> bool:
-        """True if there are plugins that are left out, of which more is not known."""
+        """True if plugins were left out whose additions are unknown."""
         return not self._foreign or self.broken
 
 
 @contextmanager
 def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generator[None]:
-    """Raise UsageError with the plugin's name for whatever its code raises in the block, these `also`. SagentErrors,
-    errors about a file that one of ours was given or of standard output, and the core's go on, in dev mode all."""
+    """Raise UsageError with the plugin's name for errors of its code in the block, including errors in `also`.
+    SagentErrors, errors about a file given to one of our plugins or about standard output, and the core's are passed
+    on; in dev mode all are."""
     try:
         yield
     except (Exception, SystemExit) as error:
         lost = isinstance(error, OSError) and error.filename is None and error.errno in (EBADF, EPIPE, ENOSPC, EIO)
-        ours = (OURS / plugin).is_dir()  # then another one's code may have raised it, as a provider's
+        ours = (OURS / plugin).is_dir()  # otherwise another plugin may have raised it, such as a provider's
         told = isinstance(error, OSError) and error.filename is not None and ours
         blamed = blame(error) if ours else ""
         left = isinstance(error, SystemExit) and not (also or blamed)
@@ -189,7 +190,7 @@ def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generato
 
 
 def blame(error: BaseException) -> str:
-    """Return a sentence that names the plugin, not one of ours, whose code raised an error; else ""."""
+    """Return a sentence that names the third-party plugin whose code raised an error; else ""."""
     found, trace = "", None if sys.flags.dev_mode else error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__"))
@@ -202,9 +203,9 @@ def blame(error: BaseException) -> str:
 
 
 def find_plugins(config_dir: Path, state_dir: Path, files: Sequence[Path] = (), *, foreign: bool = True) -> Installed:
-    """Return the plugins there are: ours; and where `foreign` ones are wanted those of installed distributions, the
-    person's own files in `config_dir`/plugins, and these `files`. Runs with files or without foreign plugins have an
-    index each, so that none is written anew by turns; of what is gone all of them know."""
+    """Return the present plugins: ours, and if `foreign` those of installed distributions, the person's own files in
+    `config_dir`/plugins, and these `files`. Runs with files or without foreign plugins have separate indexes, so that
+    they do not overwrite each other; missing additions are known to all."""
     places = Places.of(config_dir, files) if foreign else Places()
     index, *beside = INDEXES if foreign and not files else INDEXES[::-1] if foreign else (INDEXES[1], *INDEXES[::2])
     paths = tuple(state_dir / each for each in (index, *beside))

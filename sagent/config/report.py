@@ -1,4 +1,4 @@
-"""The settings as rows for a screen: name, value, where it comes from."""
+"""The settings as rows for a screen: name, value, source."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -64,7 +64,7 @@ def _provider_rows(settings: Settings) -> Iterator[Row]:
 
 
 def table_rows(settings: Settings, table: Table) -> Iterator[Row]:
-    """Yield what a table shows of itself, and the rows of a project that are not in force."""
+    """Yield a table's rows, and a project's rows that are not in effect."""
     if table.show and table.name in settings.origins:
         show = cast("Callable[[object], Iterable[tuple[str, ...]]]", resolve(table.show))
         value: object = getattr(settings, table.name, None) or settings.of(table)
@@ -78,7 +78,7 @@ def table_rows(settings: Settings, table: Table) -> Iterator[Row]:
 
 
 def _wanted(wish: Wish, wanted: Wanted, text: str) -> str:
-    """Describe what a project's file wants, and why it is not in effect."""
+    """Describe a project file's wish, and why it is not in effect."""
     why = "you declined it" if wish.refused else "waits for your trust"
     return f"{wish.file}:{wanted.line} wants {text}: {why}"
 

@@ -1,4 +1,4 @@
-"""Whose server an `api_base` is: the seeds' way to say where a model is reached."""
+"""Providers and addresses of `api_base` settings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from sagent.providers.rows import Row, built_in_row
 
 
 def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> str:
-    """Return provider in "provider/model", or the one that a model's name implies `at` an address; "" for neither."""
+    """Return the provider in "provider/model", or the one that a name implies `at` an address; "" for neither."""
     from sagent.providers.registry import infer, row_called
 
     rows = _rows(own)
@@ -22,9 +22,9 @@ def provider_of(model: str, own: Mapping[str, CustomProvider], at: str = "") -> 
 
 
 def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -> str:
-    """Return an address as the provider's server needs it: one without a path gets the provider's, `/v1` for most.
+    """Return an address in the form the provider needs: one without a path gets the provider's, `/v1` for most.
 
-    http://localhost:11434 is how Ollama's address is usually given, and http://localhost:11434/v1 is what answers.
+    People usually give Ollama's address as http://localhost:11434, but the API is at http://localhost:11434/v1.
     """
     row = own[provider].row if provider in own else built_in_row(provider)
     path = urlsplit(row.base_url).path if row else ""
@@ -32,7 +32,7 @@ def with_path(base_url: str, provider: str, own: Mapping[str, CustomProvider]) -
 
 
 def own_address(provider: str, own: Mapping[str, CustomProvider], environ: Mapping[str, str]) -> Address:
-    """Return a provider's address and key, for those who do not share the executor's server."""
+    """Return a provider's own address and key, for those who do not share the executor's server."""
     custom, row = own.get(provider), built_in_row(provider)
     if custom is not None and custom.base_url:
         return Address(custom.base_url, custom.api_key)
@@ -45,8 +45,8 @@ def addresses(
     placed: Iterable[Placed], own: Mapping[str, CustomProvider], apart: tuple[str, Address] | None
 ) -> Iterator[tuple[str, Address]]:
     """Yield, by name, the addresses of advisors that are not at their provider's default. `apart` is the executor's
-    provider when it has an address of its own, and that provider's address for others: the executor's address and key
-    are its alone."""
+    provider if it has its own address, with that provider's address for others: the executor's address and key are not
+    shared."""
     for advisor, address in placed:
         provider = provider_of(advisor.model, own, address.base_url)
         if address.base_url:

@@ -1,4 +1,4 @@
-"""The settings in force, as one frozen value."""
+"""The effective settings, as one frozen value."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from sagent.advisor.rules import Rules
 
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
-"""The API a server speaks; "openai" is Chat Completions, which nearly all of them do."""
+"""The API of a server; "openai" is Chat Completions, which nearly all of them have."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomProvider:
-    """A provider that the person describes, or one of ours described otherwise; `given` names what they set of it."""
+    """A provider described by the person, or one of ours with changes; `given` names the members they set."""
 
     row: Row
     api_key: str = field(default="", repr=False)
@@ -42,7 +42,7 @@ class CustomProvider:
 
 
 class RowsOf(Mapping[str, Row]):
-    """The rows of providers, by name. None is read before it is asked for."""
+    """The rows of providers, by name, read on demand."""
 
     def __init__(self, providers: Mapping[str, CustomProvider]) -> None:
         self._providers = providers
@@ -61,7 +61,7 @@ class RowsOf(Mapping[str, Row]):
 
 
 class PluggedProviders(Mapping[str, CustomProvider]):
-    """The providers of plugins, of which the person has said nothing."""
+    """The providers of plugins without any settings of the person."""
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
         self._rows = rows
@@ -81,11 +81,11 @@ class PluggedProviders(Mapping[str, CustomProvider]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(DeclaredSettings):
-    """Every setting. `origins` has for each name where it was set.
+    """Every setting. `origins` has the source of each.
 
-    `config_dir` is where the person's AGENTS.md lies, and `user_file` has their settings, or would have; these and what
-    follows `prices` are not settings. `project_file` is there where it was read, and `wish` is what it asks for and
-    these are without. `plugged` has what is set of the settings and tables of `plugins`, by name.
+    `config_dir` has the person's AGENTS.md, and `user_file` is the path of their settings; these and the members after
+    `prices` are not settings. `project_file` is set if it was read, and `wish` is its unfulfilled wish. `plugged` has
+    the values of the settings and tables of `plugins`, by name.
     """
 
     config_dir: Path
@@ -103,14 +103,14 @@ class Settings(DeclaredSettings):
     plugged: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
     def of(self, declared: Setting | Table) -> object:
-        """Return the value of a setting, or what files have of a plugin's table: {} where that is nothing."""
+        """Return the value of a setting, or of a plugin's table in files: {} if it is not set."""
         if not isinstance(declared, Setting):
             return self.plugged.get(declared.name, {})
         return self.plugged.get(declared.name, getattr(self, declared.name, declared.default))
 
     def says(self, fact: str) -> bool:
         """Return True for "always", for the name of a setting that is not its default or of a table that is not empty,
-        and for a setting with the value that it has ("diagnostics=on")."""
+        and for a setting with this value ("diagnostics=on")."""
         name, equals, value = fact.partition("=")
         found = self.plugins.named(Setting).get(name)
         if found is None or fact == "always":
@@ -118,7 +118,7 @@ class Settings(DeclaredSettings):
         return str(self.of(found)) == value if equals else self.of(found) != found.default
 
     def rows_of(self, table: str) -> Mapping[str, object]:
-        """Return the rows of a plugin's table by name; none where that plugin is not there."""
+        """Return the rows of a plugin's table by name; none if the plugin is missing."""
         return cast("Mapping[str, object]", self.plugged.get(table, {}))
 
     def without(self, *tables: str) -> "Settings":
@@ -133,7 +133,7 @@ class Settings(DeclaredSettings):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A setting that a project's file asks for, and on which line."""
+    """A setting that a project's file wishes, and its line."""
 
     name: str
     value: str | tuple[str, ...]
@@ -141,14 +141,14 @@ class Wanted:
 
     @property
     def text(self) -> str:
-        """The value in ASCII: a letter that looks like another one can be distinguished from it."""
+        """The value in ASCII, so that look-alike letters can be told apart."""
         text = self.value if isinstance(self.value, str) else ", ".join(self.value)
         return text.encode("ascii", "backslashreplace").decode() or "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """All that a project's file asks for; `granted` are the settings with it. `refused`: the person has said no."""
+    """All wishes of a project's file; `granted` are the settings with them. `refused`: the person has said no."""
 
     file: Path
     wanted: tuple[Wanted, ...]
@@ -157,5 +157,5 @@ class Wish:
 
     @property
     def folder(self) -> Path:
-        """The project, wherever a link to it lies."""
+        """The project's folder, with links resolved."""
         return self.file.parent.parent.resolve()

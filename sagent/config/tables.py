@@ -20,9 +20,10 @@ _KEYS = ("base_url", "api_key", *(name for name in (*_ROW, *_QUIRKS) if name != 
 
 
 def read_providers(given_table: GivenTable) -> Mapping[str, CustomProvider]:
-    """`[providers.NAME]`: any member of a row of providers.toml, and `api_key`. Raises ConfigError with file and line.
+    """Parse `[providers.NAME]`: any member of a row of providers.toml, and `api_key`. Raises ConfigError with file and
+    line.
 
-    One by the name of a provider of ours, or of a plugin's that is `plugged`, is that one, with what is given changed.
+    One with the name of a provider of ours, or of a `plugged` plugin's, changes the given members of that one.
     """
     file, found = given_table.file, dict[str, CustomProvider]()
     for name, given in given_table.rows().items():
@@ -44,7 +45,7 @@ def read_providers(given_table: GivenTable) -> Mapping[str, CustomProvider]:
             raise file.error(("providers", name), f"providers.{name} needs a base_url{hint}")
         members = {key: _member(file, name, key, value) for key, value in given.items() if key != "api_key"}
         row = read_rows({name: members}, str(file.path))[name]
-        if known is not None:  # it is that one, with what is given changed
+        if known is not None:  # changes the given members of that one
             quirks = {key: getattr(row.quirks, key) for key in members if key in _QUIRKS}
             changed = {key: getattr(row, key) for key in members if key in _ROW}
             row = replace(known, quirks=replace(known.quirks, **quirks), plugin="", **changed)
@@ -56,7 +57,7 @@ def read_providers(given_table: GivenTable) -> Mapping[str, CustomProvider]:
 
 
 def _member(file: File, name: str, key: str, value: object) -> object:
-    """Return a member's value as a row takes it. Raises ConfigError with the line of the member."""
+    """Return a member's value in a row's form. Raises ConfigError with the line of the member."""
     if key in ("base_url", "family"):
         text = _text(file, name, key, value)
         return "chat" if (key, text) == ("family", "openai") else text
@@ -70,7 +71,7 @@ def _member(file: File, name: str, key: str, value: object) -> object:
 
 
 def plain(value: object) -> object:
-    """Return a value with its numbers as JSON has them: the file's are kept exactly, for money."""
+    """Return a value with its numbers in JSON's form: the file's are exact, for money."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""Wishes of a project's file that only the person may grant, and the person's answers, kept in the state directory.
+"""Wishes of a project's file that only the person may grant, and the person's answers in the state directory.
 
-A file may name another company's model, and so send the conversation there, or one that costs more. An answer holds for
-one folder and one wish: a file that asks for anything else is asked about again.
+A file may name another company's model, and so send the conversation there, or a more expensive one. An answer applies
+to one folder and one wish: a changed wish is a new question.
 """
 
 import json
@@ -18,7 +18,7 @@ from sagent.lib.regular import read_regular
 
 
 def warning(wish: Wish) -> str:
-    """Return the warning about a wish if nobody can be asked."""
+    """Return the warning about a wish if no one can be asked."""
     them = ", ".join(f"{each.name} = {each.text}" for each in wish.wanted)
     return (
         f"{visible(wish.file)}:{wish.wanted[0].line}: ignored until you trust this folder with it: {them}. "
@@ -32,7 +32,7 @@ def visible(path: Path) -> str:
 
 
 def recall(wish: Wish, state_dir: Path) -> bool | None:
-    """Return the person's answer to a wish; None if there is none, or it cannot be read."""
+    """Return the person's answer to a wish; None if there is none, or it is unreadable."""
     try:
         kept: object = json.loads(read_regular(answer_file(wish, state_dir)))
     except (OSError, ValueError, RecursionError):
@@ -41,7 +41,7 @@ def recall(wish: Wish, state_dir: Path) -> bool | None:
 
 
 def remember(wish: Wish, state_dir: Path, *, trusted: bool) -> None:
-    """Keep what the person said. Raises OSError."""
+    """Save the person's answer. Raises OSError."""
     _keep(answer_file(wish, state_dir), _record(wish, trusted=trusted))
 
 
@@ -51,8 +51,8 @@ def answer_file(wish: Wish, state_dir: Path) -> Path:
 
 
 def find_nearby(folder: Path) -> tuple[Path, bytes] | None:
-    """Return the settings file of a working directory, by its name and a key that only one of this shape has, and what
-    is in it: any project may have a config.yaml that is about something else."""
+    """Return the settings file of a working directory, by its name and a key that only our files have, and its
+    contents: a project may have an unrelated config.yaml."""
     for name in NAMES[1:]:
         try:
             raw = read_regular(folder / name, folder)
@@ -79,7 +79,7 @@ def use_nearby(folder: Path, state_dir: Path) -> tuple[File | None, str]:
 
 
 def trust_nearby(path: Path, raw: bytes, state_dir: Path) -> Path:
-    """Keep that the person trusts a file with just this content; where that is kept. Raises OSError."""
+    """Save that the person trusts a file with exactly this content; return the record's path. Raises OSError."""
     kept = nearby_answer(path, raw, state_dir)
     _keep(kept, {"file": visible(path), "answer": "yes"})
     return kept

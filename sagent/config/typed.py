@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
 
 Auth: TypeAlias = Literal["key", "bearer", "credentials"]
-"""How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
+"""Authentication; "credentials" are those stored by the provider's own tools, or its cloud's login."""
 _Path: TypeAlias = Path | str
 _Names: TypeAlias = str | Sequence[str]
 _Usd: TypeAlias = Decimal | float | str

@@ -50,7 +50,7 @@ def status_parts(value: object, _: object = None) -> str:
 
 
 def keys_of(value: object, _: object = None) -> tuple[str, ...]:
-    """Keys by what they do, as a table or as "action=key, action=key"; each as "action=key"."""
+    """Parse keys, as a table or as "action=key, action=key"; return each as "action=key"."""
     given = (
         cast("Mapping[object, object]", value).items()
         if isinstance(value, Mapping)
@@ -84,7 +84,7 @@ def options_of(value: object, _: object = None) -> tuple[str, ...]:
             raise RefusedError("give NAME=VALUE, as in temperature=0.2")
         try:
             json.dumps(json.loads(said), allow_nan=False)
-        except ValueError:  # a text, as is NaN, which JSON does not have
+        except ValueError:  # a string, as NaN is, which JSON lacks
             said = json.dumps(said)
         found.append(f"{name.strip()}={said.strip()}")
     return tuple(found)
@@ -138,7 +138,7 @@ effort, mode, sandbox_mode = Choice(_efforts), Choice(_modes), Choice(_sandbox_m
 
 
 def whole(least: int) -> Callable[..., int]:
-    """Return a whole number of at least so much."""
+    """Return the parser of a whole number with a minimum."""
 
     def read(value: object, _: object = None) -> int:
         try:
@@ -201,7 +201,7 @@ def switch(value: object, _: object = None) -> bool:
 
 
 def texts(value: object, what: str) -> list[str]:
-    """Return the texts of a list, or of one text split at commas outside parentheses (a rule may lack its end)."""
+    """Return the items of a list, or of a text split at commas outside parentheses (a rule may lack its end)."""
     if isinstance(value, str):
         import re
 
@@ -221,7 +221,7 @@ def names_of(value: object, _: object = None) -> tuple[str, ...]:
 
 
 def is_file(tool: str) -> bool:
-    """Return True if what is given for a tool is the path of a Python file: names of tools have no such letters."""
+    """Return True if a value for a tool is the path of a Python file: names of tools have no such characters."""
     return "/" in tool or "\\" in tool or tool.endswith(".py")
 
 
@@ -266,7 +266,7 @@ def directories(value: object, base: PathBase) -> tuple[Path, ...]:
 
 
 def triggers(value: object, _: object = None) -> tuple[str, ...]:
-    """Names of triggers, or "all"; of none where "none" is given."""
+    """Parse names of triggers, or "all"; "none" for no triggers."""
     names = [name.strip() for each in texts(value, "triggers") for name in each.split(",") if name.strip()]
     return () if names == ["none"] else tuple(dict.fromkeys(names))
 

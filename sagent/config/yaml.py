@@ -1,4 +1,4 @@
-"""YAML as settings need it: texts, numbers, lists and tables, each with its line; nothing that YAML could run."""
+"""YAML for settings: texts, numbers, lists and tables, each with its line; nothing executable."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
@@ -7,12 +7,12 @@ from typing import cast
 import yaml
 
 _MAX_VALUES = 10_000
-"""Values in a file, counted where aliases repeat them: a short file can stand for billions."""
+"""Values in a file, counting repetitions by aliases: a short file can expand to billions."""
 _TAG = "tag:yaml.org,2002:"
 
 
 class YamlError(ValueError):
-    """A file that cannot be read as settings; `line` counts from 1."""
+    """A file that is no valid settings file; `line` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -20,8 +20,8 @@ class YamlError(ValueError):
 
 
 def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[tuple[str, ...], int]]:
-    """Return the table that a YAML text is, and the line of every key. Numbers with a point are Decimals; empty keys
-    are not there. Raises YamlError."""
+    """Return a YAML text's table, and the line of every key. Numbers with a point are Decimals; empty keys are left
+    out. Raises YamlError."""
     try:
         loader = yaml.SafeLoader(text)
         try:

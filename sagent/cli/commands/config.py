@@ -1,4 +1,4 @@
-"""`sagent config`: every setting and where it comes from; whether the settings file of a folder is to be used."""
+"""`sagent config`: shows every setting with its source; decides whether to trust a folder's settings file."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def run_config(argv: Sequence[str]) -> int:
 
 
 def _trust(given: argparse.Namespace) -> int:
-    """Show what a settings file says, and keep that it is the person's."""
+    """Show a settings file, and save that the person trusts it."""
     from sagent.config.files import parse_file
     from sagent.config.trust import find_nearby, trust_nearby
 

@@ -1,4 +1,4 @@
-"""`sagent run`: one task without a terminal, in the words of those who think in executor and advisor."""
+"""`sagent run`: one task without a terminal, in terms of executor and advisor."""
 
 import argparse
 import os
