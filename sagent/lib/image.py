@@ -9,6 +9,7 @@ _SIGNATURES = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
+_CHANNELS = {2: 3, 4: 2, 6: 4}  # of a PNG's colour types; one of the others
 _MAX_UNPACKED = 400_000_000  # bytes of pixels that are unpacked to check them
 
 
@@ -55,7 +56,9 @@ def _is_whole_png(data: bytes) -> bool:
             if said != zlib.crc32(content, zlib.crc32(kind)):
                 return False
         if kind == b"IEND":
-            return unpacked > 0 and (pixels.eof or unpacked >= _MAX_UNPACKED)
+            width, height, depth, color = struct.unpack(">IIBB", data[16:26])
+            row = 1 if data[28] else 1 + (width * depth * _CHANNELS.get(color, 1) + 7) // 8  # interlaced: more rows
+            return unpacked >= min(height * row, _MAX_UNPACKED) and (pixels.eof or unpacked >= _MAX_UNPACKED)
         if kind == b"IDAT" and unpacked < _MAX_UNPACKED:
             try:
                 unpacked += len(pixels.decompress(content, _MAX_UNPACKED - unpacked))

@@ -56,7 +56,7 @@ def show_image(data: bytes, name: str) -> ToolOutput | None:
     if not kind:
         return None
     size = measure_image(data, kind)
-    if size is None:  # or it is followed by other data, as the video of a phone's photo
+    if size is None or not all(size):  # or it is followed by other data, as the video of a phone's photo
         mended = shrink_image(data, MAX_SHOWN_SIDE, _MAX_BYTES)
         if mended is None or not (size := measure_image(mended[1], mended[0])):
             raise ToolError(f"{name} is a broken or incomplete {kind} image.")

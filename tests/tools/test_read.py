@@ -217,6 +217,27 @@ def test_truncated_image_is_refused(form: str) -> None:
         show_image(data[: len(data) - max(8, len(data) // 3)], "x")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        encode_png(b"\0" * 90, 30, 3, 90, 3).replace(b"\0\0\0\x03\x08", b"\0\0\0\x04\x08"),  # its sum is wrong
+        encode_png(b"\0" * 90, 300, 1, 90, 3),  # fewer pixels than it says
+        encode_png(b"\0" * 90, 30, 300, 90, 3),
+        b"GIF89a" + bytes(10) + b";",
+        b"RIFF\x16\0\0\0WEBPVP8 " + bytes(14),
+    ],
+)
+def test_image_of_missing_pixels_is_refused(data: bytes) -> None:
+    with pytest.raises(ToolError, match="broken or incomplete"):
+        show_image(data, "x")
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_every_kind_of_png_is_whole(mode: str) -> None:
+    data = image_file("PNG", (13, 7), mode=mode)
+    assert measure_image(data, "image/png") == (13, 7)
+
+
 @pytest.mark.parametrize("form", ["JPEG", "GIF"])
 def test_image_with_trailing_data_is_shown(form: str) -> None:
     shown = show_image(image_file(form, (40, 30)) + b"ftyp" * 5_000, "x")  # as telephones write moving ones
