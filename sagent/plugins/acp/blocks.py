@@ -59,8 +59,9 @@ def _resource(resource: Mapping[str, object], where: str) -> Iterator[Part]:
 def _media(data: str, name: str, where: str) -> Part:
     from sagent.tools.media import media_in
 
+    plain = "".join(data.partition(",")[2].split() if data.startswith("data:") else data.split())
     try:
-        found = media_in(b64decode(data, validate=True), name)
+        found = media_in(b64decode(plain, validate=True), name)
     except (NotBase64, ValueError) as error:
         raise RpcError(INVALID_PARAMS, f"{where} cannot be used: {error}") from error
     if found is None:

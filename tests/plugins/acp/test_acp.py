@@ -312,14 +312,19 @@ async def test_prompt_takes_images_and_links(work: Path) -> None:
         {"type": "resource_link", "uri": f"file://{work}/a%20b.py", "name": "a b.py"},
         {"type": "resource", "resource": {"uri": "file:///x/y.py#L3", "text": "print(1)", "mimeType": "text/x-python"}},
         {"type": "resource_link", "uri": "file://[odd", "name": "odd"},
+        {
+            "type": "image",
+            "mimeType": "image/webp",
+            "data": f"data:image/gif;base64,{base64.encodebytes(PNG).decode()}",
+        },
     ]
     async with agent_for([Turn("seen")]) as peer:
         session = await peer.new(work)
         assert await peer.prompt(session, "look", *blocks) == "end_turn"
         await peer.ask("session/load", sessionId=session, cwd=str(work), mcpServers=[])
         shown = [each["content"] for each in peer.kinds("user_message_chunk")]
-        assert [each["type"] for each in shown] == ["text", "image", "text", "text", "text"]
-        assert base64.b64decode(shown[1]["data"]) == PNG
+        assert [each["type"] for each in shown] == ["text", "image", "text", "text", "text", "image"]
+        assert base64.b64decode(shown[1]["data"]) == base64.b64decode(shown[5]["data"]) == PNG
         assert f"{work}/a b.py" in shown[2]["text"]
         assert 'uri="/x/y.py#L3"' in shown[3]["text"] and "print(1)" in shown[3]["text"]
 
@@ -337,6 +342,7 @@ async def test_prompt_takes_images_and_links(work: Path) -> None:
         [{"type": "audio", "data": "", "mimeType": "audio/wav"}],
         [{"type": "image", "data": "!!", "mimeType": "image/png"}],
         [{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}],
+        [{"type": "image", "data": base64.b64encode(PNG[:-20]).decode(), "mimeType": "image/png"}],
         [{"type": "resource", "resource": {"uri": "file:///x"}}],
     ],
 )
