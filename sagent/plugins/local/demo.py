@@ -4,17 +4,17 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.plugins.programs.folders import folder_diff
+from sagent.plugins.programs.folders import demo_folder, exit_on_signals, folder_diff
 
 if TYPE_CHECKING:
     from sagent.plugins.local.llamacpp_server import Launch
+    from sagent.plugins.local.progress import ProgressLine
 
 HERE = Path(__file__).parent
 _say = partial(print, flush=True)  # programs that are run write there too
@@ -43,10 +43,14 @@ def run_local(flags: Mapping[str, object]) -> int | None:
         progress.say("Stopped. The partial download is kept: the next start continues it.")
         raise
     named = {"LLAMA_CPP_SERVER": launch.program, "LLAMA_CPP_MODEL": str(launch.model)}
-    exports = [f"{name}={shlex.quote(value)}" for name, value in named.items() if not os.environ.get(name)]
-    folder = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
+    with demo_folder() as folder:
+        return _run_in(folder, launch, named, progress)
+
+
+def _run_in(folder: Path, launch: "Launch", named: Mapping[str, str], progress: "ProgressLine") -> int:
     before, project = HERE / "demo_local", folder / "intervals"
     shutil.copytree(before, project, ignore=shutil.ignore_patterns("__pycache__"))
+    exports = [f"{name}={shlex.quote(value)}" for name, value in named.items() if not os.environ.get(name)]
     _move_in(folder / "home", named)
     progress.say(f"Copied a small project with a failing test to {project}")
     _say()
@@ -54,7 +58,8 @@ def run_local(flags: Mapping[str, object]) -> int | None:
     code = _ask_local(project, launch)
     if code in (129, 130, 143):
         _say("\nStopped.")
-        return code
+        sys.exit(code)
+    exit_on_signals()  # the loop that has ended took them back
     _say("\n== What changed\n")
     _say("\n".join(folder_diff(before, project)) or "Nothing.")
     _say("\n== The test\n")

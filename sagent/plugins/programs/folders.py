@@ -1,7 +1,65 @@
-"""The differences between the files of two folders."""
+"""Folders of demos: which stay, which go, and the differences between the files of two."""
 
-from collections.abc import Iterator
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from sagent.lib.signals import handled_signals
+
+PREFIX = "sagent-demo-"
+_RUNNING = ".running"  # is in a folder until its demo has ended, and locked while that lives
+
+
+@contextmanager
+def demo_folder() -> Generator[Path]:
+    """Yield a new folder with temporary files. It stays for the person to look at, unless a signal ends the demo.
+
+    What killed demos left is removed first. Raises OSError.
+    """
+    _remove_abandoned(Path(tempfile.gettempdir()))
+    exit_on_signals()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        with (folder / f"{_RUNNING}.new").open("wb") as file:
+            _lock(file.fileno())
+            running = Path(file.name).rename(folder / _RUNNING)  # locked before others see it
+            yield folder
+            running.unlink(missing_ok=True)
+    except (KeyboardInterrupt, SystemExit):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def exit_on_signals() -> None:
+    """Have signals raise SystemExit, or KeyboardInterrupt, so that this process leaves nothing behind."""
+    for number in handled_signals():
+        if number != signal.SIGINT:  # Python raises by itself
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
+def _remove_abandoned(where: Path) -> None:
+    for folder in where.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            file = os.open(folder / _RUNNING, os.O_RDONLY | os.O_NOFOLLOW)
+            with os.fdopen(file) as running:
+                if folder.stat(follow_symlinks=False).st_uid == os.geteuid() and _lock(running.fileno()):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lock(file: int) -> bool:
+    """Lock a file; return False if another process has it locked. Raises OSError."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def folder_diff(before: Path, after: Path) -> Iterator[str]:

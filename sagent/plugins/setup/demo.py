@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import TypeAlias, cast
 from sagent.cli.flags import Parser, plugins_of
 from sagent.errors import SagentError
 from sagent.plugin import resolve
-from sagent.plugins.programs.folders import folder_diff
+from sagent.plugins.programs.folders import demo_folder, folder_diff
 
 HERE = Path(__file__).parent
 TASK = "A test of this project fails. Find out why, fix the code (not the test), and run the tests."
 OFFLINE_MODEL = "anthropic/claude-sonnet-4-6"
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 TESTS = [sys.executable, "-m", "unittest"]
+MAX_END_SECONDS = 10.0
 _Demo: TypeAlias = Callable[[Mapping[str, object]], int | None]
 """A demo of a plugin, by its flags; None where none of them asks for it."""
 
@@ -44,22 +44,43 @@ def run_demo(argv: Sequence[str]) -> int:
 
 def _run(model: str | None) -> int:
     """Run the demo with a model, or with the scripted one."""
-    project = Path(tempfile.mkdtemp(prefix="sagent-demo-"))
-    shutil.copytree(HERE / "demo_project", project, dirs_exist_ok=True)
+    with demo_folder() as folder:
+        return _run_in(folder, model)
+
+
+def _run_in(folder: Path, model: str | None) -> int:
+    project = folder / "intervals"
+    shutil.copytree(HERE / "demo_project", project)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     say(f"Copied a small project with a failing test to {project}")
-    with _provider(environment, offline=model is None):
+    with _provider(folder, environment, offline=model is None):
         flags = ["--cwd", str(project), "--model", model or OFFLINE_MODEL, "--log-level", "info"]
         flags += ["--allow", "Bash(python3 -m unittest:*)", "--max-budget-usd", "0.50", TASK]
         say(f"$ sagent {shlex.join(flags)}\n")
-        # the transcript on stderr is what a person would see, the answer included
-        null, shown = subprocess.DEVNULL, sys.stdout
-        done = subprocess.run([*PROGRAM, *flags], env=environment, check=False, stdin=null, stdout=null, stderr=shown)
-    code = _show(project, environment, done.returncode)
+        ended = _run_agent(flags, environment)
+    code = _show(project, environment, ended)
     if model is None:
         say("\nThe model was a script on this machine: no provider was called and nothing was charged.")
         say("The cost above is what its tokens would have cost.")
     return code
+
+
+def _run_agent(flags: list[str], environment: dict[str, str]) -> int:
+    """Run the agent; return its exit code. A signal to this process ends it too."""
+    # the transcript on stderr is what a person would see, the answer included; a group of its own, for a Ctrl-C would
+    # reach both, and a second signal lets it clean nothing up
+    null, shown = subprocess.DEVNULL, sys.stdout
+    argv = [*PROGRAM, *flags]
+    with subprocess.Popen(argv, env=environment, stdin=null, stdout=null, stderr=shown, process_group=0) as agent:
+        try:
+            return agent.wait()
+        except BaseException:
+            agent.terminate()
+            try:
+                agent.wait(MAX_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                agent.kill()
+            raise
 
 
 def say(text: str) -> None:
@@ -68,26 +89,25 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def _provider(environment: dict[str, str], *, offline: bool) -> Generator[None]:
+def _provider(folder: Path, environment: dict[str, str], *, offline: bool) -> Generator[None]:
     """Yield the scripted provider on loopback, as a process of its own, and the environment that leads to it."""
     if not offline:
         yield
         return
-    with tempfile.TemporaryDirectory() as directory:
-        files = ["--script", str(HERE / "demo_script.json"), "--port-file", str(Path(directory) / "port")]
-        # its stdin is a pipe that ends with this process, however that ends; then the server ends too
-        argv = [sys.executable, "-m", "sagent.testing.server", *files, "--until-eof"]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(argv, stdout=pipe, stdin=pipe, text=True) as server:
-            try:
-                url = server.stdout.readline().strip() if server.stdout else ""
-                if not url:
-                    raise SagentError("the scripted provider did not start; see the lines above")
-                environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
-                environment.pop("ANTHROPIC_AUTH_TOKEN", None)
-                yield
-            finally:
-                server.terminate()
+    files = ["--script", str(HERE / "demo_script.json"), "--port-file", str(folder / "port")]
+    # its stdin is a pipe that ends with this process, however that ends; then the server ends too
+    argv = [sys.executable, "-m", "sagent.testing.server", *files, "--until-eof"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stdin=pipe, text=True) as server:
+        try:
+            url = server.stdout.readline().strip() if server.stdout else ""
+            if not url:
+                raise SagentError("the scripted provider did not start; see the lines above")
+            environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
+            environment.pop("ANTHROPIC_AUTH_TOKEN", None)
+            yield
+        finally:
+            server.terminate()
 
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:

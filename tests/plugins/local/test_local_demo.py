@@ -131,8 +131,17 @@ def test_interrupted_demo_leaves_no_process(shell: Shell, number: signal.Signals
     child.send_signal(number)
     assert child.wait() == (-signal.SIGKILL if number == signal.SIGKILL else 128 + number)
     wait_until(lambda: all(map(is_gone, servers(shell))), "the end of the server")
+    temporary = shell.cwd.parent / "t"
+    left = {path.name for path in temporary.iterdir()}
+    assert bool(left) == (number == signal.SIGKILL)
+    (temporary / "sagent-demo-kept").mkdir()
     again = shell.start("demo", "--local", model="", stderr=subprocess.STDOUT)
     wait_until(lambda: len(servers(shell)) > 1, "it starts once more", child=again)
+    demos = {path.name for path in temporary.glob("sagent-demo-*")}
+    assert "sagent-demo-kept" in demos
+    assert not demos & left
+    again.send_signal(signal.SIGTERM)
+    assert again.wait() == 128 + signal.SIGTERM
 
 
 def test_narrow_terminal_shows_progress(shell: Shell) -> None:

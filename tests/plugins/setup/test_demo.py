@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import Shell
 from tests.waiting import wait_until
 
@@ -28,10 +30,14 @@ def test_demo_fixes_test(shell: Shell) -> None:
     assert Path(log[1]).is_file()
 
 
-def test_killed_demo_leaves_no_server(shell: Shell, processes: Callable[[str], list[int]]) -> None:
-    shell.environment["TMPDIR"] = str(shell.cwd)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_ended_demo_leaves_nothing(shell: Shell, processes: Callable[[str], list[int]], number: signal.Signals) -> None:
+    (temporary := shell.cwd / "t").mkdir()
+    shell.environment["TMPDIR"] = str(temporary)
     child = shell.start("demo", model="", stderr=subprocess.STDOUT)
     wait_until(lambda: processes(f"--port-file\0{shell.cwd}"), "the demo's server runs", child=child)
-    child.kill()
-    assert child.wait() == -signal.SIGKILL  # it did not end by itself, and closed nothing
+    child.send_signal(number)
+    assert child.wait() == (-signal.SIGKILL if number == signal.SIGKILL else 128 + number)
     wait_until(lambda: not processes(f"--port-file\0{shell.cwd}"), "the end of the server")
+    if number != signal.SIGKILL:
+        assert not list(temporary.iterdir())
