@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, Never, Self, TypeVar, cast, overload
+from warnings import warn
 
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
 from sagent.agent.neighbours import TreeNeighbours
@@ -283,10 +284,15 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
         return events_of(once, self.listen)
 
-    async def go_on(self, *, deps: Deps_contra | None = None) -> Result:
+    async def continue_run(self, *, deps: Deps_contra | None = None) -> Result:
         """Run on the messages in the inbox, without a prompt. Errors are in the result. Raises UsageError."""
         await self._begin_run()
         return (await self._runs.take(None, None, deps))[0]
+
+    async def go_on(self, *, deps: Deps_contra | None = None) -> Result:
+        """Old name of `continue_run`."""
+        warn("Agent.go_on is Agent.continue_run now.", DeprecationWarning, stacklevel=2)
+        return await self.continue_run(deps=deps)
 
     async def _begin_run(self) -> None:
         """Open the log again if it was closed, and resume what an earlier process left. Raises UsageError."""

@@ -369,9 +369,9 @@ class SessionLoop(CurrentSession):
             agent.send(user(selected, sender="editor"), "next")
         try:
             async with self.turn:
-                good = await self._run(agent.go_on() if message is None else agent.run(message))
+                good = await self._run(agent.continue_run() if message is None else agent.run(message))
                 while good and any(wait.sent for wait in self.outbox.queued):
-                    good = await self._run(agent.go_on())
+                    good = await self._run(agent.continue_run())
         finally:
             ticking.cancel()
             self._began_at = None

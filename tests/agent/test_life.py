@@ -587,3 +587,10 @@ async def test_endless_conversation_is_stopped() -> None:
         "a word from a person counts anew"
     )
     await agent.aclose()
+
+
+async def test_old_name_of_continue_run_warns() -> None:
+    async with Agent(ScriptedModel("done")) as agent:
+        agent.send("go")
+        with pytest.warns(DeprecationWarning, match="continue_run"):
+            assert (await agent.go_on()).content == "done"

@@ -10,6 +10,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
+from warnings import warn
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str, sha256_hex, wire_bytes
@@ -67,7 +68,7 @@ class Batches:
     """A Transport for Anthropic, OpenAI or Google that sends what several agents request at about the same time as one
     batch. Other requests are sent directly. Give the provider its `timeouts` too.
 
-    A batch is sent when no request has arrived for `quiet` seconds, or `longest` seconds after the first, or when
+    A batch is sent when no request has arrived for `quiet` seconds, or `max_delay` seconds after the first, or when
     everybody who may make one (`expect`) has done so. With a `journal`, sent batches are recorded, and the same request
     in a later process takes the answer that was already paid for; each answer is used once. Requests that wait when a
     process ends continue at the provider. `report` is called with a line for each batch.
@@ -83,14 +84,18 @@ class Batches:
         journal: Path | None = None,
         *,
         quiet: float = 5.0,
-        longest: float = 60.0,
+        max_delay: float = 60.0,
         poll: float = 5.0,
         report: Callable[[str], None] = lambda _: None,
         through: Transport | None = None,
+        longest: float | None = None,
     ) -> None:
+        if longest is not None:
+            warn("Batches(longest=) is Batches(max_delay=) now.", DeprecationWarning, stacklevel=2)
+            max_delay = longest
         self._through = through or DirectTransport()
         self._journal = Journal(journal)
-        self._quiet, self._longest, self.poll, self.report = quiet, longest, poll, report
+        self._quiet, self._max_delay, self.poll, self.report = quiet, max_delay, poll, report
         self._groups: dict[object, _Group] = {}
         self._busy = self._waiting = 0  # who may ask, and requests that wait
         self._sends: set[asyncio.Task[None]] = set()
@@ -187,7 +192,7 @@ class Batches:
         group.items.append(item)
         if group.timer is not None:
             group.timer.cancel()
-        at = min(loop.time() + self._quiet, group.first + self._longest)
+        at = min(loop.time() + self._quiet, group.first + self._max_delay)
         group.timer = loop.call_at(at, self._begin, key, group)
         self._hasten()
         try:

@@ -203,7 +203,7 @@ class LiveSession:
         """Answer a prompt, and what reached the agent too late for that run."""
         result = await agent.run(message)
         while not result.is_error and agent.state.inbox.holds("now", "idle"):
-            result = await agent.go_on()
+            result = await agent.continue_run()
         return result
 
     async def _approve(self, call: ToolCall, ask: Ask) -> str | None:

@@ -252,7 +252,7 @@ class _Parts:
             driven = True
             player.begin()
             with suppress(RecordingEnded):
-                await agent.go_on()
+                await agent.continue_run()
             player.check_end()
 
     def _base(self, first: Turn, *, driven: bool) -> tuple[Message, ...]:

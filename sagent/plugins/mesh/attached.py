@@ -201,9 +201,9 @@ class RemoteAgent:
         """Send a message and wait for the result. Raises MeshError."""
         self.send(prompt)
         self._emit(_STARTED)
-        return await self.go_on()
+        return await self.continue_run()
 
-    async def go_on(self) -> Result:
+    async def continue_run(self) -> Result:
         """Wait for the end of the current run. Raises MeshError."""
         self.peer.follow_on()
         try:

@@ -266,14 +266,14 @@ class SessionWorker:
         if is_unfinished(agent):
             _say_where(agent, opening)
             await answer_open_calls(agent, before.node, rebuilt.may_have_run)
-            result = await agent.go_on()
+            result = await agent.continue_run()
             self._replies.settle(result)
         while True:
             if result is not None and result.stop_reason == MOVED:
                 return None
             if agent.state.inbox.holds():
                 _say_where(agent, opening)
-                result = await agent.go_on()
+                result = await agent.continue_run()
                 self._replies.settle(result)
             elif await self._is_empty():
                 break

@@ -277,7 +277,7 @@ async def _result(agent: Agent, text: str, parts: Sequence[Part]) -> Result:
     """Return the result of a prompt, with what was said while its run ended."""
     result = await outcome(agent.run(user(text, *parts)), agent.wait)
     while result.error is None and agent.state.inbox.holds():
-        result = await agent.go_on()
+        result = await agent.continue_run()
     return result
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Never, TypeAlias
+from warnings import warn
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable, Stage
@@ -122,15 +123,20 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
     return FunctionPattern("loop_until", (agent, done) if isinstance(done, Runnable) else (agent,), perform)
 
 
-def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 8) -> Pattern:
+def handoff(
+    agents: Mapping[str, Agent[Never]], *, start: str = "", max_handoffs: int = 8, most: int | None = None
+) -> Pattern:
     """Agents that pass a conversation on to each other until one answers. Each is given a tool `handoff`.
 
     `start`, or the first agent, is asked. The agent that it hands on to reads the request, what was said since, and a
-    message. After `most` hand-offs the last agent's words are the result, with error kind "max_handoffs". Raises
-    UsageError for fewer than two agents, and for an agent that is in another hand-off or is running.
+    message. After `max_handoffs` hand-offs the last agent's words are the result, with error kind "max_handoffs".
+    Raises UsageError for fewer than two agents, and for an agent that is in another hand-off or is running.
     """
     check_named("handoff", agents)
-    check_whole(f"most={most!r:.60}", most)
+    if most is not None:
+        warn("handoff(most=) is handoff(max_handoffs=) now.", DeprecationWarning, stacklevel=2)
+        max_handoffs = most
+    check_whole(f"max_handoffs={max_handoffs!r:.60}", max_handoffs)
     start, by_name = start or next(iter(agents), ""), dict(agents)
     handed_to: dict[str, tuple[str, str]] = {}  # by the reason for which a turn ended: to whom, saying what
 
@@ -142,8 +148,10 @@ def handoff(agents: Mapping[str, Agent[Never]], *, start: str = "", most: int = 
             to, message = handed_to.pop(result.stop_reason, ("", ""))
             if not to:
                 return result
-            if times == most:
-                loop = f"the conversation was handed on {times} times unanswered; raise `most`, or say who decides"
+            if times == max_handoffs:
+                loop = (
+                    f"the conversation was handed on {times} times unanswered; raise `max_handoffs`, or say who decides"
+                )
                 return replace(result, stop_reason="max_handoffs", error=Failure("max_handoffs", loop))
             times += 1
             said.append(f"{name}:\n{result.content}".rstrip() + f"\n{name} to {to}:\n{message}")

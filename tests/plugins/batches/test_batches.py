@@ -41,7 +41,7 @@ def server():
 
 
 def collected(journal: Path | None = None, **more: Any) -> Batches:
-    return Batches(journal, **{"quiet": 0.05, "longest": 5.0, "poll": 0.01, **more})
+    return Batches(journal, **{"quiet": 0.05, "max_delay": 5.0, "poll": 0.01, **more})
 
 
 def model_of(name: str, server: BatchServer, batches: Batches, model_id: str = "") -> Model:
@@ -147,7 +147,7 @@ async def test_models_and_endpoints_separate(server: BatchServer) -> None:
 
 
 async def test_nobody_waits_once_all_asked(server: BatchServer) -> None:
-    async with collected(quiet=3_600.0, longest=3_600.0) as batches:
+    async with collected(quiet=3_600.0, max_delay=3_600.0) as batches:
         model = model_of("anthropic", server, batches)
         batches.expect(3)
         asked = [asyncio.create_task(ask(model, word)) for word in ("a", "b")]
@@ -171,7 +171,7 @@ async def test_oversized_batch_split(server: BatchServer, monkeypatch: pytest.Mo
 
 
 async def test_cancelled_request_not_sent(server: BatchServer) -> None:
-    async with collected(quiet=3_600.0, longest=3_600.0) as batches:
+    async with collected(quiet=3_600.0, max_delay=3_600.0) as batches:
         model = model_of("anthropic", server, batches)
         batches.expect(3)
         given_up, kept = asyncio.create_task(ask(model, "a")), asyncio.create_task(ask(model, "b"))
@@ -489,3 +489,8 @@ async def test_false_batch_usage_not_booked(name: str, server: BatchServer) -> N
         for _ in range(2):
             assert (await agent.run("go")).content == "ok"
     assert ledger.cost().total + ledger.cost().unbilled < 3
+
+
+def test_old_name_of_max_delay_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="max_delay"):
+        assert Batches(longest=1.0)._max_delay == 1.0

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -375,9 +376,11 @@ async def test_handoff_passes_conversation() -> None:
 
 async def test_handoffs_limited() -> None:
     a, b = bare(hand_on("b"), hand_on("b")), bare(hand_on("a"))
-    result = await handoff({"a": a, "b": b}, start="a", most=2).run("go")
+    result = await handoff({"a": a, "b": b}, start="a", max_handoffs=2).run("go")
     assert (result.stop_reason, result.turns) == ("max_handoffs", 3)
     assert result.error is not None
+    with pytest.warns(DeprecationWarning, match="max_handoffs"), pytest.raises(UsageError, match="max_handoffs='2'"):
+        handoff({"c": bare(), "d": bare()}, most=cast("int", "2"))
 
 
 async def test_unknown_handoff_is_error_result() -> None:
