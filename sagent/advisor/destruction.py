@@ -6,6 +6,7 @@ in files; for unknown programs, words that mean destruction count, and for code,
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 from sagent.advisor.changes import runs_tests
@@ -16,74 +17,46 @@ from sagent.policy.harmless import only_looks
 from sagent.policy.shell import SHELLS, Part, Word, program, split
 from sagent.policy.wrappers import WRAPPERS, bare_text, runs
 
-_DESTROYERS = re.compile(
-    r"rm|rmdir|unlink|shred|srm|wipe|wipefs|rimraf|truncate|dropdb|blkdiscard|mkfs.*|fdisk|(?:user|group)del|[lpv][gv]remove"
-)
-_ACTS = frozenset(
-    {"rm", "rmi", "rb", "del", "delete", "destroy", "remove", "uninstall", "purge", "prune", "clean", "distclean"}
-    | {"drop", "erase", "wipe", "flush", "flushall", "flushdb", "reset", "terminate", "teardown", "truncate", "unlink"}
-    | {"abandon", "downgrade", "fresh", "revert", "undefine", "unpublish", "autoremove"}
-)
-"""Words that make a program remove something, also as a part of one (`apps:destroy`, `delete-bucket`)."""
 _OPTION = re.compile(r"--(?:del|delete|remove|purge|prune|discard|wipe|vacuum)\b")
-_GIT = re.compile(
-    r"reset .*--(?:hard|merge|keep)|push (?:.* )?(?:--force|-\w*[fd]\b|--delete|--mirror|--prune|[+:]\S)"
-    r"|checkout (?:.* )?(?:--(?: |$)|\.(?: |$)|-f\b|--force|-B )|switch (?:.* )?(?:-f\b|--force|--discard-changes|-C )"
-    r"|branch (?:.* )?(?:-\w*[DMC]|-\w*f\b|--force)|stash (?:drop|clear)|tag (?:.* )?(?:-d\b|--delete)|gc .*--prune"
-    r"|(?:filter-(?:branch|repo)|prune|lfs prune|notes (?:remove|prune)|rm|worktree remove)\b"
-    r"|(?:submodule deinit|checkout-index)\b|reflog (?:expire|delete)"
-    r"|update-ref .*-d\b|read-tree .*(?:-u\b|--reset)|remote (?:rm|remove)\b"
-    r"|(?:merge|rebase|am|cherry-pick) .*--(?:abort|quit)"
-)
-_OTHERS = re.compile(
-    r"dd .*of=|terraform .*(?:destroy|apply)\b|(?:chmod|chown|chgrp) (?:.* )?(?:-\w*R|--recursive)"
-    r"|(?:mv|cp|ln|install) .*/dev/null\b|zip .*-\w*m|crontab (?!.*-[el]\b)|hg .*(?:-C\b|--clean|strip\b)"
-    r"|docker(?:-compose)? .*\bdown .*(?:-v\b|--volumes)|find .*-delete\b|tar .*--remove-files"
-    r"|(?:curl|wget|https?) .*(?:-X|--request|--method)[ =]?DELETE|rclone (?:sync|move)\b"
-    r"|\w*restore .*--(?:clean|drop)\b"
-    r"|(?:scp|rsync) (?!(?:.* )?(?:-\w*n\w* |--dry-run)).* [\w.@\[\]-]+:\S*$"  # no rewind restores remote files
-)
 _ALSO = frozenset({"docker", "podman", "uv", "npx"})
 """Wrappers with commands of their own."""
 _CLIENTS = frozenset(
     {"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "mongo", "mongosh"}
 )
-_SQL = re.compile(
-    r"\b(?:drop|truncate)\s+\w+|\bdelete\s+from\b|(?<!\w)\.restore\b|\bupdate\s+\S+\s+set\b(?![^;]*\bwhere\b)|\bdrop\w*\(|\.delete(?:One|Many)\(",
-    re.IGNORECASE,
-)
 _EDITORS = frozenset({"ed", "ex", "vi", "vim", "nvim"})
 _RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
-_INTERPRETERS = re.compile(
-    r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|tclsh|osascript|pwsh|[gmn]?awk|Rscript|julia|ghc)[\d.]*"
-)
-_CODE = re.compile(
-    r"rmtree|(?:os|file)\.(?:remove|unlink|rmdir|truncate)|\bimport\b[^;\n]{0,300}\b(?:remove|truncate)\b|removedirs|\bunlink|\brmdir"
-    r"|\brm(?:Sync)?\b|rm_r|FileUtils|File\.delete"
-    r"|Remove-Item|(?:delete|remove)File|remove_dir|remove_tree|removeSync|\bfile delete\b|dropDatabase|rimraf"
-    r"|\.truncate\("
-    r"|\bopen\([^()]*,\s*\\?['\"]w[b+]*\\?['\"]\)\s*\.close\("
-    r"|write(?:_text|_bytes|File|FileSync)\((?:[^()]*,\s*)?b?(?:''|\"\")\)"
-    r"|\b(?:drop|truncate)\s+table\b|\bdelete\s+from\b",
-    re.IGNORECASE,
-)
-_HIDES = re.compile(
-    r"subprocess|os\.system|popen|os\.exec|child_process|\bsystem\b|\bexec\b|\beval\b|__import__|base64|fromhex|getattr|Deno\.run"
-)
 """Constructs with which code on a command line runs hidden code."""
-_DANGER = re.compile(
-    rf"\b(?:{'|'.join(sorted(_ACTS))}|rmdir|shred|wipefs|mkfs|rmtree|checkout|restore|dd)\b|--hard|--force|\beval\b"
-)
 _MAX_DEPTH = 3  # scripts that run scripts
 _MAX_SCRIPT_BYTES = 1 << 18
 _MAX_FILES = 50  # of a directory
+
+
+@cache
+def _listed(name: str) -> tuple[str, ...]:
+    """Return a list of destruction.toml, which says what each is for."""
+    import tomllib
+
+    lists: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("destruction.toml").read_text("utf-8"))
+    return tuple(lists[name])
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    version = r"[\d.]*" if name == "interpreters" else ""
+    return re.compile(f"(?:{'|'.join(_listed(name))}){version}", re.IGNORECASE if name in ("sql", "code") else 0)
+
+
+@cache
+def _danger() -> re.Pattern[str]:
+    words = (*_listed("acts"), "rmdir", "shred", "wipefs", "mkfs", "rmtree", "checkout", "restore", "dd")
+    return re.compile(rf"\b(?:{'|'.join(words)})\b|--hard|--force|\beval\b")
 
 
 def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
     """Return True if a command, in a directory, may remove something permanently. Words that it only quotes do not
     count."""
     script = split(command)
-    if script.doubt and _DANGER.search(bare_text(command)):
+    if script.doubt and _danger().search(bare_text(command)):
         return True
     if folder is not None and overwrites(script.parts, command, folder):
         return True
@@ -132,16 +105,18 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
         return any(destroys(text.partition("=")[2], folder, depth + 1) for text in rest)
     if name == "git":
         return _git_destroys(rest, folder)
-    if name in _CLIENTS and (_SQL.search(command) or _queries(rest, folder)):
+    if name in _CLIENTS and (_pattern("sql").search(command) or _queries(rest, folder)):
         return True
     if recipe := _recipe(name, rest, folder):
         return depth >= _MAX_DEPTH or destroys(recipe, folder, depth + 1)
     named = (name, *rest[:2]) if name in _RUNNERS else (name,)  # `pnpm exec rimraf`
-    if any(map(_DESTROYERS.fullmatch, named)) or _OTHERS.match(line):
+    if any(map(_pattern("destroyers").fullmatch, named)) or _pattern("others").match(line):
         return True
     if name in _EDITORS and any(destroys(text.partition("!")[2], folder, depth + 1) for text in rest):
         return True
-    known = _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".") or _runs_go(name, words)
+    known = (
+        _pattern("interpreters").fullmatch(name) or name in SHELLS or name in ("source", ".") or _runs_go(name, words)
+    )
     if known or "/" in words[0].text:
         return _code_destroys(name, words, command, folder, depth)
     return sure and (name not in WRAPPERS or name in _ALSO) and any(map(_says, rest))
@@ -158,7 +133,7 @@ def _says(text: str) -> bool:
         return _OPTION.match(text) is not None
     if re.search(r"[\s/.=]", text):
         return False
-    return not _ACTS.isdisjoint(re.split(r"[^a-z]+", text.lower()))
+    return not frozenset(_listed("acts")).isdisjoint(re.split(r"[^a-z]+", text.lower()))
 
 
 def _git_destroys(rest: list[str], folder: Path | None) -> bool:
@@ -178,19 +153,19 @@ def _git_destroys(rest: list[str], folder: Path | None) -> bool:
         case "checkout" if folder is not None and any((folder / text).exists() for text in rest[1:]):
             return True  # uncommitted changes in those files are lost
         case _:
-            return _GIT.match(line) is not None
+            return _pattern("git").match(line) is not None
 
 
 def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Path | None, depth: int) -> bool:
     """Return True if code run by an interpreter, a shell or a file destroys something."""
-    if _CODE.search(command):
+    if _pattern("code").search(command):
         return True
     given = [word.text for word in words[1:]]
     if name in SHELLS and any(word.kind == "dynamic" for word in words):
         return True
     has_code = any(re.fullmatch(r"-|-\w*[ceEr]|-[np]e?|--eval", text) for text in given)
     if name.endswith("awk") or (has_code and not _runs_go(name, words)):
-        return name not in SHELLS and _HIDES.search(command) is not None  # a shell's code is parsed instead
+        return name not in SHELLS and _pattern("hides").search(command) is not None  # a shell's code is parsed instead
     if any(map(_says, given)):
         return True
     found = [text for file in _scripts(name, words) if (text := _read(file, folder)) is not None]
@@ -208,7 +183,7 @@ def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
     path = words[0].text
     installed = path.startswith(("/usr/", "/bin/", "/sbin/", "/opt/")) or "/bin/" in path
     own = [path] if "/" in path and not installed else []
-    runs_code = own or _INTERPRETERS.fullmatch(name) or name in SHELLS or name in ("source", ".")
+    runs_code = own or _pattern("interpreters").fullmatch(name) or name in SHELLS or name in ("source", ".")
     return own + [word.text for word in words[1:] if runs_code and not word.text.startswith("-")][:1]
 
 
@@ -220,12 +195,12 @@ def _runs_go(name: str, words: tuple[Word, ...]) -> bool:
 def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> bool:
     first = text.partition("\n")[0]
     shell = name in SHELLS or name in ("source", ".") or (first.startswith("#!") and re.search(r"\b\w*sh\b", first))
-    return destroys(text, folder, depth) if shell else _CODE.search(text) is not None
+    return destroys(text, folder, depth) if shell else _pattern("code").search(text) is not None
 
 
 def _queries(files: list[str], folder: Path | None) -> bool:
     """Return True if a file makes a database drop something."""
-    return any(_SQL.search(_read(file, folder) or "") for file in files)
+    return any(_pattern("sql").search(_read(file, folder) or "") for file in files)
 
 
 def _recipe(name: str, rest: list[str], folder: Path | None) -> str:

@@ -9,30 +9,14 @@ import functools
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from sagent.lib.process import system_path
 from sagent.lib.regular import read_regular
 
-_INERT = (
-    *("core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "core.alternateRefsCommand=true"),
-    *("diff.ignoreSubmodules=all", "submodule.recurse=false", "safe.bareRepository=explicit"),
-    *("core.checkStat=default", "core.trustctime=true"),  # or a time that was set could hide a change
-)
-"""Settings of every call, which override the repository's; a submodule has its own configuration."""
 _FROM_OUTSIDE = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
-_ENVIRONMENT = {
-    "GIT_ALLOW_PROTOCOL": "file",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
 _NAMED = (
     rb"(?i)\[\s*(include|includeif)\b|\b(fsmonitor|hookspath|sshcommand|gitproxy|alternaterefscommand|pager|external"
     rb"|command|textconv|clean|smudge|process|program|driver)[ \t\r]*="
@@ -45,6 +29,22 @@ MAX_NAMES = 5  # of settings that are told
 MAX_GIT_DIRECTORIES = 2_000  # of one repository
 _WITH_CHILDREN = ("bundle", "clone")  # that cannot do without
 _NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
+
+
+class _Table(NamedTuple):
+    """The lists of git.toml, which says what each is for."""
+
+    inert: Sequence[str]
+    addresses: Sequence[str]
+    environment: Mapping[str, str]
+    harmless: Mapping[str, Sequence[str]]
+
+
+@functools.cache
+def _table() -> _Table:
+    import tomllib
+
+    return _Table(**tomllib.loads(Path(__file__).with_name("git.toml").read_text("utf-8")))
 
 
 class GitCall(NamedTuple):
@@ -63,9 +63,9 @@ def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | No
     if not _NOT_OVERRULED.isdisjoint(programs_named(directory)):
         return None
     own = (f"submodule.{name}.ignore=all" for name in _submodules(Path(directory).resolve()))
-    settings = (word for setting in (*_INERT, *own) for word in ("-c", setting))
+    settings = (word for setting in (*_table().inert, *own) for word in ("-c", setting))
     kept = {name: os.environ[name] for name in _FROM_OUTSIDE if name in os.environ}
-    environment = {**kept, "PATH": system_path(), **_ENVIRONMENT}
+    environment = {**kept, "PATH": system_path(), **_table().environment}
     git = ["git"] if arguments[0] in _WITH_CHILDREN else _alone(environment)
     return GitCall([*git, *settings, "-C", os.fspath(directory), *arguments], environment)
 
@@ -155,28 +155,6 @@ def _has(place: str | os.PathLike[str], name: str) -> bool:
     return os.path.lexists(f"{os.fspath(place)}/{name}")
 
 
-_HARMLESS = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|worktree|autocrlf"
-    r"|eol|safecrlf|quotepath|bigfilethreshold|commentchar|excludesfile|fscache|checkstat|trustctime|compression|sharedrepository|untrackedcache|splitindex|commitgraph|multipackindex|abbrev"
-    r"|sparsecheckout|sparsecheckoutcone|longpaths|protectntfs|protecthfs|whitespace|preloadindex)"
-    r"|extensions\.(objectformat|compatobjectformat|refstorage|partialclone|noop|preciousobjects|worktreeconfig"
-    r"|relativeworktrees)"
-    r"|remote\.(url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipfetchall|promisor|partialclonefilter)"
-    r"|remote\.(gh-resolved|pushdefault)|branch\.(remote|merge|rebase|pushremote|description|autosetupmerge|autosetuprebase)"
-    r"|branch\.(gh-merge-base|vscode-merge-base|github-pr-owner-number)|(user|author|committer)\.(name|email|useconfigonly)"
-    r"|(commit|tag|push|log|user)\.(gpgsign|signingkey|showsignature)|commit\.(verbose|cleanup|status|template)"
-    r"|init\.defaultbranch|credential\.username|rerere\.[a-z]+|log\.(date|decorate|follow)|http\.postbuffer"
-    r"|submodule\.(url|active|branch|ignore|update|shallow|path|recurse|fetchrecursesubmodules|fetchjobs)"
-    r"|(advice|color|column|status|index|feature|pack)\.[a-z]+|pull\.(rebase|ff)|push\.(default|autosetupremote|followtags)"
-    r"|fetch\.(prune|prunetags|parallel|writecommitgraph)|merge\.(ff|conflictstyle|renames|log)|gc\.(auto|autodetach|pruneexpire)"
-    r"|rebase\.(autostash|autosquash|updaterefs)|diff\.(renames|algorithm|noprefix|mnemonicprefix|context|colormoved)"
-    r"|lfs\.(repositoryformatversion|access)"
-)
-"""Settings that name neither a program nor a file that names one. All others count as naming one."""
-_ADDRESSES = frozenset(
-    {"remote.url", "remote.pushurl", "remote.pushdefault", "branch.remote", "branch.pushremote", "submodule.url"}
-)
-"""Settings that may be an address, and so name a program: `ext::./program`."""
 _HEADER = re.compile(r'[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+"(?:[^"\\]|\\.)*")?\][ \t]*')
 _SETTING = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 
@@ -248,14 +226,15 @@ def _found_from(directory: str) -> Iterator[tuple[Path, Path]]:
 
 
 def _is_harmless(section: str, name: str, value: str, path: str) -> bool:
-    if value.endswith("\\") or "\0" in value or not _HARMLESS.fullmatch(f"{section}.{name}"):
+    known = _table().harmless.get(section, ())
+    if value.endswith("\\") or "\0" in value or not (name in known or ("*" in known and name.isalpha())):
         return False
     value = re.sub(r'["\\]', "", value).strip()  # quotes may be anywhere in it
     match f"{section}.{name}":
         case "core.worktree":  # set in a submodule, to a directory below
             place = _leads(path.rpartition("/")[0], value)
             return os.path.isfile(f"{place}/.git")  # noqa: PTH113 -- a text path
-        case setting if setting in _ADDRESSES:
+        case setting if setting in _table().addresses:
             return "::" not in value and not value.startswith("-")
         case "submodule.update":
             return "!" not in value

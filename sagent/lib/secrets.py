@@ -1,4 +1,4 @@
-"""Keys, tokens and passwords in text, recognized by their shape and removed before the text leaves its owner. Most
+"""Keys, tokens and passwords in text, recognized by their shape and removed before the text leaves its owner. Their
 shapes are in secrets.toml."""
 
 import re
@@ -25,33 +25,6 @@ class _Shape(NamedTuple):
     is_long: bool = False  # one word, of _MIN_WORD_CHARS or more
 
 
-def _shape(kind: str, hints: str, pattern: str) -> _Shape:
-    return _Shape(kind, tuple(hints.split()), pattern)
-
-
-_SHAPES = (
-    _shape(
-        "private key",
-        "KEY----- BLOCK-----",
-        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.|\u2192\"'>-]*?"
-        r"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----|(?![A-Za-z0-9+/=\s\\:,.|\u2192\"'>-])|\Z)",
-    ),
-    _shape("key", "sk- sk_ rk_ whsec_", _AT + r"(?:sk-[\w-]{16,}|(?:[sr]k_(?:live|test)|whsec)_\w{16,})"),
-    _shape("key", "AKIA ASIA AIza", r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])|AIza[\w-]{30,}"),
-    _shape("key", "xai- gsk_ pplx- tvly-", _AT + r"(?:xai-|gsk_|pplx-|tvly-)[\w-]{20,}"),
-    _shape("token", "gh github_pat_ glpat-", r"gh[pousr]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{16,}"),
-    _shape("token", "xox xapp- npm_ hf_ pypi-", r"(?:xox[abeprs]|xapp)-[\w-]{10,}|(?:npm_|hf_|pypi-)[\w-]{20,}"),
-    _shape("token", "hooks.slack.com", r"(?<=hooks\.slack\.com/)[\w/]{16,}"),
-    _shape(
-        "token",
-        "eyJ",  # searched from the start of a word: from each eyJ in a long one it would take too long
-        r"(?<![\w-])(?=[\w-]{11,}+\.[\w-]{8,}+\.[\w-]{8})([\w-]*?)eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]{8,}+",
-    ),
-    _shape("token", "ya29. SG. hvs. dop_v1_", _AT + r"(?:ya29\.|SG\.|hvs\.|dop_v1_)[\w.-]{20,}"),
-    _shape("token", "earer ", r"(?<=[Bb]earer )[\w.~+/-]{16,}=*"),
-    _shape("password", "asic ", r"(?<=[Bb]asic )[A-Za-z0-9+/]{12,}=*"),
-    _shape("password", "://", r"(?<=://)[^\s/:@]{0,200}:[^\s/]{1,500}(?=@)"),
-)
 _START = re.compile(_AT)
 _GROUP = re.compile(r"(?<!\\)\((?!\?)")
 
@@ -64,17 +37,23 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @cache
 def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
-    """Return every shape, those of secrets.toml last, and the hints of each by its place."""
+    """Return the shapes of secrets.toml, and the hints of each by its place."""
     import tomllib
 
     from sagent.lib.json import as_array, as_object, as_str
 
     with Path(__file__).with_name("secrets.toml").open("rb") as file:
-        rows = map(as_object, as_array(tomllib.load(file)["shape"]))
-        listed = [
-            (as_str(row["kind"]), tuple(map(as_str, as_array(row["hints"]))), as_str(row["pattern"])) for row in rows
-        ]
-    shapes = (*_SHAPES, *(_Shape(*each, is_long=_GROUP.search(each[2]) is None) for each in listed))
+        rows = tuple(map(as_object, as_array(tomllib.load(file)["shape"])))
+    patterns = (f"{_AT if row.get('starts') else ''}{as_str(row['pattern'])}" for row in rows)
+    shapes = tuple(
+        _Shape(
+            as_str(row["kind"]),
+            tuple(map(as_str, as_array(row["hints"]))),
+            pattern,
+            row.get("is_long") is not False and _GROUP.search(pattern) is None,
+        )
+        for row, pattern in zip(rows, patterns, strict=True)
+    )
     return shapes, tuple((hint, place) for place, shape in enumerate(shapes) for hint in shape.hints)
 
 

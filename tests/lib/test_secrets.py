@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagent.lib.secrets import _SHAPES, _shapes, redact, redact_kinds
+from sagent.lib.secrets import _shapes, redact, redact_kinds
 from tests.depth import deep
 
 ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -342,7 +342,7 @@ def test_text_about_secrets_stays(text: str) -> None:
 
 
 def test_listed_shapes_scan_long_words() -> None:
-    listed = _shapes()[0][len(_SHAPES) :]
+    listed = _shapes()[0][12:]  # after the common ones, which say that they may be shorter
     assert [(shape.kind, shape.is_long) for shape in listed] == [
         (shape.kind, not re.compile(shape.pattern).groups) for shape in listed
     ]
