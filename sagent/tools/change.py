@@ -10,6 +10,7 @@ from sagent.lib.diff import hunks, unified
 from sagent.lib.encoding import UTF8, Binary, Encoding, decode
 from sagent.lib.json import valid_text
 from sagent.lib.lookalike import canonical
+from sagent.lib.names import quote_path
 from sagent.lib.regular import open_regular
 from sagent.tool import ToolOutput, Workspace
 from sagent.tools.paths import as_tool_errors, missing_error, quoted_name, short_path
@@ -47,7 +48,7 @@ def make(change: Change, workspace: Workspace) -> ToolOutput:
         data = encode(change.after, change.encoding)
         broken = broken_link(change.real)
         workspace.saw(change.real, data, write_atomic(change.real, data))
-    return replace(change, said=change.said + broken).output(short_path(change.path, workspace))
+    return replace(change, said=change.said + broken).output(quote_path(short_path(change.path, workspace)))
 
 
 def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Change:
@@ -56,13 +57,13 @@ def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Ch
         before, after, encoding, note = _as_before(real, content)
         workspace.check_unchanged(real)
         check_writable(real)
-    done = "Created" if before is None else "Wrote"
+    done, name = "Created" if before is None else "Wrote", quote_path(short_path(path, workspace))
     compared = "" if before is None else f", before {_count(before)}"
     if before == after:
-        said = f"{short_path(path, workspace)} holds exactly this already: nothing was changed."
+        said = f"{name} holds exactly this already: nothing was changed."
     else:
         note = f"{note}{_written_as(encoding, content)}"
-        said = f"{done} {short_path(path, workspace)} ({_count(content)} lines{compared}).{note}"
+        said = f"{done} {name} ({_count(content)} lines{compared}).{note}"
     return Change(path, real, before, after, encoding, said, shows=False)
 
 
@@ -71,15 +72,16 @@ def plan_edit(
 ) -> Change:
     """Plan replacements in order, all or none, in a file or an editor's `unsaved` version. Raises ToolError if one
     fails."""
+    name = quote_path(short_path(path, workspace))
     with as_tool_errors(path):
         before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")
         before = before if unsaved is None else unsaved
         try:
             after, count = replace_all(before, replacements, real.name)
         except ToolError as error:
-            raise ToolError(f"{error} {short_path(path, workspace)} was not changed.") from None
+            raise ToolError(f"{error} {name} was not changed.") from None
     added = "".join(replacement.new for replacement in replacements)
-    said = f"Edited {short_path(path, workspace)}: {count} replacement{'s' if count > 1 else ''}."
+    said = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
     said += _written_as(encoding, added) + _found_as(before, replacements)
     return Change(path, real, before, after, encoding, said, shows=True)
 

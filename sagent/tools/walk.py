@@ -5,9 +5,11 @@ not count. https://git-scm.com/docs/gitignore. ripgrep reads the same files; whe
 inside another) this follows ripgrep, so that a search gives the same results with and without it.
 """
 
+import contextlib
 import errno
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +17,8 @@ from typing import NamedTuple
 from sagent.lib.regular import read_regular
 from sagent.tools.globs import ignore_regex
 
-_MAX_PATTERN_CHARS = 4_096  # no path is longer
+_MAX_PATTERN_CHARS = 4_096  # of a line of an ignore file
+_MAX_STEP_BYTES = 1_000 if sys.platform == "darwin" else 4_000  # of a path that is opened at once
 
 
 def walk(
@@ -33,21 +36,36 @@ def walk(
     while stack and not stop():
         directory, rules = stack.pop()
         try:
-            with os.scandir(directory) as found:
-                entries = list(found)
+            entries = _entries(directory)
         except OSError as error:
             if closed is not None and error.errno not in (errno.ENOENT, errno.ENOTDIR):  # else it is gone
                 closed.append(f"{directory[base:] or '.'}/")
             continue
         if directory != root:
-            rules = _rules_in(directory, rules, {entry.name for entry in entries})
-        for entry in entries:
-            if entry.name == ".git" or (not ignored and _is_ignored(entry, rules)):
+            rules = _rules_in(directory, rules, {name for name, _, _ in entries})
+        for name, is_directory, is_file in entries:
+            path = f"{directory.rstrip('/')}/{name}"
+            if name == ".git" or (not ignored and _is_ignored(path, rules, is_directory=is_directory)):
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                stack.append((entry.path, rules))
-            elif entry.is_file(follow_symlinks=False):
-                yield entry.path[base:]
+            if is_directory:
+                stack.append((path, rules))
+            elif is_file:
+                yield path[base:]
+
+
+def _entries(directory: str) -> list[tuple[str, bool, bool]]:
+    """Return the names in a directory, each with whether it is a directory, or a file. Raises OSError."""
+    first, *steps = re.findall(rb".{1,%d}(?:/|\Z)" % _MAX_STEP_BYTES, os.fsencode(directory), re.DOTALL)
+    with contextlib.ExitStack() as stack:
+        place: bytes | int = first
+        for step in steps:  # the system takes no longer path at once
+            above = os.open(place, os.O_RDONLY | os.O_DIRECTORY) if isinstance(place, bytes) else place
+            place = os.open(step, os.O_RDONLY | os.O_DIRECTORY, dir_fd=above)
+            os.close(above)
+        if isinstance(place, int):
+            stack.callback(os.close, place)
+        found = stack.enter_context(os.scandir(os.fsdecode(place) if isinstance(place, bytes) else place))
+        return [(each.name, each.is_dir(follow_symlinks=False), each.is_file(follow_symlinks=False)) for each in found]
 
 
 class _Rule(NamedTuple):
@@ -69,10 +87,9 @@ def _rules_in(directory: str, above: tuple[_Rule, ...], names: Collection[str]) 
     return above + _load(prefix + ".gitignore", prefix) if ".gitignore" in names else above
 
 
-def _is_ignored(entry: "os.DirEntry[str]", rules: tuple[_Rule, ...]) -> bool:
-    is_dir = entry.is_dir(follow_symlinks=False)
+def _is_ignored(path: str, rules: tuple[_Rule, ...], *, is_directory: bool) -> bool:
     for prefix, regex, ignores, only_directories in reversed(rules):
-        if (is_dir or not only_directories) and regex.fullmatch(entry.path, len(prefix)):
+        if (is_directory or not only_directories) and regex.fullmatch(path, len(prefix)):
             return ignores
     return False
 

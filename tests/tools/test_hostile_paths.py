@@ -123,14 +123,65 @@ def test_system_errors_name_the_file(error, said) -> None:
     assert failure(error) == said
 
 
-async def test_unreadable_directory_is_said(call, workspace, hostile) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [("**/*.txt", "."), ("*.txt", DEEP), ("**/leaf.*", "d" * 200), (f"{DEEP}/*", "."), (f"{DEEP}/leaf.txt", ".")],
+    ids=["all", "from there", "below", "pattern", "name"],
+)
+async def test_overlong_path_is_found(call, workspace, hostile, pattern, path) -> None:
     (hostile / "plain.txt").write_text("deep x\n")
-    found = await answer(call, workspace, Glob(), {"pattern": "**/*.txt"})
-    assert "plain.txt" in found
-    assert f"because they could not be read: {'d' * 200}/" in found
-    searched = await answer(call, workspace, Grep(), {"pattern": "deep"})
-    assert "plain.txt:1:deep x" in searched
-    assert f"because they could not be read: {'d' * 200}/" in searched
+    found = await answer(call, workspace, Glob(), {"pattern": pattern, "path": path})
+    assert f"{DEEP}/leaf.txt" in found
+    searched = await answer(call, workspace, Grep(), {"pattern": "deep", "path": path})
+    assert f"{DEEP}/leaf.txt:1:deep x" in searched
+    assert "could not be read" not in found + searched
+
+
+async def test_many_levels_are_searched(call, workspace, root) -> None:
+    """Each directory is opened by a few steps, and not by one for each of those above it."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(2_500):
+        os.mkdir("e", dir_fd=here)
+        below = os.open("e", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("leaf.txt", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    assert (await answer(call, workspace, Glob(), {"pattern": "**/*.txt"})).endswith("/e/leaf.txt")
+
+
+async def test_unreadable_directory_is_said(call, workspace, root, monkeypatch) -> None:
+    (root / "plain.txt").write_text("deep x\n")
+    (root / "closed").mkdir()
+    real = os.scandir
+
+    def scandir(path):
+        if os.fspath(path).endswith("/closed"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr("sagent.tools.listing._ripgrep", no_ripgrep)
+    monkeypatch.setattr(os, "scandir", scandir)
+    for tool, arguments in ((Glob(), {"pattern": "**/*.txt"}), (Grep(), {"pattern": "deep"})):
+        said = await answer(call, workspace, tool, arguments)
+        assert "plain.txt" in said
+        assert "because they could not be read: closed/" in said
+
+
+async def no_ripgrep(arguments, root, seconds):
+    return None
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\u202eb", "bad\udcff"])
+async def test_changed_name_is_one_line(call, workspace, root, name) -> None:
+    said = [
+        await answer(call, workspace, Write(), {"file_path": name, "content": "one\n"}),
+        await answer(call, workspace, Write(), {"file_path": name, "content": "one\n"}),
+        await answer(call, workspace, Edit(), {"file_path": name, "old_string": "one", "new_string": "two"}),
+    ]
+    for text in said:
+        assert "$'" in text.splitlines()[0]
+        assert name not in text
 
 
 def test_overlong_glob_is_refused_at_once() -> None:

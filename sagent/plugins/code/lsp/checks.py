@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sagent.lib.encoding import Text, decode
+from sagent.lib.names import quote_path
 from sagent.lib.regular import read_regular
 from sagent.plugins.code.lsp.connection import ServerError
 from sagent.plugins.code.lsp.diagnostics import Diagnostic, new_errors, report
@@ -75,7 +76,7 @@ class Checks:
                 continue
             text = await asyncio.to_thread(read_text, path)
             errors = [error for document in given if document.text == text for error in _take_news(document)]
-            found.append((short_path(path, workspace), self._unreported(path, text, errors)))
+            found.append((quote_path(short_path(path, workspace)), self._unreported(path, text, errors)))
         shown = [each for each in found if each[1]]
         more = len(shown) - MAX_REPORTED_FILES
         return report(shown[:MAX_REPORTED_FILES]) + (f"\nand new errors in {more} more files" if more > 0 else "")

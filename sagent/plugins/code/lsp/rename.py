@@ -9,6 +9,7 @@ from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import Text, decode
 from sagent.lib.json import as_array, as_int, as_object, as_str, valid_text
+from sagent.lib.names import quote_path
 from sagent.lib.regular import read_regular
 from sagent.lib.text import count
 from sagent.plugins.code.lsp.checks import read_text
@@ -53,7 +54,7 @@ class RenamePlan:
         """Return a note for the model and the person on files that are not changed."""
         if not self.left:
             return ""
-        names = ", ".join(short_path(path, workspace) for path in self.left[:_MAX_NAMED_FILES])
+        names = ", ".join(quote_path(short_path(path, workspace)) for path in self.left[:_MAX_NAMED_FILES])
         more = (
             f" and {count(len(self.left) - _MAX_NAMED_FILES, 'more file')}" if len(self.left) > _MAX_NAMED_FILES else ""
         )
@@ -78,7 +79,7 @@ class RenamePlan:
             except OSError as error:
                 written = f" Written before: {', '.join(done)}." if done else ""
                 raise ToolError(f"{change.path}: {error.strerror or error}.{written}") from None
-            done.append(short_path(change.path, workspace))
+            done.append(quote_path(short_path(change.path, workspace)))
             broken += f" {done[-1]}:{link}" if link else ""
         text = f"Renamed in {len(done)} file{'s' if len(done) > 1 else ''}: {', '.join(done)}.{broken}"
         diff = self.diff(workspace)
@@ -155,6 +156,6 @@ def _read_change(path: Path, items: Sequence[object]) -> FileChange | None:
 
 
 def _diff(change: FileChange, workspace: Workspace) -> Iterator[str]:
-    name = short_path(change.path, workspace)
+    name = quote_path(short_path(change.path, workspace))
     before, after = change.before.split("\n"), change.after.split("\n")
     yield from (f"{line}\n" for line in unified_diff(before, after, f"a/{name}", f"b/{name}", n=0, lineterm=""))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.names import quote_path
 from sagent.lib.text import one_line, printable
 from sagent.plugins.code.lsp.checks import read_text
 from sagent.plugins.code.lsp.server import path_of
@@ -33,7 +34,7 @@ def show_places(answer: object, tool: str, workspace: Workspace) -> list[str]:
             text = None if is_hidden(path, tool, workspace) else read_text(path)
             texts[path] = Lines(text or "").line
         said = one_line(printable(texts[path](line)), _WIDTH)
-        shown.append(f"{short_path(path, workspace)}:{line + 1}{f': {said}' if said else ''}")
+        shown.append(f"{quote_path(short_path(path, workspace))}:{line + 1}{f': {said}' if said else ''}")
     return [*shown, f"and {len(places) - MAX_PLACES} more"] if len(places) > MAX_PLACES else shown
 
 
@@ -71,7 +72,7 @@ def show_found(answer: object, workspace: Workspace) -> list[str]:
         if (place := _place(as_object(item.get("location")))) is not None:
             inside = one_line(printable(as_str(item.get("containerName"))), 80)
             name = one_line(printable(as_str(item.get("name"))), _WIDTH)
-            where = f"{short_path(place[0], workspace)}:{place[1] + 1}"
+            where = f"{quote_path(short_path(place[0], workspace))}:{place[1] + 1}"
             shown[f"{where} {kind_of(item)} {name}{f' in {inside}' if inside else ''}"] = None
     lines = list(shown)
     return [*lines[:MAX_PLACES], f"and {len(lines) - MAX_PLACES} more"] if len(lines) > MAX_PLACES else lines
