@@ -8,7 +8,15 @@ from typing import cast
 from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
 from sagent.config.declared import ALIASES, BY_NAME, CORE, RULES, is_stricter
-from sagent.config.files import NO_VARIABLES, File, GivenTable, Line, end_sentence, read_file
+from sagent.config.files import (
+    NO_VARIABLES,
+    File,
+    GivenTable,
+    Line,
+    end_sentence,
+    read_file,
+    written_by_others,
+)
 from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
 from sagent.config.typed import GUARDS
@@ -21,6 +29,8 @@ _RULES = {"advisor_rules": RULES, "policy": {**RULES, "max_turns": BY_NAME["max_
 """Tables of a file whose members are rules for advisors, by their two names."""
 _NOT_HERE = "search"
 """A table that other programs' files have for web searches, which are in `web` here."""
+_OPENING = frozenset({"allow", "env_pass", "permission_mode", "sandbox", "unguarded"})
+"""Settings that may let a model run more programs."""
 _MAX_WANTED_CHARS = 200  # of a value that the person has to trust, which is shown in full
 
 
@@ -34,8 +44,8 @@ def take_plugin(into: SettingsBuilder, folder: Path) -> None:
             )
     for table in tables.values():
         file = read_file(folder / table.folder_file, folder) if table.folder_file else None
-        if file is not None:
-            own, found = into.values.get(table.name), FileLayer(into, file, trusted=True).read(table, folder)
+        if file is not None and not (layer := FileLayer(into, file, trusted=True)).leaves_out(table):
+            own, found = into.values.get(table.name), layer.read(table, folder)
             if isinstance(found, Mapping):
                 found = {**found, **cast("Mapping[str, object]", own or {})}
             else:
@@ -48,6 +58,8 @@ class FileLayer:
 
     def __init__(self, into: SettingsBuilder, file: File, *, trusted: bool) -> None:
         self._into, self._file, self._trusted = into, file, trusted
+        is_named = into.named_by and file.path == into.user_file  # by whoever started this
+        self._shared = written_by_others(str(file.path)) if trusted and not is_named else ""
         self._base = PathBase(file.path.parent, into.home)
         self._origin = str(file.path)
 
@@ -56,6 +68,12 @@ class FileLayer:
         self._into.warnings.append(f"{where}: {name} is ignored: {why}.")
         if guards:
             self._into.lacking.append(f"{where}: {name} cannot be used: {why}.")
+
+    def leaves_out(self, table: Table) -> bool:
+        """Return True for a table whose programs others may have written, with a warning."""
+        if self._shared:
+            self._ignore((table.name,), table.name, self._shared, guards=table.guards)
+        return bool(self._shared)
 
     def take(self) -> None:
         """Take it into the settings. Raises ConfigError."""
@@ -85,6 +103,8 @@ class FileLayer:
         name = table.name
         if not self._trusted and table.project == "no":
             self._ignore((name,), name, _NEVER)
+            return
+        if self.leaves_out(table):
             return
         try:
             found = self.read(table)
@@ -198,6 +218,10 @@ class FileLayer:
             self._ignore(keys, field.name, refusal)
             return
         found = self._read_in(keys, field, value)
+        runs = {"tools": "/" in str(found), "status_line": str(found)[:1] == "!"}.get(field.name, False)
+        if self._shared and (runs or (field.name in _OPENING and not self._is_free(field, found))):
+            self._ignore(keys, field.name, self._shared)
+            return
         self._into.check_rules(field, found, partial(self._file.where, *keys))
         if not self._trusted and field.project == "ask" and not self._is_free(field, found):
             self._want(keys, field, cast("str | tuple[str, ...]", found))

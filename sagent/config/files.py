@@ -1,8 +1,11 @@
 """Settings files, TOML or YAML: their places, contents, and line numbers."""
 
+import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from decimal import Decimal
 from pathlib import Path
@@ -78,8 +81,6 @@ class File:
         keys = next((keys for keys, text in _texts(self.data, ()) if _is_literal_key(keys, text)), None)
         if keys is None:
             return ""
-        import shlex
-
         return (
             f"{self.where(*keys)}: {'.'.join(keys)} is a key, and others may read the file (its mode is "
             f"{stat.S_IMODE(mode):04o}). Run: chmod 600 {shlex.quote(str(self.path))}"
@@ -186,6 +187,33 @@ def _member(data: object, key: str) -> object:
         return cast("Mapping[str, object]", data).get(key)
     items = cast("list[object]", data) if isinstance(data, list) else []
     return items[int(key)] if key.isdecimal() and int(key) < len(items) else None
+
+
+def written_by_others(path: str) -> str:
+    """Return the other users that may write or replace a file, and the remedy; "" if none may."""
+    real = Path(os.path.realpath(path))
+    for place in dict.fromkeys((real, real.parent, Path(path).parent)):
+        with suppress(OSError):  # importing it reports that
+            found = place.stat()
+            if found.st_uid not in (0, os.geteuid()):
+                return f"{place} belongs to another user, who may write it: make it your own"
+            sticky = place.is_dir() and found.st_mode & stat.S_ISVTX  # there users can only replace their own files
+            shared = found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_private(found.st_gid))
+            if shared and not sticky:
+                return f"other users may write {place}: run chmod go-w {shlex.quote(str(place))}"
+    return ""
+
+
+def _is_private(group: int) -> bool:
+    """Return True for the user's own group, which has their name and no other member: with umask 002 it may write."""
+    import grp
+    import pwd
+
+    with suppress(KeyError):
+        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        members = {*found.gr_mem, *(each.pw_name for each in pwd.getpwall() if each.pw_gid == group)}
+        return found.gr_name == user.pw_name and members <= {user.pw_name}
+    return False
 
 
 def find_file(config_dir: Path) -> tuple[Path, str]:

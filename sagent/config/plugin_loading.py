@@ -7,8 +7,6 @@ import atexit
 import json
 import os
 import re
-import shlex
-import stat
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args, get_origin, get_type_hints
 
 from sagent.config.declared import ALIASES, CORE, RESERVED
+from sagent.config.files import written_by_others
 from sagent.config.plugin_index import (
     OWN,
     Head,
@@ -137,33 +136,6 @@ def sources(places: Places) -> Iterator[Source]:
     yield from (Source(*each) for each in entry_points(places.sites))
     for file in places.files:
         yield Source(Path(file).stem, file, f"{file}:plugin")
-
-
-def written_by_others(path: str) -> str:
-    """Return the other users that may write or replace a file, and the remedy; "" if none may."""
-    real = Path(os.path.realpath(path))
-    for place in dict.fromkeys((real, real.parent, Path(path).parent)):
-        with suppress(OSError):  # importing it reports that
-            found = place.stat()
-            if found.st_uid not in (0, os.geteuid()):
-                return f"{place} belongs to another user, who may write it: make it your own"
-            sticky = place.is_dir() and found.st_mode & stat.S_ISVTX  # there users can only replace their own files
-            shared = found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_private(found.st_gid))
-            if shared and not sticky:
-                return f"other users may write {place}: run chmod go-w {shlex.quote(str(place))}"
-    return ""
-
-
-def _is_private(group: int) -> bool:
-    """Return True for the user's own group, which has their name and no other member: with umask 002 it may write."""
-    import grp
-    import pwd
-
-    with suppress(KeyError):
-        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
-        members = {*found.gr_mem, *(each.pw_name for each in pwd.getpwall() if each.pw_gid == group)}
-        return found.gr_name == user.pw_name and members <= {user.pw_name}
-    return False
 
 
 def known_plugin(source: Source) -> Known:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sagent.config.plugin_loading import written_by_others
+from sagent.config.files import written_by_others
 from sagent.config.plugins import INDEX, find_plugins
 from sagent.plugin import Command
 from sagent.testing.script import Call
