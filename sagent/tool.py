@@ -62,7 +62,7 @@ class Effect:
     hides: bool = False  # a search that leaves out what `Workspace.hidden` says
     real: Path | None = None  # target of its single path, which is the only one the call may use
     check: Callable[[], None] | None = field(default=None, compare=False)  # raises ToolError if it fails in any case
-    shared: bool = False  # commands that still run may change its input meanwhile
+    obeyed: tuple[str, ...] = ()  # what may run a program, of the files that a command outside a sandbox obeys
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sagent.policy import Ask, Deny
 from sagent.policy.harmless import acts, is_plain_repository, only_looks
 from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
-from sagent.policy.programs import listed, spellings
+from sagent.policy.programs import listed, spellings, table
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
 from sagent.policy.trees import searches, shows, starts_here
@@ -33,7 +33,8 @@ from sagent.policy.wrappers import (
 _ASSIGNABLE, _WRITERS, _RUNNERS = map(listed, ("assignable", "writers", "runners"))
 _CHANGERS = _WRITERS | {"git", "find", "fd", "fdfind", "xargs", "parallel"}  # they change files in a directory
 _RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # their `run` runs the project's own scripts
-_CALLS_GIT = re.compile(r"git(-.*|k)?|gh|glab|hub|tig|lazygit|gitui|jj")
+_CALLS_GIT = re.compile("|".join(table("lists")["calls_git"]))
+_OBEYED, _OBEYED_NOT, _FOLLOW_FILES = table("obeyed"), table("obeyed_not"), listed("follow_files")
 _OPEN_NOTHING = frozenset({"echo", "printf", "test", "[", "kill", "exit", "return", "export"})
 # Commands after which the shell's directory, or the meaning of its words, is unknown.
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "exec", "shopt", "set", "export", "alias"})
@@ -43,13 +44,17 @@ _MAX_ENTRIES = 20_000  # of directories that are looked through for them
 
 
 class CommandJudge:
-    def __init__(self, paths: PathJudge, command: str, *, shared: bool = False) -> None:
-        self._paths, self._shared = paths, shared
-        self._command = command
+    def __init__(self, paths: PathJudge, command: str, obeyed: Sequence[str] = ()) -> None:
+        self._paths, self._command, self._known_obeyed = paths, command, obeyed
 
     @cached_property
     def _script(self) -> Script:
         return split(self._command)
+
+    @cached_property
+    def obeyed(self) -> tuple[str, ...]:
+        """What may run a program outside of a sandbox: as the tool found it, and as it is by now."""
+        return tuple(dict.fromkeys((*self._known_obeyed, *self.obeys(shared=False))))
 
     @cached_property
     def _place(self) -> "_Whereabouts":
@@ -184,7 +189,7 @@ class CommandJudge:
         """Return the rules that let it run outside the sandbox, one for each part; none if its effect is uncertain or
         may vary."""
         commands = self._certain()
-        certain = all(map(_exactly, commands)) and not self.obeyed_by_git
+        certain = all(map(_exactly, commands)) and not self.obeyed
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []
 
     def is_unsandboxed(self) -> bool:
@@ -193,28 +198,37 @@ class CommandJudge:
         if any(not rule.pattern for rule in rules):
             return True
         commands = self._certain()
-        if not commands or not all(any(rule.allows_command(each) for rule in rules) for each in commands):
-            return False
-        return not self.obeyed_by_git
+        covered = bool(commands) and all(any(rule.allows_command(each) for rule in rules) for each in commands)
+        return covered and not self.obeyed
 
-    @cached_property
-    def obeyed_by_git(self) -> list[str]:
-        """Paths that may make git run a program if a command calls git; the hooks of the person's own repository
-        do not count."""
+    def obeys(self, *, shared: bool) -> tuple[str, ...]:
+        """Return what may make the commands run a program if they call git or its like, whose configuration lies with
+        the files; the hooks of the person's own repository do not count. `shared`: what still runs may change it."""
+        from sagent.sandbox.obeyed import obeyed_from  # few commands leave the sandbox
+
         found: list[str] = []
         for words in (line for part in self._script.parts for line, _ in runs(part)):
-            if not _CALLS_GIT.fullmatch(known_program(words[0])):
+            name = known_program(words[0])
+            kept = _OBEYED.get(name, ())
+            calls_git = _CALLS_GIT.fullmatch(name) is not None
+            if not (calls_git or kept) or (words[1:] and words[1].text in _OBEYED_NOT.get(name, ())):
                 continue
-            if self._shared:
-                found.append("commands that still run here may change what git obeys")
-            named = list(_directories(words))
+            if shared:
+                found.append(f"commands that still run here may change what {name} obeys")
+            named = [*_directories(words), *(word for word in words[1:] if kept and not word.text.startswith("-"))]
             if not self._place.certain or any(word.kind != "literal" for word in named):
                 found.append(f"where `{_shown(words)}` would run is not certain")
             home = self._paths.places.home
             places = (place for word in named for place in self._place.below(_expanded(word, home)))
             for place in dict.fromkeys((*self._place.known, *places)):
-                found += foreign_settings(place, self._paths.roots)
-        return list(dict.fromkeys(found))
+                found += foreign_settings(place, self._paths.roots) if calls_git else ()
+                found += obeyed_from(place, kept)
+        return tuple(dict.fromkeys(found))
+
+    def followers(self) -> list[str]:
+        """Return the programs of the commands that do what files of the workspace say."""
+        names = (known_program(line[0]) for part in self._script.parts for line, likely in runs(part) if likely)
+        return [name for name in dict.fromkeys(names) if name in _FOLLOW_FILES]
 
     def _certain(self) -> list[tuple[Word, ...]]:
         """Return the script's commands; none if it may run others, open files itself, or bring input."""
@@ -322,13 +336,14 @@ class _Whereabouts(NamedTuple):
 
 
 def _directories(words: tuple[Word, ...]) -> Iterator[Word]:
-    """Yield the directories that options in a command line of git name, each from the last `-C` before it."""
+    """Yield the directories that options of git, or another program like it, name, each from the last `-C` before
+    it."""
     start = ""
     for word, value in zip(words, (*words[1:], words[-1]), strict=True):
         name, equals, inner = word.text.partition("=")
-        if name in ("-C", "--git-dir", "--work-tree"):
+        if name in ("-C", "--cwd", "--git-dir", "--work-tree", "-R", "--repository", "-d", "--directory"):
             place = os.path.join(start, inner if equals else value.text)  # noqa: PTH118 -- a text path
-            start = place if name == "-C" else start
+            start = place if name in ("-C", "--cwd") else start
             yield (word if equals else value)._replace(text=place, raw=place)
 
 

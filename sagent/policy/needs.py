@@ -47,8 +47,11 @@ def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") ->
     wants = tuple(map(_described, lacking))
     reason = " ".join(effect.reason.split())
     said = f" Its reason: {reason}" if reason else " It gives no reason."
-    if any(need.kind == "all" for need in lacking) and (obeyed := commands.obeyed_by_git):
-        said = f" Git may run a program there: {one_line('; '.join(obeyed), MAX_SHOWN)}.{said}"
+    leaves = any(need.kind == "all" for need in lacking)
+    if leaves and (followers := commands.followers()):
+        said = f" {' and '.join(followers)} will do what files here say by then, which other calls may change.{said}"
+    if leaves and commands.obeyed:
+        said = f" It may run a program there: {one_line('; '.join(commands.obeyed), MAX_SHOWN)}.{said}"
     rules = [tuple(_rules(need, commands)) for need in lacking]
     remedy = " ".join(f"--allow {quoted(rule)}" for rule in chain.from_iterable(rules))
     return Obstacle(

@@ -128,7 +128,7 @@ class PermissionPolicy(Policy):
             return self._verdict(effect, None if free else judge.obstacle(reason, call.name))
         from sagent.policy.commands import CommandJudge
 
-        commands = CommandJudge(judge, effect.command, shared=effect.shared)
+        commands = CommandJudge(judge, effect.command, effect.obeyed)
         if (denied := commands.denied(confined=effect.confined)) is not None:
             return denied
         if effect.needs:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ _CHECK_INTERVAL_SECONDS = 1.0  # between checks of protected paths while a comma
 _AGAIN = 'If it is wanted, it can be written again with `needs` "write:FILE", or put back by hand'
 _MAX_TOLD = 20  # paths to list in one sentence
 _BREATH_SECONDS = 0.05  # between two looks at further directories
+MAX_WAIT_SECONDS = 30.0  # for a command outside the sandbox to end
 _LAST_SECONDS = 2.0  # for directories left over at the end of a session
 
 
@@ -119,6 +120,9 @@ class Sandbox:
         self._guard: Guard | None = None
         self._plants: Plants | None = None
         self._running: set[Watch] = set()
+        self._obeying: set[Watch] = set()  # of commands outside, during which nothing starts inside
+        self._may_start = asyncio.Event()
+        self._may_start.set()
         self._outlived: dict[Sequence[str], Watch] = {}  # watches of commands that left a process running
         self._looking: asyncio.Task[None] | None = None
         self._network: Network | None = None
@@ -202,10 +206,19 @@ class Sandbox:
             self._finish(self._watch(profile.protected, held))
 
     async def confine(
-        self, argv: Sequence[str], profile: "Profile", cwd: Path, needs: "Iterable[Need]" = (), *, lasting: bool = False
+        self,
+        argv: Sequence[str],
+        profile: "Profile",
+        cwd: Path,
+        needs: "Iterable[Need]" = (),
+        *,
+        lasting: bool = False,
+        is_as_judged: Callable[[], bool] | None = None,
     ) -> Confined:
         """Return the way to run a command line within a profile, extended by what was granted for it. Raises ToolError.
 
+        Outside the sandbox, a command that obeys files of the workspace runs only if these are `is_as_judged`, which is
+        checked last, and nothing starts inside until it has ended: it runs as it was judged.
         `lasting`: a long-running program of the person's, such as a language server. Its own changes are not undone,
         because the person works in the same files.
         """
@@ -217,11 +230,20 @@ class Sandbox:
             plants = self._plants  # git would obey a repository that was not checked yet
             if plants and (planted := await asyncio.to_thread(plants.go_on, self._kept, _LAST_SECONDS)):
                 self.warn(self._disarmed(planted))
+            if is_as_judged is not None and (self._others_run(profile) or not is_as_judged()):
+                raise ToolError("The command was not run: files that it obeys may have changed since. Try again.")
             own = () if self.is_busy else profile.protected  # its changes cannot be told from others' otherwise
             watch = self._watch((), granted=own)
             watch.outside = True
+            if is_as_judged is not None:
+                self._obeying.add(watch)
+                self._may_start.clear()
             return Confined(argv, finish=partial(self._finish, watch))
+        await self._may_begin()
         self._warn_of_size(profile)
+        if self._plants is not None:
+            made = self._plants.made_by_commands(profile.protected)
+            profile = replace(profile, protected=tuple(path for path in profile.protected if path not in made))
         guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         self.sweep()
@@ -253,6 +275,23 @@ class Sandbox:
         finish = partial(self._finish, watch, token, view, program)
         attend = partial(self._watch, profile.protected, held, granted, roots)
         return Confined(argv, environment, profile, self._detach, finish, wall, lambda: partial(self._finish, attend()))
+
+    async def _may_begin(self) -> None:
+        """Wait until no command outside obeys files that one inside could change. Raises ToolError."""
+        try:
+            await asyncio.wait_for(self._may_start.wait(), MAX_WAIT_SECONDS)
+        except TimeoutError:
+            raise ToolError(
+                "The command was not run: another one runs outside of the sandbox, and files that it obeys are not to"
+                " change meanwhile. Wait for its end, or end it."
+            ) from None
+
+    def _others_run(self, profile: "Profile") -> bool:
+        """Return True if commands of another session run that could write in the same directories."""
+        from sagent.sandbox.profile import is_below
+        from sagent.sandbox.scratch import before_for_others
+
+        return any(is_below(path, profile.writable) for path in before_for_others(self._copies.parent, set()))
 
     async def _make_wall(self, profile: "Profile", needs: "Iterable[Need]", mark: int) -> "Wall":
         from sagent.sandbox.landlock import Wall, make_wall
@@ -316,7 +355,7 @@ class Sandbox:
         self,
         protected: Iterable[str],
         held: frozenset[str] = frozenset(),
-        granted: Iterable[str] = (),
+        granted: Collection[str] = (),
         roots: Sequence[str] = (),
     ) -> "Watch":
         """Watch protected paths for one command, and repositories below `roots`, until `_finish`."""
@@ -327,7 +366,7 @@ class Sandbox:
             self._guard, self._plants = Guard(self._quarantine, self._copies), Plants(self._quarantine, _caches())
         protected = tuple(protected)
         plants = self._plants if protected else None
-        if plants is not None and (planted := plants.begin(roots, self._kept, protected)):
+        if plants is not None and (planted := plants.begin(roots, self._kept, protected, granted)):
             self.warn(self._disarmed(planted))
         for other in self._running if protected else ():  # from now on, changes may be this command's
             if other.outside:
@@ -404,6 +443,9 @@ class Sandbox:
             return ()
         kept = self._kept
         self._running.remove(watch)
+        self._obeying.discard(watch)
+        if not self._obeying:
+            self._may_start.set()
         said: list[str] = []
         if view is not None and not view.box.stands:
             said.append("its sandbox was killed, and everything that ran in it: the next command gets a new one")
@@ -478,6 +520,8 @@ class Sandbox:
                 await self._leave_plants(self._plants, kept)
             self._guard = self._plants = None
         self._running.clear()
+        self._obeying.clear()
+        self._may_start.set()
         self._outlived.clear()
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])

@@ -23,7 +23,7 @@ _MAX_BYTES = 1 << 22  # of one path
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class PathLook:
     """The state of a path: the target of a link, or a signature of a file or directory that shows changes."""
 
     link: str = ""
@@ -57,8 +57,8 @@ class Guard:
         self._shared: dict[str, PathState] = {}  # earlier states as other sessions know them
         self._watched: Counter[str] = Counter()  # protected paths, by how many commands they are looked at for
         self._granted: Counter[str] = Counter()
-        self._before: dict[str, dict[str, tuple[_State | None, Path | None]]] = {}
-        self._spare: dict[str, tuple[_State | None, Path]] = {}  # reusable copies, with their state
+        self._before: dict[str, dict[str, tuple[PathLook | None, Path | None]]] = {}
+        self._spare: dict[str, tuple[PathLook | None, Path]] = {}  # reusable copies, with their state
         self._held: dict[str, tuple[str, tuple[int, int] | None]] = {}  # path and identity of mounted originals
         self._loose: list[str] = []
         self._closed: set[str] = set()  # what could not be looked at before
@@ -181,15 +181,15 @@ class Guard:
 
     def _noted(
         self, path: str, held: Container[str], links: dict[str, bool], others: Mapping[str, PathState]
-    ) -> dict[str, tuple[_State | None, Path | None]]:
+    ) -> dict[str, tuple[PathLook | None, Path | None]]:
         """Return the state of a path and of the first link on the way to it; or the state before commands of
         `others`."""
         if path in others and (adopted := self._adopted(path, others[path], links)) is not None:
             return {path: adopted}  # whatever links are on the way by now
-        noted: dict[str, tuple[_State | None, Path | None]] = {}
+        noted: dict[str, tuple[PathLook | None, Path | None]] = {}
         if link := _link_above(path, links):
             adopted = self._adopted(link, others[link], links) if link in others else None
-            noted[link] = adopted or (_look(link), None)
+            noted[link] = adopted or (look_at(link), None)
         above, _, name = path.rpartition("/")
         real = os.path.join(os.path.realpath(above), name) if link else path  # noqa: PTH118 -- hundreds, before each
         if real != path and real in others and (adopted := self._adopted(real, others[real], links)) is not None:
@@ -199,7 +199,7 @@ class Guard:
             return noted
         if not os.path.lexists(above):
             return noted
-        state = _look(real)
+        state = look_at(real)
         (self._closed.add if _is_closed(real) else self._closed.discard)(real)
         if _is_small(state):
             try:
@@ -208,7 +208,7 @@ class Guard:
                 noted[real] = None, None
         return noted
 
-    def _copy_of(self, path: str, state: _State) -> Path:
+    def _copy_of(self, path: str, state: PathLook) -> Path:
         """Return a copy of a path; the copy from an earlier command if nothing has changed since."""
         known, copy = self._spare.pop(path, (None, None))
         if copy is not None and known == state:
@@ -218,10 +218,10 @@ class Guard:
 
     def _adopted(
         self, path: str, before: PathState, links: dict[str, bool]
-    ) -> tuple[_State | None, Path | None] | None:
+    ) -> tuple[PathLook | None, Path | None] | None:
         """Return the state that another session recorded; None if it is the current one or that session has ended."""
         if before.copy is None:
-            return _State(before.link) if before.link else None, None
+            return PathLook(before.link) if before.link else None, None
         with contextlib.suppress(OSError):
             if not _link_above(path, links) and contents(path) == contents(str(before.copy)):
                 return None
@@ -229,11 +229,11 @@ class Guard:
         with contextlib.suppress(OSError):  # includes shutil.Error
             copy = _copied(str(before.copy), own)
             if before_for_others(self._copies.parent, self._over).get(path) == before:
-                return _look(str(copy)), copy
+                return look_at(str(copy)), copy
         shutil.rmtree(own, ignore_errors=True)
         return None
 
-    def _restored(self, path: str, state: _State | None, copy: Path | None, links: dict[str, bool]) -> bool:
+    def _restored(self, path: str, state: PathLook | None, copy: Path | None, links: dict[str, bool]) -> bool:
         """Return True if a path had changed. A deleted directory is not restored."""
         if path not in self._closed and _is_closed(path):
             with contextlib.suppress(OSError), anchored(path, opening=True):
@@ -260,7 +260,7 @@ class Guard:
             return True
         return bool(astray)
 
-    def _forget(self, path: str) -> dict[str, tuple[_State | None, Path | None]]:
+    def _forget(self, path: str) -> dict[str, tuple[PathLook | None, Path | None]]:
         """Forget a path and return its last state; its copies are no longer needed."""
         self._held.pop(path, None)
         return self._before.pop(path, {})
@@ -270,7 +270,7 @@ def changed(states: Mapping[str, PathState]) -> Iterator[str]:
     """Yield the paths whose state differs from the recorded one."""
     for path, before in states.items():
         with contextlib.suppress(OSError):
-            state = _State(before.link) if before.link else _look(str(before.copy)) if before.copy else None
+            state = PathLook(before.link) if before.link else look_at(str(before.copy)) if before.copy else None
             if not _is_same(path, state, before.copy):
                 yield path
 
@@ -316,30 +316,30 @@ def _is_closed(path: str) -> bool:
 
 def can_guard(path: str) -> bool:
     """Return True if a path is small enough to be restored."""
-    return _is_small(_look(path))
+    return _is_small(look_at(path))
 
 
-def _is_small(state: _State | None) -> bool:
+def _is_small(state: PathLook | None) -> bool:
     entries = state.entries if state else ()
     plain = all(stat.S_IFMT(mode) in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK) for *_, mode in entries)
     return plain and len(entries) < _MAX_ENTRIES and sum(size for _, _, size, _, _ in entries) < _MAX_BYTES
 
 
-def _look(path: str) -> _State | None:
+def look_at(path: str) -> PathLook | None:
     """Return the state of a path; None if there is nothing."""
     try:
         if stat.S_ISLNK(os.lstat(path).st_mode):
-            return _State(os.readlink(path))  # noqa: PTH115 -- hundreds of them, before each command
+            return PathLook(os.readlink(path))  # noqa: PTH115 -- hundreds of them, before each command
     except OSError:
         return None
     place = Path(path)
     below = (Path(base, name) for base, inner, files in os.walk(place) for name in (*inner, *files))
-    return _State(entries=tuple(_entry(each, path) for each in islice(chain([place], below), _MAX_ENTRIES)))
+    return PathLook(entries=tuple(_entry(each, path) for each in islice(chain([place], below), _MAX_ENTRIES)))
 
 
-def _is_same(path: str, state: _State | None, copy: Path | None) -> bool:
+def _is_same(path: str, state: PathLook | None, copy: Path | None) -> bool:
     """Return True if a path is unchanged; one restored from a copy counts as unchanged if its contents are equal."""
-    found = _look(path)
+    found = look_at(path)
     if found == state or copy is None or not found or found.link or not _is_small(found):
         return found == state
     return contents(path) == contents(str(copy))

@@ -3,8 +3,9 @@
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from sagent.lib.git import path_in, read_config
@@ -52,6 +53,21 @@ def obeyed_at(sign: str) -> Iterator[Obeyed]:
         if place := path_in(read_config(f"{sign}/{pointer}") or b""):
             for start in (sign, sign.rpartition("/")[0]):  # Mercurial resolves it against its start directory, too
                 yield Obeyed(os.path.join(start, place, file), name)  # noqa: PTH118 -- a text path
+
+
+def obeyed_from(directory: str, signs: Collection[str]) -> Iterator[str]:
+    """Yield what programs find from a directory, in it or above, that names a program or is not understood: of what is
+    listed below one of the signs the files, of others the sign itself."""
+    real = Path(os.path.realpath(directory))
+    for sign in (f"{place}/{sign}" for place in (real, *real.parents) for sign in signs):
+        if os.path.lexists(sign) and (not is_obeyed(sign) or names_program(sign)):
+            yield sign
+
+
+def names_program(sign: str) -> bool:
+    """Return True if what is obeyed at such an entry may name a program."""
+    found = (each for each in obeyed_at(sign) if os.path.lexists(each.path))
+    return any(harmless_lines(file) is not None for each in found for file in files_of(each))
 
 
 def files_of(found: Obeyed) -> list[Obeyed]:

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,8 @@ from sagent.lib.git import (
 )
 from sagent.lib.names import lies_in
 from sagent.sandbox.anchored import anchored, set_aside
-from sagent.sandbox.guard import contents
-from sagent.sandbox.obeyed import Obeyed, files_of, harmless_lines, is_obeyed, obeyed_at
+from sagent.sandbox.guard import PathLook, contents, look_at
+from sagent.sandbox.obeyed import Obeyed, files_of, harmless_lines, is_obeyed, names_program, obeyed_at
 from sagent.sandbox.places import known_places
 from sagent.sandbox.survey import BUILT, Survey
 
@@ -94,10 +94,18 @@ class Plants:
         self._inodes: set[tuple[int, int]] = set()  # of these
         self._doubted: set[str] = set()  # those that a command may have made
         self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
+        self._made: dict[str, PathLook | None] = {}  # protected paths that commands made, as they were last checked
         self._entered: set[str] = set()  # link targets outside the directories checked for all names
 
-    def begin(self, roots: Iterable[str], places: ProtectedPaths, protected: Iterable[str] = ()) -> list[str]:
-        """Begin to watch for a command, in which `protected` is read-only; return files planted by running commands."""
+    def begin(
+        self,
+        roots: Iterable[str],
+        places: ProtectedPaths,
+        protected: Collection[str] = (),
+        granted: Collection[str] = (),
+    ) -> list[str]:
+        """Begin to watch for a command, in which `protected` is read-only but for what was `granted`; return files
+        planted by running commands."""
         for root in roots:
             if root not in self._surveys:
                 self._surveys[root] = self._survey(root)
@@ -106,7 +114,7 @@ class Plants:
             with contextlib.suppress(OSError):
                 if self._is_of_command(os.lstat(path).st_ctime_ns):  # another session protected it before we checked it
                     self._doubted.add(path)
-        for path in protected:
+        for path in (*protected, *granted):
             with contextlib.suppress(OSError):
                 if path not in self._doubted and self._is_worked_in(path.partition("/.git/")[0]):
                     self._inodes.add(_inode(path))
@@ -125,6 +133,9 @@ class Plants:
         """Return and remove the files that commands have planted; `goes_on` if a process still runs."""
         for survey in self._surveys.values():
             survey.renew()
+        for path in (*places.kept, *places.granted):  # as it is now it stays, also when nothing keeps it any more
+            for each in (path, *(file.path for file in files_of(Obeyed(path, "")))):
+                self.allow(each)
         found = self.look(places)
         if not goes_on and self._since is not None:
             self._windows.append((self._since, max(now for _, now in self._moments())))
@@ -226,6 +237,18 @@ class Plants:
             found = os.lstat(path)
             self._allowed[path] = found.st_ino, found.st_ctime_ns
 
+    def made_by_commands(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return those of these paths that only commands have made and changed, and that name no program.
+
+        Later commands may go on with them, as with all else that they made: they are looked at again afterwards.
+        """
+        return frozenset(each for each in paths if each in self._made and look_at(each) == self._made[each])
+
+    def _note_made(self, path: str, places: ProtectedPaths) -> None:
+        files = [each.path for each in files_of(Obeyed(path, ""))]
+        if not os.path.islink(path) and all(self._is_new(each, places) for each in (path, *files)):  # noqa: PTH114 -- text
+            self._made[path] = look_at(path)
+
     def _disobey(self, sign: str, places: ProtectedPaths) -> Iterator[str]:
         """Remove a file that other programs than git obey, unless it is a copy of one of the person's."""
         for there, name in obeyed_at(sign):
@@ -247,6 +270,7 @@ class Plants:
             for allowed in filter(self._is_allowed, [*spoilt]):
                 del spoilt[allowed]
             if not spoilt or self._is_copy(path, name):
+                self._note_made(path, places)
                 continue
             if len(spoilt) == len(files) and not any(map(bytes.strip, spoilt.values())):
                 self._take(path)
@@ -310,6 +334,9 @@ class Plants:
             if suspect(path) and program.search(read_config(path) or b"::/"):
                 self._take(path)
                 yield path
+        for path in (*ways, *(f"{place}/{name}" for name in (*_CONFIGURATIONS, "commondir", "gitdir", "hooks"))):
+            if os.path.lexists(path):
+                self._note_made(path, places)
 
     def _hooks(self, place: str) -> Iterator[str]:
         hooks = f"{place}/hooks"
@@ -484,8 +511,7 @@ def _names_program(sign: str) -> bool:
     above, _, name = sign.rpartition("/")
     if name.lower() == ".git" or is_git_directory(above):
         return bool(foreign_settings(above))
-    found = (each for each in obeyed_at(sign) if os.path.lexists(each.path))
-    return any(harmless_lines(file) is not None for each in found for file in files_of(each))
+    return names_program(sign)
 
 
 def _signs_above(path: str, tops: AbstractSet[str]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from sagent.lib.text import failure
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.exports import Exports, names_given, profile_of
+from sagent.tools.exports import Exports, names_given, obeyed_by, profile_of
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
@@ -57,21 +57,6 @@ _MAX_VARIABLE_BYTES = 131_000  # of name and value; Linux takes 128 KiB with its
 _MAX_ENVIRONMENT_BYTES = 800_000  # Linux takes 2 MiB together with the arguments, macOS 1 MiB
 _MIN_ENVIRONMENT_BYTES = 100_000  # reserved after the system has refused one
 
-# The shell leaves its directory and exported variables on the descriptor that came as its standard input: after the
-# command, and at EXIT for a command that calls `exit`. Both, since a command may set an EXIT trap of its own.
-# Where the machine runs out of memory, the command is ended rather than we. By its limit of locks it is found, and all
-# that it starts (see process.py).
-# `plain` is "builtin" or "command", past functions of the command that bear the same name. All of it is parsed before
-# the command runs: a quote that is open at its end would upset the parser for a line that follows.
-_SCRIPT = (
-    "exec {notes}>&0 </dev/null; {{ {plain} echo 500 > /proc/self/oom_score_adj; }} 2>/dev/null; "
-    'set -- "${{{mark}%.}}" "$@"; {plain} ulimit -x "${{1##*.}}" 2>/dev/null; shift; '
-    '__sagent_keep() {{ case ${{__sagent_kept-}} in "") __sagent_kept=1; '
-    "{{ {plain} pwd; {plain} printf '\\0'; {plain} export -p; }} >&{notes};; esac; }}; "
-    "trap '{{ {plain} set +x; __sagent_keep; }} 2>/dev/null' EXIT; "
-    '__sagent_command=$1; set --; eval "$__sagent_command"; '
-    "{{ __sagent_code=$?; {plain} set +exu; __sagent_keep; }} 2>/dev/null; {plain} exit $__sagent_code"
-)
 _COMMAND = {"type": "string"}
 _TIMEOUT = {"type": "number", "description": "Seconds, default 120 in the foreground, max 3600"}
 _DESCRIPTION = {"type": "string", "description": "In 5-10 words"}
@@ -135,8 +120,9 @@ class Bash:
             return Effect("execute", command=command)
         needs = sandbox.asked(_needs(arguments, workspace))
         leaves, reason = any(need.kind == "all" for need in needs), str(arguments.get("reason", ""))
-        holds, shared = not leaves and sandbox.holds(profile_of(workspace)), leaves and sandbox.is_busy
-        return Effect("execute", command=command, confined=holds, needs=needs, reason=reason, shared=shared)
+        holds = not leaves and sandbox.holds(profile_of(workspace))
+        obeyed = obeyed_by(command, workspace, shared=sandbox.is_busy) if leaves else ()
+        return Effect("execute", command=command, confined=holds, needs=needs, reason=reason, obeyed=obeyed)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Run the command until its shell ends, at most `timeout` seconds; its background processes continue.
@@ -187,13 +173,15 @@ class Bash:
             if stopped or process.code:
                 notices.append(stopped or _outcome("exit code", process.code))
             notices += confined.finish()
+            from sagent.sandbox.signs import advice_on
             from sagent.tools.capture import end_line
             from sagent.tools.printed import saw_printed
 
             shown = end_line(await capture.excerpt())
             saw_printed(command, shown, dict.fromkeys((begun, run.workspace.cwd)), run.workspace)
             own = confined.environment.get("TMPDIR", "/tmp")  # noqa: S108 -- as it is called
-            notices += _lacked(shown, confined.profile, run.workspace.roots, own, failed=process.code != 0)
+            places, starts = run.workspace.roots, (run.workspace.cwd, begun)
+            notices += advice_on(shown, confined.profile, places, own, starts, failed=process.code != 0)
             said = command + shown
             if process.code and (names := ", ".join(name for name in os.environ if name in said and name not in start)):
                 notices.append(f"hidden from commands: {names}. The person can pass a variable on with env.pass")
@@ -217,7 +205,7 @@ class Bash:
         name = Path(self._shell).name
         is_bash = name == "bash"
         notes = SHELVED if is_bash and getrlimit(RLIMIT_NOFILE)[0] > SHELVED else 9  # others only accept one digit
-        script = _SCRIPT.format_map({"mark": MARK, "notes": notes, "plain": "builtin" if is_bash else "command"})
+        script = _script().format_map({"mark": MARK, "notes": notes, "plain": "builtin" if is_bash else "command"})
         if len(encoded := os.fsencode(command)) > _MAX_ARGUMENT_BYTES:
             import shlex
 
@@ -237,9 +225,15 @@ class Bash:
         if sandbox is None or not sandbox.stands:
             return Confined(argv)
         profile = _own_profile(workspace, run.blobs)
-        needs = run.effect.needs if run.effect is not None else _needs(arguments, workspace)
+        effect = run.effect or self.effect(arguments, workspace)
+
+        def is_as_judged() -> bool:
+            return obeyed_by(effect.command, workspace, shared=sandbox.is_busy) == effect.obeyed
+
+        leaves = any(need.kind == "all" for need in effect.needs)
+        asked = is_as_judged if leaves and obeyed_by(effect.command, workspace, shared=True) else None
         try:
-            confined = await sandbox.confine(argv, profile, workspace.cwd, needs)
+            confined = await sandbox.confine(argv, profile, workspace.cwd, effect.needs, is_as_judged=asked)
         except OSError as error:  # a full disk
             raise ToolError(f"The command was not run: its sandbox could not be made: {failure(error)}") from error
         workspace.temporary = sandbox.temporary
@@ -358,6 +352,12 @@ class Bash:
         return f"all it has printed and will print goes to {path} ({most}). To end it: kill -- -{process.pid}"
 
 
+@functools.cache
+def _script() -> str:
+    lines = Path(__file__).with_name("bash.sh").read_text("utf-8").splitlines()
+    return " ".join(line for line in lines if not line.startswith("#"))
+
+
 async def _attend(shell: asyncio.Task[None], capture: "Capture", timeout: float | None, run: RunContext) -> bool:
     """Wait for the shell and show its last lines now and then; return False when the time is up, with `shell` ended."""
     clock = asyncio.get_running_loop().time
@@ -439,21 +439,11 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
             raise ToolError(f"{error}.") from error
         if need.kind in ("read", "write"):
             need = Need(need.kind, os.path.realpath(workspace.resolve(need.target)))
-            if not os.path.lexists(need.target):
+            if not os.path.lexists(need.target) and need.target not in profile_of(workspace).protected:
                 above = os.path.dirname(need.target)  # noqa: PTH120 -- a text path
                 raise ToolError(f"The command was not run: {need.target} does not exist. Ask for {need.kind}:{above}.")
         found.append(need)
     return tuple(dict.fromkeys(found))
-
-
-def _lacked(
-    shown: str, profile: "Profile | None", roots: Sequence[Path], temporary: str, *, failed: bool
-) -> Iterator[str]:
-    """Yield remedies for a command that the sandbox may have restricted."""
-    from sagent.sandbox.signs import HOW_TO_ASK, was_held_back, within
-
-    if profile is not None and was_held_back(shown, failed=failed):
-        yield f"{within(profile, roots, temporary, shown)}{HOW_TO_ASK}"
 
 
 def _timeout(arguments: JsonObject) -> float | None:

@@ -1,6 +1,7 @@
 """Sandbox profile of commands, and the variables that earlier commands of the same agent exported."""
 
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
@@ -19,6 +20,17 @@ def profile_of(workspace: Workspace) -> "Profile":
     from sagent.policy.permissions import PermissionPolicy
 
     return PermissionPolicy("edit").profile(workspace)
+
+
+def obeyed_by(command: str, workspace: Workspace, *, shared: bool) -> tuple[str, ...]:
+    """Return what may run a program, of the files that a command outside of the sandbox obeys."""
+    from sagent.policy.commands import CommandJudge
+    from sagent.policy.paths import PathJudge
+    from sagent.policy.places import Places
+    from sagent.policy.rules import Rules
+
+    judge = PathJudge("edit", Rules(), Places(Path("~").expanduser()), workspace)
+    return CommandJudge(judge, command).obeys(shared=shared)
 
 
 def names_given(argument: str, given: Collection[str]) -> frozenset[str]:

@@ -156,6 +156,16 @@ async def test_git_naming_programs_is_asked_outside(command: str, tmp_path: Path
     assert rules_in(verdict) == []  # none that would not hold
 
 
+@pytest.mark.parametrize("command", ["make deploy", "sudo npm publish", "cd src && cargo publish", "python x.py"])
+async def test_question_says_files_are_followed(tmp_path: Path, command: str) -> None:
+    verdict = await judged(tmp_path, command, "all", confined=False)
+    assert isinstance(verdict, Ask)
+    assert "files here" in verdict.reason
+    plain = await judged(tmp_path, "docker ps", "all", confined=False)
+    assert isinstance(plain, Ask)
+    assert "files here" not in plain.reason
+
+
 async def test_plain_git_runs_outside_by_rule(tmp_path: Path) -> None:
     harmless = '[remote "origin"]\n\turl = https://example.org/x\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
     repository(tmp_path, harmless)
@@ -167,9 +177,61 @@ async def test_plain_git_runs_outside_by_rule(tmp_path: Path) -> None:
         rules = Rules.parse(["Unsandboxed(git:*)", "Unsandboxed(cd:*)"])
         assert isinstance(await judged(tmp_path, command, "all", rules=rules), Allow)
     policy = PermissionPolicy("edit", WIDE, home=tmp_path)
-    for shared, kind in ((False, Allow), (True, Ask)):  # with commands that still run it is not sure what git reads
-        effect = Effect("execute", command="git push", needs=(Need("all"),), shared=shared)
+    for obeyed, kind in (((), Allow), (("what was there when it was called",), Ask)):
+        effect = Effect("execute", command="git push", needs=(Need("all"),), obeyed=obeyed)
         verdict = await policy.before_tool(ToolCall("c", "Bash", JsonObject({})), effect, Workspace(tmp_path))
         assert isinstance(verdict, kind)
     (tmp_path / ".git/config.worktree").write_text("[core]\n\tsshCommand = evil\n")
     assert isinstance(await judged(tmp_path, "git status", "all", rules=WIDE), Ask)
+
+
+OBEYED = {
+    # a command, what lies there, and what the question names; "" where none is asked
+    "hg status": (".hg/hgrc", "[hooks]\npre-status = ./evil\n"),
+    "hg --cwd sub log": ("sub/.hg/hgrc", "[alias]\nlog = !./evil\n"),
+    "hg -R sub pull": ("sub/.hg/hgrc-not-shared", "[extensions]\nx = ./evil.py\n"),
+    "cd sub && chg st": (".hg/hgrc", "%include evil\n"),
+    "sl pull": (".sl/config", "[hooks]\nx = ./evil\n"),
+    "jj git fetch": (".jj/repo/config.toml", "[ui]\neditor = './evil'\n"),
+    "env jj log": (".jj/repo/config.toml", "[ui]\npager = './evil'\n"),
+    "brz pull": (".bzr/branch/branch.conf", "post_commit = evil\n"),
+    "darcs pull": ("_darcs/prefs/defaults", "ALL posthook ./evil\n"),
+    "svn commit -m x": (".svn/wc.db", "file:///evil"),
+    "svn ci -m x sub": ("sub/.svn/wc.db", "file:///evil"),
+    "cvs commit": ("CVS/Root", "/evil"),
+    "fossil update": (".fslckout", ""),
+    "direnv exec . true": (".envrc", "./evil"),
+    "mise install": ("mise.toml", "[hooks]\nenter = './evil'\n"),
+    "go build ./...": (".git/config", PLANTED),
+}
+
+
+@pytest.mark.parametrize("command", OBEYED)
+async def test_repository_of_others_is_asked(command: str, tmp_path: Path) -> None:
+    name, text = OBEYED[command]
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / name
+    rules = Rules.parse([f"Unsandboxed({each}:*)" for each in ("cd", "env", command.split(maxsplit=1)[0], "chg")])
+    assert isinstance(await judged(tmp_path, command, "all", rules=rules), Allow)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    verdict = await judged(tmp_path, command, "all", rules=rules)
+    assert isinstance(verdict, Ask), command
+    assert name.partition("/")[0] in verdict.reason
+    assert rules_in(verdict) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "text"),
+    [
+        ("hg pull", ".hg/hgrc", "[paths]\ndefault = https://example.org/x\n[ui]\nusername = a\n"),
+        ("svn update", ".svn/wc.db", "https://example.org/x"),
+        ("mise install", ".tool-versions", "python 3.12\n"),
+        ("make deploy", "Makefile", "deploy:\n\t./deploy\n"),  # which is what the person has allowed
+    ],
+)
+async def test_plain_repository_of_others(tmp_path: Path, command: str, name: str, text: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    rules = Rules.parse([f"Unsandboxed({command})"])
+    assert isinstance(await judged(tmp_path, command, "all", rules=rules), Allow)

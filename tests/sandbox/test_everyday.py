@@ -1,0 +1,171 @@
+"""What people do every day in a repository works in the sandbox, or the answer names the files that are in its way."""
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sagent.lib.json import json_freeze_object
+from sagent.policy.permissions import PermissionPolicy
+from sagent.sandbox import Sandbox
+from sagent.sandbox.probe import Confinement
+from sagent.tool import RunContext, ToolOutput, Workspace
+from sagent.tools.bash import Bash
+from tests.tools.conftest import Folder
+
+WHO = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+FILE = "protocol.file.allow=always"
+ONE = "echo 1 > a; git add .; git commit -qm 1"
+HOOKS = "mkdir .githooks .vscode; echo 1 > .githooks/pre-commit; echo 1 > .vscode/s"
+TWO = f"{HOOKS}; {ONE}; git checkout -qb two; echo 2 > .githooks/pre-commit; git commit -qam 2; git checkout -q -"
+SUBMODULE = f"git init -q ../o; git -C ../o commit -q --allow-empty -m 1; git -c {FILE} submodule --quiet add ../o s"
+TAKEN = "test ! -e wt && test $(git worktree list | wc -l) = 1"
+# name: what the person has made, the commands of one session, what is so then, and needs that nothing names
+MADE = {
+    "worktree": (ONE, ["git worktree add -q wt", "git worktree remove wt"], TAKEN),
+    "worktree with copies": (
+        f"{HOOKS}; echo x > .envrc; {ONE}", ["git worktree add -q wt", "git worktree remove wt"], TAKEN,
+    ),
+    "worktree moved": (
+        ONE, ["git worktree add -q wt", "git worktree move wt w2", "git -C w2 status && git worktree remove w2"], TAKEN,
+    ),
+    "repository": (
+        ONE,
+        ["git init -q x", "cd x && git remote add o /o && git sparse-checkout init && cd ..", "mv x y", "rm -r y"],
+        "test ! -e y",
+    ),
+    "first repository": (
+        "rm -rf .git",
+        ["git init -q", "git config user.name b", "git remote add o /o", "git branch -M x && git init -q"],
+        "test $(git config user.name) = b && git config remote.o.url",
+    ),
+    "clone": (
+        f"git init -q ../o; git -C ../o commit -q --allow-empty -m 1; {ONE}",
+        ["git clone -q ../o c", "git -C c branch -q -u origin/$(git -C c branch --show-current)", "rm -r c"],
+        "test ! -e c",
+    ),
+    "submodule": (
+        f"{ONE}; {SUBMODULE}; git commit -qm s; git clone -q . ../w2; cp -r ../w2 n",
+        [f"cd n && git -c {FILE} clone -q ../../o t", "rm -r t"],
+        "test ! -e n/t && test -e s/.git",
+    ),
+}  # fmt: skip
+NAMED = {
+    "worktree remove": (f"{ONE}; git worktree add -q wt", "git worktree remove --force wt", TAKEN),
+    "worktree move": (f"{ONE}; git worktree add -q wt", "git worktree move wt w2", "git -C w2 status"),
+    "worktree prune": (f"{ONE}; git worktree add -q wt; rm -r wt", "git worktree prune", TAKEN),
+    "worktree repair": (f"{ONE}; git worktree add -q wt; mv wt w2", "git worktree repair w2", "git -C w2 status"),
+    "submodule removed": (f"{SUBMODULE}; {ONE}", "git rm -qf s", "test ! -e s"),
+    "clean": (f"{ONE}; mkdir -p n/.vscode; echo 1 > n/.vscode/s", "git clean -qfdx", "test ! -e n"),
+    "stash": (f"{ONE}; mkdir .vscode; echo 1 > .vscode/s", "git stash -qu", "test ! -e .vscode"),
+    "checkout": (TWO, "git checkout -qf two", "grep 2 .githooks/pre-commit"),
+    "merge": (TWO, "git merge -q two", "grep 2 .githooks/pre-commit"),
+    "config": (ONE, "git config user.name b", "test $(git config user.name) = b"),
+    "branch": (ONE, "git branch -m x", "git rev-parse x"),
+    "hook": (ONE, "echo 1 > .git/hooks/pre-commit", "test -e .git/hooks/pre-commit"),
+    "folder": (f"mkdir -p n/.idea; {ONE}; echo 1 > n/.idea/x", "rm -r n", "test ! -e n"),
+    "repository": (f"{ONE}; git init -q n", "rm -rf n", "test ! -e n"),
+    "moved": (f"mkdir -p n/.idea; echo 1 > n/.idea/x; {ONE}", "mv n m", "test -e m/.idea/x"),
+    "other directory": (f"{ONE}; git init -q m", "cd m && git remote add o /o", "git -C m config remote.o.url"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = tmp_path.resolve() / "w"
+    work.mkdir()
+    for name, value in {**WHO, "HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": "/dev/null"}.items():
+        monkeypatch.setenv(name, value)
+    return work
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def means(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "landlock":
+        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
+    if (found := Sandbox().means).name != request.param:
+        pytest.skip(found.why)
+    return request.param
+
+
+async def session(work: Path, *lines: tuple[str, Sequence[str]]) -> tuple[list[ToolOutput], list[str]]:
+    """Run commands, each with its needs, in one session; return what they answered, and what the person was told."""
+    sandbox, workspace, said, told = Sandbox(), Workspace(work), list[ToolOutput](), list[str]()
+    sandbox.warn = told.append
+    workspace.profile = PermissionPolicy("edit").profile
+    blobs = Folder(work.parent / f"b{len([*work.parent.iterdir()])}")
+    tool, run = Bash(sandbox=sandbox), RunContext("root", "c", workspace, blobs, lambda text: None)
+    try:
+        for line, needs in lines:
+            answer = await tool(json_freeze_object({"command": line, "needs": list(needs)}), run)
+            assert isinstance(answer, ToolOutput)
+            said.append(answer)
+    finally:
+        await tool.aclose()
+        await sandbox.aclose()
+    return said, told
+
+
+def shell(line: str, work: Path) -> None:
+    subprocess.run(["bash", "-ec", line], cwd=work, env=os.environ, check=True, capture_output=True)
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("name", MADE)
+async def test_commands_go_on_with_their_own(work: Path, means: str, name: str) -> None:
+    before, lines, then = MADE[name]
+    shell(f"git init -q; {before}", work)
+    said, told = await session(work, *((line, ()) for line in lines))
+    assert [(answer.is_error, "in a sandbox" in str(answer.content)) for answer in said] == [(False, False)] * len(
+        said
+    ), str(said)
+    assert not told, means
+    shell(then, work)
+
+
+@pytest.mark.needs("git")
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("name", NAMED)
+async def test_answer_names_what_is_protected(work: Path, name: str) -> None:
+    before, line, then = NAMED[name]
+    shell(f"git init -q; {before}", work)
+    said, _ = await session(work, (line, ()))
+    needs = re.findall(r'"(write:[^"]*)"', str(said[0].content))
+    assert needs, said
+    said, told = await session(work, (line, needs))
+    assert not said[0].is_error, said
+    assert not told
+    shell(then, work)
+
+
+@pytest.mark.parametrize("name", [".husky", ".git/hooks", ".vscode"])
+async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> None:
+    """What was undone can be asked for by its name."""
+    shell("git init -q; rm -r .git/hooks", work)
+    line, file = f"mkdir -p {name}; echo 1 > {name}/pre-commit", work / name / "pre-commit"
+    await session(work, (line, ()))
+    assert not file.exists(), means
+    said, told = await session(work, (line, [f"write:{name}"]))
+    assert file.exists(), (said, told)
+
+
+LOST = {
+    "checkout": (f"{TWO}", "git checkout -q two"),
+    "stash": (f"{ONE}; {HOOKS}", "git stash -qu; git stash pop -q"),
+    "clean": (f"{ONE}; {HOOKS}; echo x > .envrc", "git clean -qfdx"),
+    "written anew": (f"{HOOKS}; {ONE}", "cp -r .githooks x; rm -r .githooks; mv x .githooks"),
+}  # fmt: skip
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("name", LOST)
+async def test_what_is_put_back_stays(work: Path, means: str, name: str) -> None:
+    """After the session, too, when nothing is protected any more."""
+    before, line = LOST[name]
+    shell(f"git init -q; {before}", work)
+    _, told = await session(work, (line, ()), ("true", ()))
+    assert not told, means
+    shell("grep 1 .githooks/pre-commit && test -e .vscode/s", work)
