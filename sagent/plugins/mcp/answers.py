@@ -32,6 +32,7 @@ _TYPES = ("mimeType", "mime_type", "media_type", "mediaType")
 _DATA = ("data", "blob", "base64", "b64_json", "bytes", "image", "audio", "file_data")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.=+-]+)*;base64,", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]+")
+_INCOMPLETE = ("input_required", "task")  # types of answers to a call that are no result yet
 _OF_CALL = frozenset(("content", "structuredContent", "isError", "_meta", "toolResult", *COMPLETE))
 _MEDIA = {"image": "image/png", "audio": "audio/wav"}  # what a block is said to be that does not say it
 
@@ -40,7 +41,7 @@ def mend_answer(result: MutableMapping[str, object], version: str, *, of_call: b
     """Make the answer to a call, a prompt or a reading one that the SDK takes. Other answers stay as they are."""
     if "toolResult" in result and "content" not in result:  # how the first revision had it
         result["structuredContent"] = result.pop("toolResult")
-    if of_call and as_str(result.get("resultType"), "complete") == "complete":
+    if of_call and result.get("resultType") not in _INCOMPLETE:
         _keep_unknown(result)
     if not result.keys().isdisjoint(("content", "structuredContent", "isError")):
         _mend_call(result, version)
@@ -54,6 +55,9 @@ def _keep_unknown(result: MutableMapping[str, object]) -> None:
     """Have members of an answer to a call that the protocol does not know shown: whole where there is nothing else, by
     their names beside other content."""
     unknown = {name: value for name, value in result.items() if name not in _OF_CALL}
+    if (kind := result.get("resultType", "complete")) != "complete":  # the server means something else by it
+        result["resultType"] = "complete"
+        unknown |= {"resultType": kind} if kind else {}
     content, structured = result.get("content"), result.get("structuredContent")
     if content in (None, [], "") and structured is None:
         result["content"] = [_text(_shown(unknown))] if unknown else []
@@ -98,7 +102,7 @@ def _unpacked(block: object, depth: int = 0) -> Iterator[object]:
     """Yield a block, or the blocks that it has, as results of other protocols have them."""
     fields = as_object(block)
     inner = as_array(fields.get("content"))
-    if fields.get("type") in _KEPT or not inner or depth == _MAX_DEPTH:
+    if as_str(fields.get("type")) in _KEPT or not inner or depth == _MAX_DEPTH:
         yield block
         if isinstance(fields.get("text"), str) and (medium := _medium(fields, as_str(fields.get("type")))):
             yield {"type": "resource", "resource": medium}

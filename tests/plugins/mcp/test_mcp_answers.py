@@ -8,17 +8,42 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from mcp_types.methods import parse_server_result
 
-from sagent.lib.json import json_freeze_object
+from sagent.lib.json import as_array, as_object, json_freeze_object
 from sagent.messages import Document, Image, Text
-from sagent.plugins.mcp.output import is_said, is_same
+from sagent.plugins.mcp.answers import COMPLETE, mend_answer
+from sagent.plugins.mcp.output import is_said, is_same, output_of
 from sagent.tool import RunContext, ToolOutput, Workspace
 from tests.plugins.mcp.odd import Odd, do, tool
 from tests.repl.samples import PNG
 
 WAV = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08\0data\x08\0\0\0" + b"\x80" * 8
+
+
+MEMBERS = ("type", "text", "data", "mimeType", "resource", "uri", "blob", "name", "content", "_meta", "source", "size")
+WORDS = st.sampled_from(["", "x", "text", "image", "resource", "imageUrl", "data:image/png;base64,iVBORw0KGgo=", "a:b"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=4),
+    max_leaves=12,
+)
+ANSWERS = ("content", "structuredContent", "isError", "_meta", "toolResult", "resultType", "rows")
+
+
+@given(st.dictionaries(st.sampled_from(ANSWERS), VALUES, max_size=5))
+@example({"content": [{"type": ["x"], "text": "y"}]})
+@example({"content": [{"type": {}, "content": ["y"]}]})
+@example({"resultType": ["table"], "_meta": False, "rows": []})
+def test_any_answer_to_a_call_is_taken(answer: dict[str, object]) -> None:
+    blocks = [as_object(block) for block in as_array(answer.get("content"))]
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    mend_answer(answer, "2025-06-18", of_call=True)
+    read = parse_server_result("tools/call", "2025-06-18", {**COMPLETE, **answer})
+    shown = "".join(part.text for part in output_of(read, "it").content if isinstance(part, Text))
+    assert all(str(text) in shown for text in texts)
 
 
 @pytest.mark.parametrize(
