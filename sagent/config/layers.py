@@ -166,6 +166,8 @@ def _meaningless(environ: Mapping[str, str], every: Sequence[Setting], plugins: 
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         if (value := environ.get(name)) and (not value.startswith("/") or value.endswith("\n")):
             yield f"{name} is {value!r}, which is no absolute path, so it is not used"
+        elif value and "CONFIG" in name and os.path.lexists(value) and not os.path.isdir(value):  # noqa: PTH112 -- no error
+            yield f"{name} is {value!r}, which is no directory, so your settings are not read"
     if not _has_some(environ):
         return
     others = plugins.variables

@@ -486,6 +486,7 @@ def test_unusable_state_directory_is_said(name: str, variable: str, shell: Shell
         ("XDG_STATE_HOME", "relative/state", 0),
         ("XDG_CONFIG_HOME", "~/config", 0),
         ("XDG_STATE_HOME", "/tmp/state\n", 0),
+        ("XDG_CONFIG_HOME", "/dev/null", 0),
         ("SAGENT_STATE_DIR", "/tmp/state\n", 2),
         ("HOME", "~/home", 2),
         ("HOME", "home", 2),

@@ -14,6 +14,7 @@ from threading import Thread
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.names import path_of
 from sagent.lib.process import ProcessGroup, system_path
 from sagent.model import ModelInfo, ModelLimits
 
@@ -227,7 +228,7 @@ def program_in(environ: Mapping[str, str]) -> str:
         return str(Path(found).absolute())
     what = f"LLAMA_CPP_MODEL needs {PROGRAM}, which is not on PATH."
     if named:
-        path = Path(named).expanduser()
+        path = path_of(named)
         fault = "there is no such program"
         if path.is_dir():
             fault = "it is a directory"
@@ -239,7 +240,7 @@ def program_in(environ: Mapping[str, str]) -> str:
 
 def model_file(named: str) -> Path:
     """Return the path of a .gguf file. Raises UsageError if it is none."""
-    path = Path(named).expanduser().absolute()
+    path = path_of(named).absolute()
     fault = ""
     try:
         if path.is_file() or not path.exists():  # opening a pipe would wait

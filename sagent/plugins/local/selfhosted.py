@@ -12,6 +12,7 @@ from typing import Self
 
 from sagent.errors import ModelError, UsageError
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_freeze, sha256_hex, wire_bytes
+from sagent.lib.names import path_of
 from sagent.messages import Message, Opaque, Text, Thinking, ToolCall
 from sagent.model import Delta, ModelInfo, ModelLimits, Reply, Request, RequestDigest
 from sagent.plugins.local.answer import Answer, Job
@@ -52,7 +53,7 @@ def read_weights(model_id: str) -> Weights:
     Raises UsageError for an unknown option with those that are accepted, and for two of one category.
     """
     parts = model_id.strip().split("+")
-    size = next((at for at in range(len(parts), 1, -1) if Path("+".join(parts[:at])).expanduser().exists()), 1)
+    size = next((at for at in range(len(parts), 1, -1) if path_of("+".join(parts[:at])).exists()), 1)
     name, options = "+".join(parts[:size]), parts[size:]
     if not name.strip():
         raise UsageError(f"{model_id!r} does not name a model: give a folder, or a repository like Qwen/Qwen3-0.6B.")
@@ -307,9 +308,9 @@ def hub_cache(environ: Mapping[str, str]) -> Path:
     """Return the directory where the Hub's client keeps repositories (huggingface.co/docs/huggingface_hub,
     environment variables)."""
     if own := first_set("HF_HUB_CACHE HUGGINGFACE_HUB_CACHE", environ)[1]:
-        return Path(own).expanduser()
+        return path_of(own)
     caches = environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(environ.get("HF_HOME") or f"{caches}/huggingface").expanduser() / "hub"
+    return path_of(environ.get("HF_HOME") or f"{caches}/huggingface") / "hub"
 
 
 def _local_models(folder: Path) -> tuple[ModelInfo, ...]:
@@ -331,7 +332,7 @@ def _local_config(folder: Path, name: str) -> Mapping[str, object]:
     The cache has refs/main with a commit, and the files under snapshots/COMMIT (huggingface_hub, caching).
     """
     try:
-        path = Path(name).expanduser()
+        path = path_of(name)
         if not path.exists():
             repository = folder / f"models--{name.replace('/', '--')}"
             commit = (repository / "refs" / "main").read_text(encoding="utf-8").strip()

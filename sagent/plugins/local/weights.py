@@ -15,6 +15,7 @@ from typing import cast
 from sagent.errors import ModelError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
+from sagent.lib.names import path_of
 from sagent.model import ModelLimits
 from sagent.plugins.local.torch import Network, Tokenizer, Torch, Transformers, is_out_of_memory, quiet, shorten
 from sagent.providers.wire.faults import Origin
@@ -68,7 +69,7 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
 
     A download ends as soon as `stopped` says so, with StoppedError; loading cannot be broken off.
     """
-    here = Path(weights.name).expanduser().exists()
+    here = path_of(weights.name).exists()
     is_repository = not here and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", weights.name) is not None
     if not here and not is_repository:
         raise source.origin.error("not_found", f"there is no folder {weights.name} here.")
@@ -101,7 +102,7 @@ class _UntaughtError(OSError):
 
 def _open(library: Transformers, weights: Weights, source: Source, device: str) -> tuple[Tokenizer, Network]:
     """Load from this machine. Raises OSError where a file is missing, and whatever transformers finds wrong."""
-    local = Path(weights.name).expanduser()
+    local = path_of(weights.name)
     name = str(local) if local.exists() else weights.name
     settings = {"cache_dir": str(source.folder), "local_files_only": True}
     dtype = weights.dtype or ("float32" if device == "cpu" else "auto")

@@ -3,8 +3,6 @@
 https://modelcontextprotocol.io/extensions/auth/oauth-client-credentials
 """
 
-from pathlib import Path
-
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
@@ -12,6 +10,7 @@ from mcp.client.auth.extensions.client_credentials import (
     SignedJWTParameters,
 )
 
+from sagent.lib.names import path_of
 from sagent.lib.text import why_unread
 from sagent.plugins.mcp.login import LoginStore
 from sagent.plugins.mcp.server import McpServer
@@ -24,7 +23,7 @@ def machine_login(server: McpServer) -> OAuthClientProvider:
     if (secret := given.get("client_secret")) is not None:
         return ClientCredentialsOAuthProvider(server.url, store, client, secret, scope=scope, issuer=issuer)
     try:
-        key = Path(given["private_key"]).expanduser().read_text()
+        key = path_of(given["private_key"]).read_text()
     except (OSError, ValueError) as error:
         raise OAuthFlowError(f"its private_key could not be read: {why_unread(error)}") from error
     algorithm = given.get("algorithm", "ES256")

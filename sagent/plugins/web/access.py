@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_str
+from sagent.lib.names import path_of
 from sagent.plugins.gateway.address import WebAddress, parse_address
 from sagent.plugins.gateway.gateway import Gateway, WebRequest, WebResponse
 from sagent.plugins.web import WEB
@@ -29,7 +30,7 @@ _KEPT_HEADERS = ("content-type", "last-modified")
 
 def default_directory() -> Path:
     """Return the default directory for rates and pages: this person's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sagent" / "web"
+    return path_of(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "sagent" / "web"
 
 
 def access_of(builder: "AgentBuilder") -> "WebAccess":

@@ -143,6 +143,8 @@ def test_base_url_before_model(environ: Callable[..., dict[str, str]]) -> None:
     [
         ("LLAMA_CPP_MODEL", "{here}/gone.gguf", "gone.gguf cannot be read (No such file or directory). Name"),
         ("LLAMA_CPP_MODEL", "{here}", "{here} is a directory. Name"),
+        ("LLAMA_CPP_MODEL", "~nobody-here/x.gguf", "cannot be read (No such file or directory). Name"),
+        ("LLAMA_CPP_SERVER", "~nobody-here/server", "there is no such program"),
         ("LLAMA_CPP_MODEL", "{here}/llama-server", "is not a model in the GGUF format"),
         (
             "LLAMA_CPP_SERVER",

@@ -342,6 +342,7 @@ def test_cache_follows_hub_variables() -> None:
     assert hub_cache({"HF_HOME": "/x"}) == Path("/x/hub")
     assert hub_cache({"HF_HOME": "/x", "HF_HUB_CACHE": "/y"}) == Path("/y")
     assert hub_cache({"XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
+    assert hub_cache({"HF_HOME": "~nobody-here"}) == Path("~nobody-here/hub")
 
 
 async def test_listing_is_folder_content(tmp_path: Path) -> None:
