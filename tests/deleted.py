@@ -5,6 +5,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -67,6 +68,14 @@ def left_out() -> Iterator[Path]:
     yield from filter(lacked, (ROOT / "tests/plugins").glob("[a-z]*/"))
     files = (file for folder in ("tests", "examples") for file in (ROOT / folder).rglob("*.py"))
     yield from (file for file in files if lacked(file) or lacking(file.read_text("utf-8")))
+
+
+def copied_without(plugin: str, place: Path) -> Path:
+    """Return a copy of the program, in a place, without a plugin. What Python has compiled is copied too: the program
+    starts in a third of the time."""
+    shutil.copytree(ROOT / "sagent", place / "sagent")
+    shutil.rmtree(place / "sagent/plugins" / plugin)
+    return place
 
 
 def main(config: Path) -> int:

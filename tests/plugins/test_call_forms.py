@@ -1,6 +1,5 @@
 """Forms of calls and layers around models that plugins add, and replies with calls where none reads them."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,8 @@ from sagent.model import Reply, Request, TextPart, ToolSpec
 from sagent.plugin import CallForm
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Turn
-from tests.cli.program import CHECKOUT, Shell
+from tests.cli.program import Shell
+from tests.deleted import copied_without
 
 SOURCE = """
 from sagent.context.calls import WrittenCalls
@@ -150,11 +150,8 @@ def test_call_like_text_noted_without_form(shell: Shell, tmp_path: Path) -> None
     """And native calls are made; a session with calls in text goes on."""
     shell.serve([Turn(text=LOOKS), Turn(text="Fine."), Turn(text=LOOKS), Turn(text="{}")])
     assert shell.run("look").out == "Fine.\n"
-    copy = tmp_path / "copy"
-    shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(copy / "sagent/plugins/textcalls")
     code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
-    environment = {**shell.environment, "PYTHONPATH": str(copy)}
+    environment = {**shell.environment, "PYTHONPATH": str(copied_without("textcalls", tmp_path / "copy"))}
     words = ["--model", "anthropic/claude-sonnet-4-6", "--continue", "again"]
     for said in (True, False):
         run = [sys.executable, "-c", code, *words]

@@ -1,7 +1,6 @@
 """One door: ours and other people's plugins, found without being imported, left out where they are wrong."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from sagent.plugin import API, Command, Setting
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
+from tests.deleted import copied_without
 
 HELLO = """
 from sagent.config.values import switch, text_of
@@ -302,16 +302,13 @@ def test_installed_entry_point_found(tmp_path: Path) -> None:
 def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) -> None:
     """The program works without it, a session that used it goes on, and a file or a person that names what it had is
     told whose that was."""
-    copy = tmp_path / "copy"
-    shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
     mine = next(each.plugin for each in find_plugins(tmp_path, tmp_path).known if each.plugin.name == name)
     settings = mine.settings
     tools = [tool.name for tool in mine.tools if tool.tool]
     used = [Turn(calls=tuple(Call(tool, {}) for tool in tools))] if tools else []
     shell.serve([*used, Turn(text="Fine."), Turn(text="Fine.")])
     assert shell.run("--tools", ",".join(["Read", *tools]), "hello").out == "Fine.\n"
-    shutil.rmtree(copy / "sagent/plugins" / name)
-    shell.environment["PYTHONPATH"] = str(copy)
+    shell.environment["PYTHONPATH"] = str(copied_without(name, tmp_path / "copy"))
     config = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
     config.parent.mkdir(parents=True)
     keys = [f"{setting.name} = true\n" for setting in settings if not setting.key]

@@ -1,7 +1,6 @@
 """Providers that plugins add: their rows and classes are found by every surface as ours are."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from sagent.providers.registry import row_named
 from sagent.providers.rows import MAKERS, built_in_row, declared_row, model_beginnings, owners
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
+from tests.deleted import copied_without
 
 ACME = """
 from sagent.plugin import Plugin, ProviderRow
@@ -232,10 +232,7 @@ def test_missing_provider_names_its_plugin(shell: Shell, tmp_path: Path) -> None
     server = shell.serve([Turn(text="Fine.")])
     shell.environment["LLAMA_CPP_BASE_URL"] = server.url
     assert shell.run("hello", model="llamacpp/tiny").out == "Fine.\n"
-    copy = tmp_path / "copy"
-    shutil.copytree(CHECKOUT / "sagent", copy / "sagent", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(copy / "sagent/plugins/local")
-    shell.environment["PYTHONPATH"] = str(copy)
+    shell.environment["PYTHONPATH"] = str(copied_without("local", tmp_path / "copy"))
     code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
     for words in (("--model", "llamacpp/tiny"), ("--model", "./weights"), ("--provider", "llamacpp"), ("--continue",)):
         run = [sys.executable, "-c", code, *words, "hello"]
