@@ -19,6 +19,7 @@ from sagent.plugins.acp.permissions import Person
 from sagent.plugins.hosting.jsonrpc import Connection
 from sagent.testing.script import Call, Fail, Received, Stall, Step, Turn
 from sagent.tools.ask import Question
+from tests.plugins.mcp.odd import Odd
 from tests.waiting import until
 
 PNG = base64.b64decode(
@@ -666,31 +667,15 @@ async def test_questions_become_forms(work: Path) -> None:
             assert not peer.asked
 
 
-SERVER = """
-import os
-from mcp.server import MCPServer
-server = MCPServer("things")
-
-@server.tool(description="Adds two numbers.")
-def add(a: int, b: int) -> str:
-    return f"{a + b} {os.environ['MINE']}"
-
-server.run()
-"""
-
-
-async def test_client_mcp_servers_connected(work: Path, tmp_path: Path) -> None:
-    import sys
-
-    file = work / "server.py"
-    file.write_text(SERVER)
+async def test_client_mcp_servers_connected(work: Path) -> None:
+    odd = Odd(work).config
     server = {
         "name": "my things",
-        "command": sys.executable,
-        "args": [str(file)],
+        "command": odd.command,
+        "args": [*odd.args],
         "env": [{"name": "MINE", "value": "v"}],
     }
-    script = [calls(Call("mcp__my_things__add", {"a": 1, "b": 2})), Turn("3")]
+    script = [calls(Call("mcp__my_things__do", {"code": "import os; text = '3 ' + os.environ['MINE']"})), Turn("3")]
     async with agent_for(script, permission_mode="full") as peer:
         made = await peer.ask("session/new", cwd=str(work), mcpServers=[server])
         assert await peer.prompt(made["sessionId"], "add") == "end_turn"

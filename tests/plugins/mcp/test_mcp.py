@@ -41,10 +41,6 @@ def fails() -> str:
     raise ValueError("not today")
 
 @server.tool()
-def dies() -> str:
-    os._exit(1)
-
-@server.tool()
 def who() -> str:
     return os.environ.get("WHO", "nobody")
 
@@ -70,7 +66,7 @@ async def test_stdio_tools_listed_and_called(script: Path) -> None:
     notices: list[str] = []
     async with open_servers({"things": over_stdio(script, WHO="me")}, notices) as tools:
         by_name = {tool.name: tool for tool in tools}
-        assert set(by_name) == {f"mcp__things__{name}" for name in ("add", "picture", "fails", "dies", "who")}
+        assert set(by_name) == {f"mcp__things__{name}" for name in ("add", "picture", "fails", "who")}
         add = by_name["mcp__things__add"]
         assert add.description == "Adds two numbers."
         assert set(add.parameters["properties"]) == {"a", "b"}  # pyright: ignore[reportArgumentType]
@@ -85,22 +81,22 @@ async def test_stdio_tools_listed_and_called(script: Path) -> None:
     assert not _running(script)
 
 
-async def test_dead_server_restarts_on_next_call(script: Path) -> None:
-    async with open_servers({"things": over_stdio(script)}, []) as tools:
-        by_name = {tool.name: tool for tool in tools}
-        dead = (await call(by_name["mcp__things__dies"])).results[0]
+async def test_dead_server_restarts_on_next_call(tmp_path: Path) -> None:
+    odd = Odd(tmp_path)
+    async with open_servers({"things": odd.config}, []) as (does,):
+        dead = (await call(does, code="import os; os._exit(1)")).results[0]
         assert dead.is_error
         assert "The MCP server things failed" in dead.text
-        assert (await call(by_name["mcp__things__add"], a=1, b=1)).results[0].text == "2"
-    assert not _running(script)
+        assert (await call(does, code="text = 1 + 1")).results[0].text == "2"
+    assert not _running(odd.file)
 
 
-async def test_missing_server_reported(script: Path, tmp_path: Path) -> None:
+async def test_missing_server_reported(tmp_path: Path) -> None:
     servers = {
         "gone": McpServer(str(tmp_path / "no such program")),
         "mute": McpServer(sys.executable, ("-c", "import sys; sys.exit(3)")),
         "nobody": McpServer(url="http://127.0.0.1:9/mcp"),
-        "things": over_stdio(script),
+        "things": Odd(tmp_path).config,
     }
     notices: list[str] = []
     async with open_servers(servers, notices) as tools:
@@ -112,15 +108,14 @@ async def test_missing_server_reported(script: Path, tmp_path: Path) -> None:
         ]
 
 
-async def test_cancelled_call_keeps_server(script: Path) -> None:
-    async with open_servers({"things": over_stdio(script)}, []) as tools:
-        add = next(tool for tool in tools if tool.name.endswith("add"))
-        task = asyncio.create_task(call(add, a=1, b=2))
+async def test_cancelled_call_keeps_server(tmp_path: Path) -> None:
+    async with open_servers({"things": Odd(tmp_path).config}, []) as (does,):
+        task = asyncio.create_task(call(does))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (await call(add, a=1, b=2)).results[0].text == "3"
+        assert (await call(does, code="text = 3")).results[0].text == "3"
 
 
 def answers(port: int) -> bool:
@@ -162,12 +157,14 @@ async def test_colliding_tool_names_numbered(tmp_path: Path) -> None:
     assert "find_it as mcp__my_odd__find_it_4" in notices[0]
 
 
-async def test_silent_server_gives_up_soon(script: Path, tmp_path: Path) -> None:
-    (tmp_path / "mute").mkdir()
+async def test_silent_server_gives_up_soon(tmp_path: Path) -> None:
+    for name in ("mute", "dies", "things"):
+        (tmp_path / name).mkdir()
     mute = Odd(tmp_path / "mute", listing="threading.Event().wait(60)")
-    dies = Odd(tmp_path, listing="import os; os._exit(1)")
+    dies = Odd(tmp_path / "dies", listing="import os; os._exit(1)")
+    things = Odd(tmp_path / "things")
     notices: list[str] = []
-    servers = {"mute": replace(mute.config, start_timeout=1), "dies": dies.config, "things": over_stdio(script)}
+    servers = {"mute": replace(mute.config, start_timeout=1), "dies": dies.config, "things": things.config}
     async with asyncio.timeout(30):
         async with open_servers(servers, notices) as tools:
             assert {tool.server for tool in tools} == {"things"}

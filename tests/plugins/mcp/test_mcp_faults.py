@@ -261,14 +261,14 @@ class Wordy(Forgetful):
 
 @pytest.mark.parametrize("how", ["plain", "gzip", "events"])
 async def test_http_answer_size_bounded(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.plugins.mcp.bodies.MAX_LINE_BYTES", 4 << 20)
-    monkeypatch.setattr("sagent.plugins.mcp.link.MAX_LINE_BYTES", 4 << 20)
-    Wordy.how, Wordy.length = how, 3 << 20
+    monkeypatch.setattr("sagent.plugins.mcp.bodies.MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("sagent.plugins.mcp.link.MAX_LINE_BYTES", 1 << 20)
+    Wordy.how, Wordy.length = how, 1 << 19
     async with serving(Odd(tmp_path), Wordy) as servers:
-        assert len(await do(servers)) == 3 << 20
-        Wordy.length = 40 << 20
+        assert len(await do(servers)) == 1 << 19
+        Wordy.length = 10 << 20
         said = await do(servers)
-        assert ("4194304 byte limit" if how == "events" else "it answered with more than 4 MiB") in said
+        assert ("1048576 byte limit" if how == "events" else "it answered with more than 1 MiB") in said
         Wordy.length = 3
         assert await do(servers) == "xxx"
 

@@ -29,6 +29,7 @@ from sagent.plugins.mcp.agent_server import Sessions, make_server
 from sagent.plugins.mcp.command import opener
 from sagent.testing.script import Call
 from sagent.testing.server import FakeProviderServer, Script, Turn
+from tests.depth import slow
 from tests.waiting import SECONDS, started
 
 CHECKOUT = Path(__file__).parents[3]
@@ -253,7 +254,7 @@ async def test_answer_bound_to_its_question(place: Place) -> None:
         assert await call(repeated.request_state) == ended
 
 
-async def test_nonsense_answer_allows_nothing(place: Place) -> None:
+async def test_nonsense_answered_and_allows_nothing(place: Place) -> None:
     target = place.work.parent / "beyond.txt"
     elicitation: dict[str, object] = {}
     capable = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": elicitation}}
@@ -276,6 +277,7 @@ async def test_nonsense_answer_allows_nothing(place: Place) -> None:
                 assert server.stdin is not None
                 server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
+            server.stdin.write(b"no JSON\n")
             for message in (begin, {"method": "notifications/initialized"}, call):
                 send(message)
             while (said := as_object(json.loads(await server.stdout.readline()))).get("id") != 2:
@@ -287,7 +289,7 @@ async def test_nonsense_answer_allows_nothing(place: Place) -> None:
             assert await server.wait() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)])
 async def test_signal_ends_server(place: Place, number: int) -> None:
     pipe, environment = asyncio.subprocess.PIPE, place.environment | {"ANTHROPIC_API_KEY": "k"}
     async with started(*SERVE, cwd=place.work, env=environment, stdin=pipe, stdout=pipe) as server:
@@ -298,17 +300,12 @@ async def test_signal_ends_server(place: Place, number: int) -> None:
         assert await server.wait() == 128 + number
 
 
-async def test_stdio_output_only_messages(place: Place) -> None:
+async def test_stdio_call_answered(place: Place) -> None:
     async with provider(place, [Turn("over stdio")]):
         given = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=place.environment, cwd=place.work)
         async with Client(given) as client:
             result = await client.call_tool("sagent", {"prompt": "hello"})
             assert structured(result)["result"] == "over stdio"
-        pipe = asyncio.subprocess.PIPE
-        async with started(*SERVE, cwd=place.work, env=place.environment, stdin=pipe, stdout=pipe) as server:
-            out, _ = await server.communicate(b"no JSON\n")
-            assert server.returncode == 0
-            assert all(line.startswith(b"{") for line in out.splitlines())
 
 
 async def test_http_needs_token_and_host(place: Place) -> None:
