@@ -123,7 +123,7 @@ def test_demo_without_server_explains(shell: Shell) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow), signal.SIGKILL])
 def test_interrupted_demo_leaves_no_process(shell: Shell, number: signal.Signals) -> None:
     set_up(shell, written("intervals.py", REPAIR), reading={"steps": 1000, "seconds": 0.1})
     child = shell.start("demo", "--local", model="", stderr=subprocess.STDOUT)

