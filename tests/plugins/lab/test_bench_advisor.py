@@ -12,6 +12,7 @@ from experiment import hanging, left, offered, place, runs
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
 from tests.cli.program import Shell
+from tests.depth import slow
 from tests.waiting import wait_until
 
 EXECUTOR, ADVISOR = "claude-sonnet-4-6", "claude-opus-4-6"
@@ -137,7 +138,7 @@ def test_repeated_failure_stops(bench: Shell) -> None:
 
 def test_total_never_passed(bench: Shell) -> None:
     server = bench.serve(helpful, bill="worst")
-    caps = ("--max-budget-usd", "0.60", "--max-response-tokens", "2000", "--out", "out", "--repeats", "20")
+    caps = ("--max-budget-usd", "0.60", "--max-response-tokens", "4000", "--out", "out", "--repeats", "20")
     done = bench.run(*BENCH, *caps, "--jobs", "3", "--max-total-usd", "2.00", model="")
     assert done.code == 3, done.err
     assert "stopped before the end" in done.err
@@ -180,7 +181,7 @@ def test_timeout_still_checked(bench: Shell, processes: Callable[[str], list[int
     assert processes(f"sleep\0{marker}") == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=slow)])
 def test_interrupt_ends_bench_with_table(bench: Shell, number: int, code: int) -> None:
     script, stalled = hanging(helpful)
     bench.serve(script)

@@ -84,15 +84,18 @@ async def test_uncommitted_travels_ignored_stays(tmp_path: Path, repository: Pat
     assert git(repository, "status", "--porcelain", "--branch") == before
 
 
-async def test_long_chain_restarts_without_resend(tmp_path: Path, repository: Path) -> None:
+async def test_long_chain_restarts_without_resend(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagent.plugins.mesh.workspace._LINKS", 4)
     shelf = Shelf()
     files = Files(shelf, "git", tmp_path / "there")  # pyright: ignore[reportArgumentType]
     there = await files.restore(await offer(shelf, repository))  # pyright: ignore[reportArgumentType]
-    for number in range(45):
+    for number in range(10):
         (there / "a").write_text(f"{number}\n")
         name = await files.keep()
     again = await Files(shelf, "git", tmp_path / "again").restore(name)  # pyright: ignore[reportArgumentType]
-    assert (again / "a").read_text() == "44\n"
+    assert (again / "a").read_text() == "9\n"
     kept = set(shelf.kept)
     await offer(shelf, repository)  # pyright: ignore[reportArgumentType]
     assert set(shelf.kept) == kept
