@@ -14,6 +14,7 @@ import pytest
 
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer, Script
+from tests.depth import WHOLE, slow
 from tests.waiting import wait_until
 
 CHECKOUT = Path(__file__).parents[3]
@@ -72,7 +73,12 @@ def program(place: Path, script: Script, *argv: str) -> Iterator[Agent]:
 
 @pytest.mark.parametrize(
     "argv",
-    [("acp", *MODEL, "--add-dir", "/"), (*MODEL, "--acp"), ("--acp", *MODEL), ("acp", "--experimental-acp", *MODEL)],
+    [
+        ("acp", *MODEL, "--add-dir", "/"),
+        (*MODEL, "--acp"),
+        pytest.param(("--acp", *MODEL), marks=slow),
+        pytest.param(("acp", "--experimental-acp", *MODEL), marks=slow),
+    ],
 )
 def test_process_ends_with_its_input(tmp_path: Path, argv: tuple[str, ...]) -> None:
     with program(tmp_path, [Turn("hello")], *argv) as agent:
@@ -92,8 +98,8 @@ def test_requests_before_end_answered(tmp_path: Path) -> None:
         assert [json.loads(line)["id"] for line in rest.splitlines()] == [0, 1]
 
 
-def test_lines_of_fifty_megabytes_are_read(tmp_path: Path) -> None:
-    text = "ä" * 25_000_000
+def test_lines_of_many_megabytes_are_read(tmp_path: Path) -> None:
+    text = "ä" * (25_000_000 if WHOLE else 5_000_000)
     with program(tmp_path, [Turn("short")], "acp", *MODEL, "--ephemeral") as agent:
         agent.new(tmp_path)
         big = [{"type": "resource", "resource": {"uri": "file:///x", "text": text}}]

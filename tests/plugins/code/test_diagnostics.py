@@ -14,6 +14,7 @@ from sagent.events import Event, Notice
 from sagent.plugins.setup.doctor import examine
 from sagent.session.touches import Touched
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn
+from tests.depth import slow
 from tests.waiting import wait_until
 from tests.walls import without_shortfall
 
@@ -60,7 +61,7 @@ async def run(
     return model, events
 
 
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
+@pytest.mark.parametrize("sandbox", ["auto", pytest.param("off", marks=slow)])
 async def test_model_sees_error_and_fixes_it(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, sandbox: str
 ) -> None:

@@ -14,6 +14,7 @@ from sagent.plugins.hosting import listening
 from sagent.plugins.serve import command
 from sagent.testing.script import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import slow
 from tests.waiting import wait_until
 
 Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
@@ -32,7 +33,7 @@ def _own_model(shell: Shell) -> None:
     config.write_text('model = "anthropic/claude-sonnet-4-6"\n')
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=slow)])
 def test_signal_leaves_resumable_session(shell: Shell, number: int) -> None:
     shell.serve([Turn("", calls=(Call("Bash", {"command": "touch began; sleep 300"}),)), Turn("went on")])
     child, said, http = start(shell, "--permission-mode", "full")

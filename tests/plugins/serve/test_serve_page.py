@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 from page_story import Story, story_server
 
+from tests.depth import slow
 from tests.listening import lasting_port
 from tests.plugins.exports.browser import Browser
 
@@ -279,21 +280,34 @@ def test_unwatched_page_resumes(page: Open, story: Story) -> None:
 
 
 @pytest.mark.needs("axe")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_use_it(page: Open, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1280, "light"), pytest.param(1280, "dark", marks=slow), pytest.param(360, "light", marks=slow), (360, "dark")],
+)
+def test_everybody_can_use_it(page: Open, width: int, scheme: str) -> None:
     browser = page("Fix the division by zero")
     until(browser, f"{SHOWN}.includes('two of three')")
-    for width in (1280, 360):
+    assert browser.findings(width, scheme) == []
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    for view in ("sessions", "details"):
+        browser.run(f"view({view!r}); 0")
         assert browser.findings(width, scheme) == []
-        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
-        for view in ("sessions", "details"):
-            browser.run(f"view({view!r}); 0")
-            assert browser.findings(width, scheme) == []
-        browser.run("view('talk'); 0")
-    for text in ("Ask me", "Change it"):
-        browser = page(text, permission_mode="ask")
-        until(browser, "document.querySelector('.question') !== null")
-        assert browser.findings(360, scheme) == []
+
+
+@pytest.mark.needs("axe")
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [
+        ("Ask me", "light"),
+        pytest.param("Ask me", "dark", marks=slow),
+        pytest.param("Change it", "light", marks=slow),
+        ("Change it", "dark"),
+    ],
+)
+def test_everybody_can_approve(page: Open, text: str, scheme: str) -> None:
+    browser = page(text, permission_mode="ask")
+    until(browser, "document.querySelector('.question') !== null")
+    assert browser.findings(360, scheme) == []
 
 
 def test_page_asks_for_valid_token(chrome: Browser, story: Story) -> None:
@@ -362,25 +376,24 @@ def test_stream_resumes_after_cut(page: Open, story: Story) -> None:
     assert lines_of(browser) == shown
 
 
-def test_page_adopts_new_server(tmp_path: Path) -> None:
-    port = str(lasting_port())
-    with Browser() as browser:
-        with story_server(tmp_path / "one", "--port", port) as first:
-            first.http.post("/v1/sessions", json={"text": "Hello first"})
-            browser.open(f"{first.url}/#token={first.token}")
-            until(browser, "live && status?.title === 'Hello first'")
-            one = browser.open_tab(f"{first.url}/")
-            until(browser, "live && status?.title === 'Hello first'")
-        until(browser, "!at('toast').hidden && at('toast').innerText.includes('does not respond')")
-        with story_server(tmp_path / "two", "--port", port) as second:
-            second.http.post("/v1/sessions", json={"text": "Hello second"})
-            until(browser, "at('login').open")
-            other = browser.switch(one)
-            browser.call("Page.bringToFront")
-            until(browser, "at('login').open")
-            browser.run(f"enter({second.token!r}); 0")
-            until(browser, "live && status?.title === 'Hello second' && !at('login').open")
-            assert "Hello first" not in str(browser.run("document.body.innerText"))
-            browser.switch(other)
-            browser.call("Page.bringToFront")
-            until(browser, "live && status?.title === 'Hello second' && !at('login').open")
+def test_page_adopts_new_server(chrome: Browser, tmp_path: Path) -> None:
+    port, browser = str(lasting_port()), chrome
+    with story_server(tmp_path / "one", "--port", port) as first:
+        first.http.post("/v1/sessions", json={"text": "Hello first"})
+        browser.open(f"{first.url}/#token={first.token}")
+        until(browser, "live && status?.title === 'Hello first'")
+        one = browser.open_tab(f"{first.url}/")
+        until(browser, "live && status?.title === 'Hello first'")
+    until(browser, "!at('toast').hidden && at('toast').innerText.includes('does not respond')")
+    with story_server(tmp_path / "two", "--port", port) as second:
+        second.http.post("/v1/sessions", json={"text": "Hello second"})
+        until(browser, "at('login').open")
+        other = browser.switch(one)
+        browser.call("Page.bringToFront")
+        until(browser, "at('login').open")
+        browser.run(f"enter({second.token!r}); 0")
+        until(browser, "live && status?.title === 'Hello second' && !at('login').open")
+        assert "Hello first" not in str(browser.run("document.body.innerText"))
+        browser.switch(other)
+        browser.call("Page.bringToFront")
+        until(browser, "live && status?.title === 'Hello second' && !at('login').open")
