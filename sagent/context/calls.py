@@ -68,8 +68,10 @@ _QUOTED = (
 
 
 def says_nothing(reply: Message) -> bool:
-    """Return True for a reply that ended normally but has only thoughts and invisible characters."""
-    return reply.stop in (None, "end", "tool_use") and all(
+    """Return True for a reply that ended normally but has only thoughts and invisible characters. At a stop sequence a
+    reply may be empty, but not of thoughts."""
+    ended = reply.stop in (None, "end", "tool_use") or (reply.stop == "stop_sequence" and reply.parts)
+    return bool(ended) and all(
         isinstance(part, Thinking) or (isinstance(part, Text) and not _is_seen(part.text)) for part in reply.parts
     )
 

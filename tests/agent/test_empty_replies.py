@@ -15,7 +15,7 @@ from sagent.cost.prices import PriceBook
 from sagent.errors import ModelError
 from sagent.events import Result, Retrying
 from sagent.lib.json import EMPTY
-from sagent.messages import Image, Message, Opaque, Part, Private, Text, Thinking, assistant
+from sagent.messages import Image, Message, Opaque, Part, Private, StopReason, Text, Thinking, assistant
 from sagent.testing import ScriptedModel
 from sagent.testing.server import FakeProviderServer, Raw, Step, Turn
 from sagent.usage import Usage
@@ -92,8 +92,10 @@ async def test_wordless_chat_reply_is_asked_again(deltas: list[dict[str, str]]) 
 @pytest.mark.parametrize(
     "parts", [(), (Thinking("Hm."),), (Text(" \n"),), (Thinking("Hm."), Text("")), (Text("\u200b\ufeff\n\u2800"),)]
 )
-async def test_any_model_is_asked_again_once(parts: tuple[Part, ...]) -> None:
-    empty = Message("assistant", parts, stop="end")
+@pytest.mark.parametrize("stop", ["end", "stop_sequence"])
+async def test_any_model_is_asked_again_once(parts: tuple[Part, ...], stop: StopReason) -> None:
+    parts = parts if parts or stop == "end" else (Thinking("Hm."), Thinking("So."))
+    empty = Message("assistant", parts, stop=stop)
     agent = Agent(ScriptedModel(empty, "4"))
     retries: list[Retrying] = []
     agent.listen(lambda event: retries.append(event) if isinstance(event, Retrying) else None)
