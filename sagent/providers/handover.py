@@ -282,12 +282,10 @@ def _shown(message: Message) -> Iterable[Shown]:
 
 def _typed(part: Shown) -> Shown:
     """Return an image with the type of its bytes, because providers refuse another."""
-    if not isinstance(part, Image):
-        return part
     from sagent.lib.image import image_type  # for few conversations
 
-    kind = image_type(part.data)
-    return replace(part, media_type=kind) if kind and kind != part.media_type else part
+    kind = image_type(part.data) if isinstance(part, Image) else ""
+    return replace(part, media_type=kind) if isinstance(part, Image) and kind not in ("", part.media_type) else part
 
 
 def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:
