@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, cast, r
 from sagent.errors import ToolError
 from sagent.lib.dataclass import Data_co, Deps_contra, dataclass
 from sagent.lib.json import JsonObject, json_dump, json_freeze, json_freeze_object
-from sagent.lib.names import find_path, path_of, quote_path, unquote_path, why_no_path
+from sagent.lib.names import find_path, lies_in, path_of, quote_path, unquote_path, why_no_path
 from sagent.lib.regular import open_regular
 from sagent.messages import Document, Image, Text
 from sagent.peer import Caller
@@ -276,13 +276,10 @@ def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:
 
 
 def conflict(first: Effect, second: Effect) -> bool:
-    """Return True if two calls of one turn must run in the order given: they touch the same path, or one runs a command
-    while the other writes."""
+    """Return True if two calls of one turn must run in the order given: one writes a path that the other touches, or
+    that lies in a directory that it touches, or runs a command."""
     kinds = {first.kind, second.kind}
-    if "write" not in kinds:
-        return False
-    return "execute" in kinds or not _real(first.paths).isdisjoint(_real(second.paths))
-
-
-def _real(paths: Iterable[Path]) -> set[str]:
-    return {os.path.realpath(path) for path in paths}
+    if "write" not in kinds or "execute" in kinds:
+        return "write" in kinds
+    own, others = ({os.path.realpath(path) for path in effect.paths} for effect in (first, second))
+    return any(lies_in(path, others) for path in own) or any(lies_in(path, own) for path in others)

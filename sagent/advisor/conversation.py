@@ -145,8 +145,7 @@ class Conversation:
 
 
 def fit(text: str, size: int) -> str:
-    """Cut a text to its head and tail in about so many bytes. Remove secrets before, because they might be cut in
-    two."""
+    """Cut a text to its head and tail in about so many bytes. Remove secrets before: they might be cut in two."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
         return text

@@ -53,8 +53,7 @@ def _danger() -> re.Pattern[str]:
 
 
 def destroys(command: str, folder: Path | None = None, depth: int = 0) -> bool:
-    """Return True if a command, in a directory, may remove something permanently. Words that it only quotes do not
-    count."""
+    """Return True if a command, in a directory, may remove something permanently. Words that it quotes do not count."""
     script = split(command)
     if script.doubt and _danger().search(bare_text(command)):
         return True

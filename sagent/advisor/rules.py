@@ -51,8 +51,7 @@ class Rules:
 
 
 def strength(model: str) -> Strength:
-    """Return the class of a model as an executor, by its name: a strong one is slowed down by help that a small one
-    needs."""
+    """Return the class of a model as an executor, by its name: help that a small one needs slows a strong one down."""
     name = model.lower()
     if _SMALL.search(name):
         return "small"

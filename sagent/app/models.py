@@ -84,8 +84,7 @@ class Choice:
             self.listings = Listings(self.settings.state_dir / "listings.json")
 
     def resolve(self, name: str) -> Model:
-        """Return a model by "provider/id", "id" or a short name. Raises UsageError, also for a provider that is not
-        allowed."""
+        """Return a model by "provider/id", "id" or a short name. Raises UsageError, also for a provider not allowed."""
         name = self.spelled_out(name, elsewhere=bool(self.home[1]))
         provider, model_id = split_model(name, None, self.rows, self.home[1])
         if provider is None and self.home[1] and row_called(name, self.rows) is None:

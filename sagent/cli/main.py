@@ -1,6 +1,5 @@
 """Runs a command line: chooses the command, and turns errors into exit codes."""
 
-import errno
 import os
 import signal
 import sys
@@ -77,10 +76,10 @@ def output_failed(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 128 + signal.SIGPIPE
-    from sagent.lib.text import system_reason
+    from sagent.lib.text import is_limit, system_reason
 
-    limited = error.errno in (errno.EMFILE, errno.ENFILE)
-    where = error.filename or ("a file could not be opened" if limited else "the output could not be written")
+    cause = "a file could not be opened" if is_limit(error) else "the output could not be written"
+    where = error.filename or cause
     sys.stderr.write(f"sagent: {where}: {system_reason(error)}\n")
     return 1 if error.filename is None else 2
 

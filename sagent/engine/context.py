@@ -50,8 +50,7 @@ def limits_of(run: RunLimits) -> Mapping[str, int]:
 
 
 def with_limits(run: RunLimits, limits: Mapping[str, int | str]) -> RunLimits:
-    """Return RunLimits with some changed; 0 or "none" removes a limit. Raises UsageError with the names of all
-    limits."""
+    """Return RunLimits with some changed; 0 or "none" removes a limit. Raises UsageError that names all limits."""
     changed: dict[str, int | None] = {}
     for name, value in limits.items():
         if name not in CHANGEABLE:

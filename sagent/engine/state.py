@@ -16,7 +16,7 @@ from sagent.engine.neighbours import Neighbours
 from sagent.errors import UsageError
 from sagent.events import Denial, Event, Notice, Received
 from sagent.lib.dataclass import dataclass
-from sagent.lib.text import main_argument, one_line
+from sagent.lib.text import main_argument, one_line, system_reason
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
 from sagent.model import EFFORTS, Effort, Model, ModelLimits
 from sagent.peer import Action, Caller, Compact, JobState, JobStatus, Moment
@@ -162,7 +162,7 @@ class Journal:
             self.lost = True
             self.notify(
                 "warning",
-                f"The log cannot be written ({error.strerror or error}); the run continues, but nothing more is "
+                f"The log cannot be written ({system_reason(error)}); the run continues, but nothing more is "
                 "saved. Free some space or fix the directory, then start again with --continue.",
             )
             return ""

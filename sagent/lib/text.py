@@ -134,8 +134,14 @@ def failure(error: BaseException) -> str:
 def system_reason(error: OSError) -> str:
     """Return why the system refused something, with a remedy if it is a limit; without a full stop."""
     said = error.strerror or str(error)
-    limited = error.errno in (errno.EMFILE, errno.ENFILE)
-    return f"{said}. Raise the limit of open files, as with ulimit -n 1024" if limited else said
+    if error.errno == errno.EFBIG:
+        return f"{said}. Raise the limit of file sizes, as with ulimit -f unlimited"
+    return f"{said}. Raise the limit of open files, as with ulimit -n 1024" if is_limit(error) else said
+
+
+def is_limit(error: OSError) -> bool:
+    """Return True if too many files are open, which says nothing about a file."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def why_unread(error: Exception) -> str:

@@ -336,8 +336,7 @@ class _Whereabouts(NamedTuple):
 
 
 def _directories(words: tuple[Word, ...]) -> Iterator[Word]:
-    """Yield the directories that options of git, or another program like it, name, each from the last `-C` before
-    it."""
+    """Yield the directories that options of git, or a program like it, name, each from the last `-C` before it."""
     start = ""
     for word, value in zip(words, (*words[1:], words[-1]), strict=True):
         name, equals, inner = word.text.partition("=")
@@ -363,8 +362,7 @@ def _suspicions(words: tuple[Word, ...], rules: Sequence[Rule], *, likely: bool)
 
 
 def _matches(patterns: Sequence[str]) -> list[str] | None:
-    """Return the files that match wildcards now, as the shell finds them; None if there are too many, or too many to
-    search."""
+    """Return the files that match wildcards now, as the shell finds them; None if there are too many of them."""
     from fnmatch import translate
 
     found, left = list[str](), _MAX_ENTRIES

@@ -141,8 +141,7 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[li
 
 
 def images_at(text: str, directory: Path) -> tuple[Image, ...]:
-    """Return the images whose paths a text consists of, as file managers insert them on drag and drop; () for any other
-    text."""
+    """Return the images whose paths a text consists of, as file managers insert them on drag and drop; else ()."""
     whole = text.strip()
     if not whole.lower().rstrip("'\"").endswith(IMAGES):
         return ()

@@ -31,8 +31,7 @@ def one_by_one(change: Callable[Concatenate[Path, P], bytes | None]) -> Callable
 
 @one_by_one
 def add_rule(path: Path, rule: str, name: str = "allow") -> bytes | None:
-    """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError, and UsageError if the file cannot be changed
-    safely."""
+    """Add a rule to `allow` or `deny` of `[permissions]`. Raises OSError, and UsageError if that is not safe."""
     text, before = read_file(path)
     table = as_object(before.get("permissions"))
     rules = as_array(table.get(name))

@@ -492,8 +492,7 @@ def _is_there(workspace: Workspace) -> bool:
 def _remembered(
     workspace: Workspace, notes: bytes, start: Mapping[str, str], added: Collection[str], notices: list[str]
 ) -> dict[str, str] | None:
-    """Take over the shell's final directory, and its variables if the command changed any, except those `added` for it
-    alone."""
+    """Take over the shell's final directory, and its variables if the command changed any other than those `added`."""
     directory, ended, exports = notes.partition(b"\0")
     if not ended:  # `exec`, killed from within, its own EXIT trap and `exit`
         notices.append("the shell ended without a report: working directory and variables are as before this command")

@@ -70,8 +70,7 @@ def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Ch
 def plan_edit(
     path: Path, real: Path, replacements: Sequence[Replacement], workspace: Workspace, unsaved: str | None = None
 ) -> Change:
-    """Plan replacements in order, all or none, in a file or an editor's `unsaved` version. Raises ToolError if one
-    fails."""
+    """Plan replacements in order, all or none, in a file or an editor's `unsaved` version. Raises ToolError."""
     name = quote_path(short_path(path, workspace))
     with as_tool_errors(path):
         before, encoding = _read(path, real, workspace, creates=replacements[0].old == "")

@@ -167,10 +167,13 @@ def _lies(real: "Path", relative: str) -> bool:
     """Return True if a name is below the judged directory, and not below a directory that was replaced by a link during
     the listing."""
     from sagent.lib.regular import stat_real
+    from sagent.lib.text import is_limit
 
     try:
         stat_real(real / relative)
-    except OSError:
+    except OSError as error:
+        if is_limit(error):
+            raise
         return False
     return True
 

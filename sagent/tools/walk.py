@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagent.lib.regular import read_regular
+from sagent.lib.text import is_limit
 from sagent.tools.globs import ignore_regex
 
 _MAX_PATTERN_CHARS = 4_096  # of a line of an ignore file
@@ -38,6 +39,8 @@ def walk(
         try:
             entries = _entries(directory)
         except OSError as error:
+            if is_limit(error):
+                raise
             if closed is not None and error.errno not in (errno.ENOENT, errno.ENOTDIR):  # else it is gone
                 closed.append(f"{directory[base:] or '.'}/")
             continue
@@ -97,7 +100,9 @@ def _is_ignored(path: str, rules: tuple[_Rule, ...], *, is_directory: bool) -> b
 def _load(path: str, prefix: str) -> tuple[_Rule, ...]:
     try:
         lines = read_regular(path).decode("utf-8-sig", "surrogateescape").split("\n")
-    except OSError:
+    except OSError as error:
+        if is_limit(error):  # its rules hide files
+            raise
         return ()
     return tuple(rule for line in lines if (rule := _parse(line.removesuffix("\r"), prefix)))
 

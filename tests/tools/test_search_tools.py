@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -52,6 +53,20 @@ def make(root, files: dict[str, str | bytes]) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def test_walk_with_too_many_open_files_raises(root) -> None:
+    """What cannot be looked at for want of a descriptor is not left out as if it were closed to us."""
+    (root / "a.txt").write_text("x")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    closed: list[str] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            list(walk_module.walk(str(root), lambda: False, closed=closed))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not closed
 
 
 PROJECT = {

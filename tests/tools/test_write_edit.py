@@ -14,7 +14,7 @@ from sagent.lib.encoding import Text, decode
 from sagent.lib.json import json_freeze_object
 from sagent.session.blobs import BlobDirectory
 from sagent.tool import RunContext, conflict
-from sagent.tools import Edit, Read, Write
+from sagent.tools import Edit, Glob, Grep, List, Read, Write
 from sagent.tools.change import unified_diff
 from sagent.tools.replacement import Replacement, replace
 from sagent.tools.textfile import write_atomic
@@ -322,6 +322,22 @@ async def test_directory_made_link_leads_nowhere(workspace, root, tmp_path) -> N
         with pytest.raises(ToolError, match="elsewhere"):
             await tool(asked, run)
     assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("reads", "written", "ordered"),
+    [
+        (Grep().effect, "new.txt", True),
+        (Glob().effect, "sub/deep/new.txt", True),
+        (List().effect, "new.txt", True),
+        (Grep().effect, "../elsewhere.txt", False),
+    ],
+)
+def test_search_of_tree_and_write_in_it_have_order(workspace, reads, written: str, ordered: bool) -> None:
+    search = reads(json_freeze_object({"pattern": "x", "path": "."}), workspace)
+    write = Write().effect(json_freeze_object({"file_path": written, "content": ""}), workspace)
+    assert conflict(search, write) == conflict(write, search) == ordered
+    assert not conflict(search, search)
 
 
 def test_calls_in_link_circle_have_order(workspace, root) -> None:

@@ -1,5 +1,4 @@
-"""One call over a transport: bytes out, deltas and one reply back. Handles streams, silence and ends, for any
-family."""
+"""One call over a transport: bytes out, deltas and one reply back. Handles streams, silence and ends."""
 
 import asyncio
 import json

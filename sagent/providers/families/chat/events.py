@@ -301,8 +301,7 @@ class ChatReplyReader(ReplyReader):
                 self._cite("parts", [part])
 
     def _reason(self, delta: Mapping[str, object], out: list[Delta]) -> None:
-        """Take reasoning under one of its names. Some gateways send it twice, as text and as details: it counts
-        once."""
+        """Take reasoning under one of its names, once if a gateway sends it twice, as text and as details."""
         shown = False
         for name in REASONING:
             for text in _texts(delta.get(name)):

@@ -184,8 +184,7 @@ class ResponsesReplyReader(ReplyReader):
         return item
 
     def _index(self, event: Mapping[str, object]) -> int:
-        """Return an item's index by its number, because ids differ between events at Copilot; without one, by its
-        id."""
+        """Return an item's index by its number, as ids differ between events at Copilot; without one, by its id."""
         number = event.get("output_index")
         if isinstance(number, int) and number not in self._moved:
             return number
