@@ -93,8 +93,7 @@ class Stage:
         return result, None
 
     def total(self, result: R, agents: Sequence[Node]) -> R:
-        """Return a result with the usage of all members on this stage; the cost is that of their ledgers, each counted
-        once."""
+        """Return a result with the usage of all members on this stage; each of their ledgers is counted once."""
         ledgers = dict.fromkeys(agent.ledger for agent in (agents if self.caller is None else [self.caller]))
         costs = [*(ledger.cost() for ledger in ledgers), *self._strangers]
         seconds = time.monotonic() - self._started

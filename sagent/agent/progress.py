@@ -102,8 +102,7 @@ def _steady(result: ToolResult) -> object:
 
 
 def _count_repeats(rounds: Sequence[_Round], size: int) -> int:
-    """Return how many times in a row the last rounds (of this number) have come; 0 unless the last of them has just
-    ended."""
+    """Return how often in a row the last rounds (of this number) have come; 0 unless the last has just ended."""
     last = rounds[-size:]
     if len(last) < size or (size > 1 and all(one == last[0] for one in last)):
         return 0

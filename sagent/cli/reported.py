@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from itertools import pairwise
 
 from sagent.errors import SagentError
@@ -30,10 +31,21 @@ def report_as_json(argv: list[str], error: SagentError) -> None:
         JsonRenderer(out).on_result(Result("", (), "error", Failure(error.kind, str(error))))
 
 
+def _named_in_file() -> str:
+    """Return the format that the person's settings file names, "" if it cannot be read."""
+    from sagent.config.files import find_file, read_file
+    from sagent.context.places import directory, home_of
+
+    with suppress(SagentError, OSError):
+        if file := read_file(find_file(directory("config", os.environ, home_of(os.environ)))[0]):
+            return str(file.data.get("output_format"))
+    return ""
+
+
 def _wants_json(argv: list[str]) -> bool:
     """Return True if the words request JSON, well-formed or not; words after "--" are no flags."""
     flags = argv[: argv.index("--")] if "--" in argv else argv
     named = [flag.partition("=")[2] for flag in flags if flag.startswith("--output-format=")]
     named += [value for flag, value in pairwise(flags) if flag == "--output-format"]
-    named = named or [os.environ.get("SAGENT_OUTPUT_FORMAT", "")]
+    named = named or [os.environ.get("SAGENT_OUTPUT_FORMAT") or _named_in_file()]
     return "--json" in flags or not {"json", "stream-json"}.isdisjoint(named)

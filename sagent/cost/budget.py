@@ -48,8 +48,7 @@ class InputBound:
 
 
 def is_number(usage: Usage) -> bool:
-    """Return True if every bucket is a whole number of tokens of at least 0, because a model's code may give
-    anything."""
+    """Return True if every bucket is a whole number of tokens of at least 0: a model's code may give anything."""
     counts: list[object] = [getattr(usage, bucket) for bucket in BUCKETS]
     return all(isinstance(count, int) and count >= 0 for count in counts)
 

@@ -223,8 +223,7 @@ class Ledger:
         return lambda: listeners.remove(listener)
 
     def cap_of(self, agent: str) -> Decimal | None:
-        """Return USD that an agent and those who share its budget may spend: the nearest allowance, else the whole
-        budget."""
+        """Return USD that an agent and those who share its budget may spend: the nearest allowance, or all."""
         return self._budget(agent).cap
 
     def room(self, agent: str) -> Decimal | None:

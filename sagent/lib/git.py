@@ -115,8 +115,7 @@ def programs_named(directory: str | os.PathLike[str]) -> frozenset[str]:
 
 
 def files_named(root: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the files that a repository's configuration includes, and its directory of hooks, as absolute real
-    paths."""
+    """Yield the files that a repository's configuration includes, and its directory of hooks, as real paths."""
     root = Path(root)
     for file in _configurations(root):
         section = ""

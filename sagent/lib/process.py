@@ -186,8 +186,7 @@ class ProcessGroup:
         self._update()
 
     def _update(self) -> None:
-        """Report the groups and the exempted marks to the watchdog. If it is gone or asleep, the marks have to be
-        enough."""
+        """Report the groups and the exempted marks to the watchdog. If it is gone or asleep, the marks must do."""
         if self._watchdog and self._watchdog.poll() is None:
             with contextlib.suppress(OSError):
                 self._report()

@@ -51,8 +51,7 @@ def coerce(schema: Mapping[str, object], value: Json) -> Json:
 
 
 def strange_type(schema: Json, known: Container[Json] = ("object",)) -> str:
-    """Return an invalid type in the schema of a tool's arguments, "" if there is none: providers refuse each request
-    with one."""
+    """Return an invalid type in the schema of a tool's arguments, for which providers refuse each request, or ""."""
     within: list[Json] = []
     for key, value in schema.items() if isinstance(schema, JsonObject) else ():
         if key == "type":

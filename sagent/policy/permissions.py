@@ -144,8 +144,7 @@ class PermissionPolicy(Policy):
         return self._verdict(effect, None if free else _spelled_out(call, effect, commands.obstacle()))
 
     def _verdict(self, effect: Effect, obstacle: Obstacle | None) -> Verdict:
-        """Return the verdict on an obstacle. In plan mode, no questions are asked about effects that the mode
-        excludes."""
+        """Return the verdict on an obstacle. In plan mode, nothing is asked about effects that the mode excludes."""
         if obstacle is None:
             return Allow()
         if self.mode == "plan" and effect.kind != "read":

@@ -7,8 +7,7 @@ from sagent.policy import Verdict
 
 
 def checked(policy: object, call: str, verdict: Verdict) -> Verdict:
-    """Return the verdict of a policy on a call of this name. Raises ToolError for any other value, so that the call is
-    not made."""
+    """Return the verdict of a policy on a call of this name. Raises ToolError for any other value: it is not made."""
     if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] -- as above
         raise no_verdict(policy, call, verdict)
     return verdict

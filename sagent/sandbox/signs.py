@@ -36,8 +36,7 @@ _MAX_NAMED, _MAX_LINES = 8, 50
 
 
 def was_held_back(shown: str, *, failed: bool) -> bool:
-    """Return True if a program's output suggests that its sandbox refused something; `failed` is its exit code's
-    verdict."""
+    """Return True if a program's output suggests that its sandbox refused something; `failed` is by its exit code."""
     signs = (_CUT_OFF, _HELD_BACK) if failed else (_CUT_OFF, _PASSED_OVER)
     return any(sign.search(shown) for sign in signs)
 

@@ -1,5 +1,4 @@
-"""The files below a directory, listed by ripgrep if it is installed: faster than Python, and already filtered for the
-search."""
+"""The files below a directory, listed by ripgrep if it is installed: faster than Python, and already filtered."""
 
 import asyncio
 import os

@@ -1,6 +1,7 @@
 """Where JSON is asked for, an error is JSON too, on stdout; stderr has the sentence, and the exit code stays."""
 
 import json
+from pathlib import Path
 
 import pytest
 from program import Shell
@@ -68,3 +69,15 @@ def test_variable_asks_for_json(shell: Shell) -> None:
     shell.environment["SAGENT_OUTPUT_FORMAT"] = "json"
     done = shell.run("--nonsense", "hello", model="")
     assert json.loads(done.out)["error"]["kind"] == "usage"
+
+
+@pytest.mark.parametrize("more", ["", "max_turns = 'x'\n", "nonsense = 1\n"])
+def test_settings_file_asks_for_json(shell: Shell, more: str) -> None:
+    file = Path(shell.environment["HOME"], ".config/sagent/config.toml")
+    file.parent.mkdir(parents=True)
+    file.write_text(f'output_format = "json"\n{more}')
+    for argv in (["--nonsense", "hello"], ["--output-format", "text", "--nonsense"]):
+        done = shell.run(*argv, model="")
+        assert (done.code, bool(done.out)) == (2, "text" not in argv)
+    if more.startswith("max"):
+        assert json.loads(shell.run("hello", model="").out)["error"]["kind"] == "config"
