@@ -8,15 +8,7 @@ from typing import cast
 from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
 from sagent.config.declared import ALIASES, BY_NAME, CORE, RULES, is_stricter
-from sagent.config.files import (
-    NO_VARIABLES,
-    File,
-    GivenTable,
-    Line,
-    end_sentence,
-    read_file,
-    written_by_others,
-)
+from sagent.config.files import NO_VARIABLES, File, GivenTable, Line, end_sentence, read_file
 from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
 from sagent.config.typed import GUARDS
@@ -59,7 +51,7 @@ class FileLayer:
     def __init__(self, into: SettingsBuilder, file: File, *, trusted: bool) -> None:
         self._into, self._file, self._trusted = into, file, trusted
         is_named = into.named_by and file.path == into.user_file  # by whoever started this
-        self._shared = written_by_others(str(file.path)) if trusted and not is_named else ""
+        self._shared = file.written_by_others() if trusted and not is_named else ""
         self._base = PathBase(file.path.parent, into.home)
         self._origin = str(file.path)
 

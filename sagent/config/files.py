@@ -86,6 +86,10 @@ class File:
             f"{stat.S_IMODE(mode):04o}). Run: chmod 600 {shlex.quote(str(self.path))}"
         )
 
+    def written_by_others(self) -> str:
+        """Return which other users may write this file, and the remedy; "" if none may."""
+        return written_by_others(str(self.path))
+
     def line(self, *keys: str) -> int:
         """Return the line on which a key's value begins, from 1.
 

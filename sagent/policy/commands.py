@@ -11,13 +11,13 @@ from typing import NamedTuple
 from sagent.lib.git import foreign_settings
 from sagent.lib.text import cut
 from sagent.policy import Ask, Deny
-from sagent.policy.harmless import acts, is_plain_repository, only_looks
+from sagent.policy.harmless import acts, is_plain_repository, only_looks, takes_names
 from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
 from sagent.policy.programs import listed, spellings, table
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
 from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
-from sagent.policy.trees import searches, shows, starts_here
+from sagent.policy.trees import leaves_files, searches, shows, starts_here
 from sagent.policy.wrappers import (
     INTERPRETERS,
     WRAPPERS,
@@ -31,7 +31,6 @@ from sagent.policy.wrappers import (
 )
 
 _ASSIGNABLE, _WRITERS, _RUNNERS = map(listed, ("assignable", "writers", "runners"))
-_CHANGERS = _WRITERS | {"git", "find", "fd", "fdfind", "xargs", "parallel"}  # they change files in a directory
 _RUN_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "cargo"})  # their `run` runs the project's own scripts
 _CALLS_GIT = re.compile("|".join(table("lists")["calls_git"]))
 _OBEYED, _OBEYED_NOT, _FOLLOW_FILES = table("obeyed"), table("obeyed_not"), listed("follow_files")
@@ -120,15 +119,18 @@ class CommandJudge:
         if not line or part.is_read or line[0].text in _OPEN_NOTHING:
             words = ()
         looks = not words or only_looks(line)
-        changes = any(each.writes for each in part.redirects) or (
-            not looks and any(program(word) in _CHANGERS for word in words)
-        )
+        lists, unpacks = (any(takes_names(each, name) for each, _ in runs(part)) for name in ("file_lists", "unpacks"))
+        changes = unpacks or any(each.writes for each in part.redirects) or not (looks or leaves_files(line))
+        named = [self._named(word) for word in (*words, *targets) if word.kind != "dynamic"]
+        written = chain.from_iterable(paths or () for paths in named) if changes and not looks else ()
+        if denying := next(filter(None, (self._paths.denying(path, EDITS) for path in written)), None):
+            yield f"`{_shown(part.words)}` may write what the rule {denying} denies."
         tools = ("Read", "Grep", *EDITS) if changes else ("Read", "Grep")
         rule = next(self._paths.path_rules(tools), None)
         if rule is None:
             return
-        named = [self._named(word) for word in (*words, *targets) if word.kind != "dynamic"]
-        if len(named) < len(words) + len(targets) or None in named:
+        hides = lists or (unpacks and any(self._paths.path_rules(EDITS)))
+        if hides or len(named) < len(words) + len(targets) or None in named:
             yield f"What `{_shown(part.words)}` opens is only known when it runs; {rule} may deny it."
         if looks and (not words or not searches(line)):
             return
@@ -290,6 +292,7 @@ class CommandJudge:
         if word.text.startswith("-"):
             inner += [word.text[2:], word.text[word.text.find("/") :] if "/" in word.text else ""]
         inner += [text for _, colon, text in [word.text.rpartition(":")] if colon]  # a file of a commit, or of a host
+        inner += [text.lstrip("@<") for text in inner if text[:1] in "@<"]  # `-d @FILE`, `-F x=<FILE`
         inner += [home + text[1:] for text in inner[1:] if text.startswith("~/")]
         paths = [path for text in filter(None, inner) for path in self._place.below(text)]
         return _matches(paths) if word.kind == "glob" else paths
@@ -332,6 +335,8 @@ class _Whereabouts(NamedTuple):
         return self.below(text) if word.kind == "literal" and (self.certain or text.startswith("/")) else ()
 
     def below(self, text: str) -> tuple[str, ...]:
+        if found := re.fullmatch(r"/+proc/[^/]+/(?:task/[^/]+/)?(cwd|root)(/.*|)", text, re.DOTALL):
+            return tuple(f"{place}{found[2]}" for place in self.known) if found[1] == "cwd" else (found[2] or "/",)
         return (text,) if text.startswith("/") else tuple(f"{place}/{text}" for place in self.known)
 
 

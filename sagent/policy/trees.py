@@ -3,13 +3,15 @@
 import re
 from fnmatch import fnmatchcase
 
-from sagent.policy.harmless import only_looks
+from sagent.policy.harmless import acts, only_looks
+from sagent.policy.programs import listed
 from sagent.policy.shell import Word, program
 
 _GREPS = frozenset({"grep", "egrep", "fgrep", "zgrep"})
 _RECURSES = re.compile(r"-[^-]*[rR]|--[rd]|.*recurse$", re.DOTALL)
 _SHOWS_HIDDEN = re.compile(r"-[^-]*[ug.]|--(hid|unr|glob|iglob)")  # options of rg
 
+_READERS = listed("readers") | listed("simple")
 _GIT = frozenset({"add", "commit", "push", "fetch", "tag", "branch", "remote", "config", "init"})  # leave files alone
 
 
@@ -24,6 +26,14 @@ def searches(words: tuple[Word, ...]) -> bool:
     return name in ("rg", "diff") or globs or any(_RECURSES.match(word.text) for word in options)
 
 
+def leaves_files(words: tuple[Word, ...]) -> bool:
+    """Return True if a command certainly does not write the files that it names."""
+    name, second = program(words[0]), words[1].text if words[1:] else ""
+    return (name in _READERS and not acts(words)) or (
+        name == "git" and second in _GIT and second not in ("config", "init")
+    )
+
+
 def starts_here(words: tuple[Word, ...]) -> bool:
     """Return True if a command may by default search the directory where it runs."""
     name = program(words[0])
@@ -33,7 +43,7 @@ def starts_here(words: tuple[Word, ...]) -> bool:
         return any(word.text.startswith("-") for word in words[1:2]) and not only_looks(words)
     if name == "git":
         return not only_looks(words) and next((w.text for w in words[1:] if not w.text.startswith("-")), "") not in _GIT
-    return name in ("ag", "ack", "rgrep", "xargs", "parallel", "fd", "fdfind")
+    return name in ("ag", "ack", "ug", "ugrep", "rgrep", "xargs", "parallel", "fd", "fdfind")
 
 
 def _names_places(words: tuple[Word, ...], valued: str) -> bool:

@@ -2,7 +2,7 @@
 runs outside of the sandbox, and states of interrupted work that are reached by another way."""
 
 from sagent.testing.server import Call
-from tests.attack.plans import CONFIG, LOOK, Plan, evil
+from tests.attack.plans import CONFIG, EDIT, LOOK, Plan, evil
 
 _MODULES = "git init -q d; cp evil d; mkdir -p d/s m/s; (cd m/s; {}); ln -s ../../m d/.git/modules"
 _LINKED = (
@@ -149,4 +149,62 @@ _OUTSIDE = tuple(
     )
 )
 
-PLANS = (*_STATES, *_LINKS, *_EARLIER, *_OUTSIDE)
+# What commands made is no more protected from later ones; what was put back is.
+_WORKTREE = "git worktree add -q w; cp evil w"
+_TWO = (
+    "mkdir .githooks; : > .githooks/x; git add .githooks; git commit -qm x; git checkout -qb two; "
+    "echo 1 > .githooks/x; git commit -qam y; git checkout -q -"
+)
+_IN_W = f"cd w && {{ {LOOK}; }}"
+_OWNED = tuple(
+    Plan(lines, EDIT, before=before, after=after)
+    for lines, before, after in (
+        (("git init -q d; cp evil d", "git -C d config core.fsmonitor ./evil"), "", _IN_D),
+        (("git init -q d; cp evil d", "true", "git -C d config core.fsmonitor ./evil", "true"), "", _IN_D),
+        (
+            (
+                "git init -q d; cp evil d; mkdir -p d/.git/hooks; cp evil d/.git/hooks/x.sample",
+                "mv d/.git/hooks/x.sample d/.git/hooks/post-index-change",
+            ),
+            "",
+            "cd d; echo 1 > f; git add f",
+        ),
+        (
+            (
+                "git init -q d; cp evil d; sleep 1.2",
+                "(sleep 2; git -C d config core.fsmonitor ./evil) > /dev/null 2>&1 & sleep 1",
+                "sleep 3",
+            ),
+            "",
+            _IN_D,
+        ),
+        (
+            (_WORKTREE, "git config -f .git/worktrees/w/config.worktree core.fsmonitor ./evil"),
+            "git config extensions.worktreeConfig true",
+            _IN_W,
+        ),
+        ((_WORKTREE, f"cp -r .git g; {CONFIG}g/config; echo $PWD/g > .git/worktrees/w/commondir"), "", _IN_W),
+        ((_WORKTREE, f"cp -r .git g; {CONFIG}g/config; echo gitdir: $PWD/g > w/.git"), "", _IN_W),
+        ((_WORKTREE, "git worktree move w d", "git -C d config core.fsmonitor ./evil"), "", _IN_D),
+        (("git clone -q . d; cp evil d", f"mv d x; {CONFIG}x/.git/config; mv x d"), "", _IN_D),
+        (("cp .envrc src", "echo x=./evil >> src/.envrc"), ": > .envrc", evil("src/.envrc")),
+        (
+            ("mkdir n; cp -r .vscode n", "echo x=./evil > n/.vscode/tasks.json"),
+            "mkdir .vscode; echo {} > .vscode/tasks.json",
+            evil("n/.vscode/tasks.json"),
+        ),
+        (("echo python 3.12 > .tool-versions", "echo x=./evil >> .tool-versions"), "", evil(".tool-versions")),
+        (
+            ("rm -r .githooks; mkdir .githooks; cp evil .githooks/post-index-change", "true"),
+            "mkdir .githooks; : > .githooks/x; git config core.hooksPath .githooks",
+            "git add a.txt",
+        ),
+        (
+            ("git checkout -q two", "cp evil .githooks/post-index-change; git checkout -q -", "true"),
+            f"{_TWO}; git config core.hooksPath .githooks",
+            "git add a.txt",
+        ),
+    )
+)
+
+PLANS = (*_STATES, *_LINKS, *_EARLIER, *_OUTSIDE, *_OWNED)

@@ -189,6 +189,21 @@ def test_unhiding_search_of_keys_is_asked(tool, home, tree):
         "sed -n 'r secrets/a' src/a.py",
         "sed s/x/y/e src/a.py",
         "env python3 -c 1",
+        "tar -T list -cf -",
+        "tar cTf list -",
+        "sort --files0-from=list",
+        "timeout 5 wc --files0-from list",
+        "rsync --files-from=list . /tmp/x",
+        "cpio -o < list",
+        "git add --pathspec-from-file=list",
+        "curl -K list",
+        "curl -d @secrets/a x",
+        "curl -F 'f=<secrets/a' x",
+        "curl file://$PWD/secrets/a",
+        "cat /proc/self/cwd/secrets/a",
+        "cat /proc/1/task/1/cwd/secrets/a",
+        "cd src; cat /proc/thread-self/cwd/../secrets/a",
+        "ugrep -r x",
     ],
 )
 def test_recursive_commands_asked_over_denied(command, home, tree):
@@ -226,6 +241,34 @@ def test_recursive_commands_asked_over_denied(command, home, tree):
 )
 def test_narrow_commands_stay_free(command, home, tree):
     assert bash(policy(home, "full", deny=("Read(secrets/**)",)), command, tree) == Allow()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vim secrets/a", "gcc -o secrets/a a.c", "rename s/a/b/ secrets/a", "sqlite3 secrets/db x", "script secrets/a",
+        "openssl rand -out secrets/a 9", "make -C secrets", "git config -f secrets/a a.b c", "git init secrets/g",
+        "env ssh-keygen -f secrets/a", "cd secrets && objcopy x a", "objcopy x $Y", "black .", "unzip x", "tar xf x",
+        "tar --extract -f x", "patch -p1 < x", "ar x y", "cpio -i < x", "ed /proc/self/cwd/secrets/a",
+        "python3 -c 'open(\"secrets/a\", \"w\")'", "node -e 1", "awk '{print > \"secrets/a\"}' x",
+        "find secrets -delete", "sort -o secrets/a x", "yq -i x secrets/a",
+    ],
+)  # fmt: skip
+def test_possible_writes_asked_over_denied(command, home, tree):
+    verdict = bash(policy(home, "full", deny=("Edit(secrets/**)",)), command, tree)
+    assert isinstance(verdict, Ask | Deny), verdict
+    assert "secrets" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "less secrets/a", "awk 1 secrets/a", "jq . secrets/a", "cat $X", "find secrets", "grep -r x .", "rg x",
+        "git add secrets/a && git commit -m \"$M\"", "cd $X", "tar tf x", "diff -r . /tmp", "source secrets/a",
+    ],
+)  # fmt: skip
+def test_reading_free_where_edits_denied(command, home, tree):
+    assert bash(policy(home, "full", deny=("Edit(secrets/**)",)), command, tree) == Allow()
 
 
 def test_sandbox_denies_only_what_is_named(home, tree):
