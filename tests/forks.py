@@ -81,13 +81,12 @@ class Forks:
         """What `subprocess.run` tells of the program run with these arguments, or of a file of Python's to which a
         warning is an error. Raises TimeoutExpired after so many seconds."""
         words = [sys.executable, *(("-m", PROGRAM) if file is None else ("-W", "error", str(file))), *argv]
-        others = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
-        if environment.get("PYTHONPATH") != str(CHECKOUT) or any(name.startswith(AT_START) for name in others):
+        if needs_a_start(environment):
             return subprocess.run(
                 words, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=patience, check=False
             )
         (input_, to_stdin), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
-        child, mine = self.start(*argv, cwd=cwd, environment=others, streams=(input_, stdout, stderr), file=file)
+        child, mine = self.start(*argv, cwd=cwd, environment=environment, streams=(input_, stdout, stderr), file=file)
         said = [_later(_read, fd) for fd in (out, err, mine.detach())]
         _later(_write, to_stdin, stdin)
         try:
@@ -112,6 +111,12 @@ class Forks:
         assert child, "the server of forks has ended"
         self._started[child] = argv if file is None else (str(file), *argv)
         return child, mine
+
+
+def needs_a_start(environment: Mapping[str, str]) -> bool:
+    """Return True if a fork would miss a variable that is read when an interpreter starts."""
+    others = environment.keys() - {"PYTHONPATH"}
+    return environment.get("PYTHONPATH") != str(CHECKOUT) or any(name.startswith(AT_START) for name in others)
 
 
 def _runs(pid: int) -> bool:

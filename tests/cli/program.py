@@ -15,7 +15,7 @@ from termios import TIOCSWINSZ
 from typing import Any
 
 from sagent.testing.server import FakeProviderServer, Script
-from tests.forks import Forks
+from tests.forks import Forks, needs_a_start
 from tests.walls import without_shortfall
 
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
@@ -88,17 +88,32 @@ class Shell:
         return child, json.loads(child.stdout.readline())
 
     def on_terminal(self, *argv: str, columns: int = 0, program: Sequence[str] = PROGRAM, quiet: bool = False) -> str:
-        """What it writes to a terminal on either stream, or `quiet` on standard output alone, however it ends."""
+        """What it writes to a terminal on either stream, or `quiet` on standard output alone, however it ends. It runs
+        as a fork, where it is the program."""
         ours, theirs = pty.openpty()
         if columns:
             ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        stderr = subprocess.DEVNULL if quiet else theirs
+        stderr = os.open(os.devnull, os.O_WRONLY) if quiet else os.dup(theirs)
+        if program is PROGRAM and not needs_a_start(self.environment):
+            streams = os.open(os.devnull, os.O_RDONLY), theirs, stderr
+            _, end = self.forks.start(*argv, cwd=self.cwd, environment=self.environment, streams=streams)
+            said = read_terminal(ours)
+            with end:
+                end.recv(8)
+            return said
         child = self.start(*argv, model="", stdout=theirs, stderr=stderr, program=program)
         os.close(theirs)
-        said = b""
-        with suppress(OSError):  # the child has closed its end
-            while more := os.read(ours, 65536):
-                said += more
-        os.close(ours)
+        os.close(stderr)
+        said = read_terminal(ours)
         child.wait()
-        return said.decode().replace("\r\n", "\n")
+        return said
+
+
+def read_terminal(fd: int) -> str:
+    """What was written to a terminal, once its other end is closed."""
+    said = b""
+    with suppress(OSError):  # it is closed
+        while more := os.read(fd, 65536):
+            said += more
+    os.close(fd)
+    return said.decode().replace("\r\n", "\n")

@@ -1,11 +1,9 @@
 """What is asked for from a shell: which provider, with which login, with what piped in; and what is told of it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from program import PROGRAM, Shell
+from program import Shell
 
 from sagent.lib.json import as_array, as_object
 from sagent.testing.server import Cut, Fail, FakeProviderServer, Turn
@@ -121,20 +119,10 @@ def test_no_provider_gets_another_key(shell: Shell) -> None:
 GONE = "the text above is discarded"
 
 
-def on_terminal(shell: Shell, *argv: str) -> str:
-    """What is seen where both streams are a terminal."""
-    code = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *PROGRAM, "--model", "anthropic/claude-sonnet-4-6", *argv],
-        cwd=shell.cwd, env=shell.environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=True,
-    )  # fmt: skip
-    return done.stdout.decode()
-
-
 @pytest.mark.parametrize("level", ["warning", "error"])
 def test_discarded_text_is_marked(shell: Shell, level: str) -> None:
     shell.serve([Cut(LONG, after_events=5), LONG])
-    seen = on_terminal(shell, "--log-level", level, "hi")
+    seen = shell.on_terminal("--model", "anthropic/claude-sonnet-4-6", "--log-level", level, "hi")
     first, _, second = seen.partition(GONE)
     assert "The quick" in first and LONG.text in second
 

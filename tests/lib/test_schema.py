@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sagent.lib import schema
 from sagent.lib.json import JsonObject, json_freeze, json_freeze_object
 from sagent.lib.schema import coerce, violations
+from tests.depth import deep
 
 SCHEMA = json_freeze_object(
     {
@@ -153,8 +155,9 @@ def test_coercion_keeps_valid_values(arguments: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
-def test_recursive_alternatives_terminate(keyword: str) -> None:
+def test_recursive_alternatives_terminate(monkeypatch: pytest.MonkeyPatch, keyword: str) -> None:
     """Each is twice as many at the next level: a server's schema could hold up all agents of the process for ever."""
-    schema = json_freeze_object({keyword: [{"$ref": "#"}, {"$ref": "#"}]})
-    assert coerce(schema, "3") == "3"
-    assert "nested too deeply" in " ".join(violations(schema, "3"))
+    monkeypatch.setattr(schema, "_STEPS", deep(3_000, schema._STEPS))
+    endless = json_freeze_object({keyword: [{"$ref": "#"}, {"$ref": "#"}]})
+    assert coerce(endless, "3") == "3"
+    assert "nested too deeply" in " ".join(violations(endless, "3"))

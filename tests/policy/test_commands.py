@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from sagent.lib.names import lies_in
 from sagent.messages import ToolCall
-from sagent.policy import Allow, Ask, Deny, Verdict, commands
+from sagent.policy import Allow, Ask, Deny, Verdict, commands, shell
 from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules, is_inside, rules_for
 from sagent.tool import Effect, Workspace
-from tests.depth import deep
+from tests.depth import WHOLE, deep
 from tests.policy.real_bash import run_bash
 
 
@@ -259,7 +259,9 @@ def test_wildcard_lookup_is_bounded(tree, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("line", [")" * 40_000, "a|" * 40_000, "echo " + "()" * 40_000])
-def test_slow_to_read_line_is_asked_about(tree, line: str):
+def test_slow_to_read_line_is_asked_about(tree, line: str, monkeypatch: pytest.MonkeyPatch):
+    if not WHOLE:
+        monkeypatch.setattr(shell, "_PARSE_TIMEOUT_SECONDS", 0.02)
     asked = judge(tree, line)
     assert isinstance(asked, Ask)
     assert "it takes too long to read" in asked.reason
