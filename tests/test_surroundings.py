@@ -106,7 +106,9 @@ def test_signal_to_suite_ends_its_tests(tmp_path: Path, number: signal.Signals) 
     (tmp_path / "test_long.py").write_text(f"import os, pathlib, time\ndef test():\n  {lines[0]}\n  {lines[1]}\n")
     pytest_ = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path)]
     wait = f"import sys; sys.path[:0] = ['scripts']; import suite; sys.exit(suite.wait({pytest_!r}))"
-    with subprocess.Popen([sys.executable, "-c", wait], cwd=ROOT, stdout=subprocess.DEVNULL) as waiting:
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    argv = [sys.executable, "-c", wait]
+    with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as waiting:
         try:
             pid = int(wait_until(lambda: begun.exists() and begun.read_text(), "the test to begin", child=waiting))
             waiting.send_signal(number)

@@ -18,6 +18,7 @@ import pytest
 from program import CHECKOUT, PROGRAM, Outcome, Shell
 
 from sagent.testing.server import Call, Turn
+from tests.depth import slow
 from tests.intact import faults
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -41,7 +42,7 @@ def test_ignored_sigchld_loses_no_exit_code(shell: Shell) -> None:
     assert not [line for line in lines if line.startswith(b"/usr/bin/bwrap") and os.fsencode(shell.cwd) in line]
 
 
-@pytest.mark.parametrize("way", ["module", "", ".", "below", "link"])
+@pytest.mark.parametrize("way", ["module", "", *(pytest.param(way, marks=slow) for way in (".", "below", "link"))])
 def test_files_of_commands_are_not_imported(shell: Shell, way: str) -> None:
     below, link = shell.cwd / "below", shell.cwd.parent / "link"
     below.mkdir()

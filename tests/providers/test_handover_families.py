@@ -395,7 +395,7 @@ def comparable(block: Raw) -> Raw:
     return block
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=deep(12, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(talks())
 def test_sdk_types_accept_handover(talk: tuple[list[Message], object]) -> None:
     history, _ = talk

@@ -25,6 +25,12 @@ def lines_of(server: object, endpoint: str) -> list[dict]:
     return [line for line in server.lines if line["endpoint"] == endpoint]  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def has_failures(path: Path) -> bool:
+    """Return True if an exchange of a recording has another status than 200."""
+    with path.open(encoding="utf-8") as lines:
+        return any(json.loads(line)["response"]["status"] != 200 for line in lines if line.strip())
+
+
 async def read_all(path: Path, endpoint: str, **options: object) -> list[tuple[dict, Reply | ModelError]]:
     """Each exchange of a recording and what we make of its answer."""
     read: list[tuple[dict, Reply | ModelError]] = []
@@ -81,7 +87,7 @@ async def test_recorded_cuts_change_nothing(endpoint: str) -> None:
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 async def test_every_status_has_its_kind(endpoint: str) -> None:
     seen = 0
-    for path in recordings(endpoint):
+    for path in filter(has_failures, recordings(endpoint)):
         for line, found in await read_all(path, endpoint):
             status = line["response"]["status"]
             if status == 200:

@@ -30,7 +30,7 @@ from tests.intact import faults
 
 CHECKOUT = Path(__file__).parents[2]
 KILLS = deep(4, 200)
-EACH = 4 if KILLS < 50 else 10  # kills of one session, one run after the other
+EACH = min(KILLS, 10)  # kills of one session, one run after the other
 WHO = re.compile(r"You are (root/[^ ,]+), an agent")
 LATE = 1.5  # seconds after a run's first line in which it is killed
 

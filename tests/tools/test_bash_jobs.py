@@ -27,6 +27,7 @@ from sagent.tool import RunContext, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.background import BackgroundTask
 from sagent.tools.bash import Bash
+from tests.depth import slow
 from tests.waiting import until
 
 pytestmark = [pytest.mark.needs("linux"), pytest.mark.needs("bash")]
@@ -260,13 +261,14 @@ ENDS = {
     "as it should": "await agent.run('go')\nawait agent.aclose()",
     "without closing": "await agent.run('go')",
     "at once": "await agent.run('go')\nos._exit(0)",
-    "kill -9": "await agent.run('go')\nos.kill(os.getpid(), signal.SIGKILL)",
     "kill -9 of the group": "await agent.run('go')\nos.killpg(0, signal.SIGKILL)",
+    "kill -9": "await agent.run('go')\nos.kill(os.getpid(), signal.SIGKILL)",
     "without handles": "def none(pid): raise OSError\nos.pidfd_open = none\nawait agent.run('go')",
 }
+RARER = {"without closing", "at once", "kill -9"}
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", [pytest.param(end, marks=slow) if end in RARER else end for end in ENDS])
 async def test_detached_command_outlives_process(work: Path, markers: tuple[str, str], end: str) -> None:
     agent = run_agent(work, markers, body=ENDS[end])
     await asyncio.to_thread(agent.wait, 30)

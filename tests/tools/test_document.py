@@ -13,7 +13,17 @@ from sagent.lib import isolated
 from sagent.tool import Workspace
 from sagent.tools import Read, document
 from sagent.tools.document import show_document
+from tests.depth import WHOLE, slow
 from tests.tools.test_read import PNG, make_pdf, read, text_of
+
+MEMORY = isolated.MEMORY if WHOLE else isolated.MEMORY // 4
+"""What a reader may have, in bytes: to fill less takes less time."""
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    less = f"from sagent.lib import isolated; isolated.MEMORY = {MEMORY}"
+    monkeypatch.setattr(isolated, "_START", isolated._START.replace("; from", f"; {less}; from"))
 
 
 def make_bomb(piece: bytes, count: int) -> bytes:
@@ -32,8 +42,9 @@ def make_bomb(piece: bytes, count: int) -> bytes:
     return b"%PDF-1.4\n" + body + b"trailer << /Size 5 /Root 1 0 R >>\n"
 
 
+@pytest.mark.usefixtures("bounded")
 async def test_pdf_bomb_is_refused_with_next_step(call, root) -> None:
-    bomb = make_bomb(b"BT /F1 1 Tf (aaaaaaaaaaaaaaaaaaaa) Tj ET ", 4_000_000)
+    bomb = make_bomb(b"BT /F1 1 Tf (aaaaaaaaaaaaaaaaaaaa) Tj ET ", MEMORY // 250)
     assert len(bomb) < 10_000
     (root / "bomb.pdf").write_bytes(bomb)
     with pytest.raises(
@@ -76,13 +87,17 @@ def _readers() -> list[str]:
     return [pid for pid in pids if b"sagent.tools.document" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+LIMITED = "import os, resource; from sagent.lib import isolated as i; i.SECONDS = 1; i.limit()"
+
+
 @pytest.mark.parametrize(
     ("start", "said"),
     [
         ("import os; os.abort()", r"damaged \(SIGABRT\)"),
         ("raise SystemExit(3)", r"damaged \(exit code 3\)"),
-        ("from sagent.lib import isolated as i; i.SECONDS = 1; i.limit()\nwhile True: pass", "20 s of a processor"),
-        ("print('x' * 200_000_000)", "becomes more than 100 MB"),
+        (f"{LIMITED}; assert resource.getrlimit(0)[0] == 1; os.kill(os.getpid(), 24)", "20 s of a processor"),
+        pytest.param(f"{LIMITED}\nwhile True: pass", "20 s of a processor", marks=slow),
+        ("print('x' * 100_000_001)", "becomes more than 100 MB"),
     ],
 )
 async def test_reader_failure_is_told(start: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,17 +130,18 @@ async def test_file_changed_in_reading_is_unseen(
         workspace.check_unchanged(book)
 
 
+@pytest.mark.usefixtures("bounded")
 async def test_notebooks_are_bounded(call, root) -> None:
     (root / "deep.ipynb").write_text('{"cells":' + "[" * 100_000 + "]" * 100_000 + "}")
     assert (await read(call, "deep.ipynb")).startswith('1\t{"cells":[[')
-    (root / "wide.ipynb").write_text('{"cells":[' + "{}," * 16_000_000 + "{}]}")
+    (root / "wide.ipynb").write_text('{"cells":[' + "{}," * (MEMORY * 16 // 1000) + "{}]}")
     with pytest.raises(
         ToolError, match=r"wide.ipynb (needs more than 1000 MB|takes longer).*Read its JSON with offset"
     ):
         await read(call, "wide.ipynb")
     with (root / "huge.ipynb").open("w") as file:
-        file.writelines(f"{json.dumps({'cells': number})}\n" * 10_000 for number in range(2000))
-    assert (root / "huge.ipynb").stat().st_size > 300_000_000
+        file.writelines(f"{json.dumps({'cells': number})}\n" * 10_000 for number in range(1, MEMORY // 500_000))
+    assert (root / "huge.ipynb").stat().st_size > MEMORY / 4
     assert len(await read(call, "huge.ipynb")) < 60_000
 
 
