@@ -29,7 +29,7 @@ def saw_printed(command: str, shown: str, directories: Iterable[Path], workspace
 
 
 def _named(command: str, directories: Iterable[Path], workspace: Workspace) -> Iterator[Path]:
-    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words = shlex.shlex(command[:20_000], posix=True, punctuation_chars=True)  # which is slow
     words.whitespace_split = True
     found: dict[Path, None] = {}
     with suppress(ValueError):  # an unclosed quote at its end: the part before is known

@@ -19,6 +19,7 @@ from sagent.testing.server import FakeProviderServer, Turn
 from sagent.tool import RunContext
 from sagent.tools import tool
 from tests.agent.cast import PRICES, Cast
+from tests.forks import CHECKOUT, Forks
 from tests.intact import faults
 from tests.messages import call, in_turn
 
@@ -194,8 +195,10 @@ Agent(ScriptedModel(calls), tools=[swift, deadly], session=sys.argv[1]).run_sync
 
 
 @pytest.mark.parametrize("names", [["deadly"], ["swift", "deadly"]])
-def test_killed_open_calls_get_results(names: list[str], tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a"), *names], check=False)
+def test_killed_open_calls_get_results(names: list[str], tmp_path: Path, forks: Forks) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(CHECKOUT)}
+    done = forks.run("a", *names, cwd=tmp_path, environment=environment, file=tmp_path / "killed.py")
     assert done.returncode == 9
     agent = Agent(ScriptedModel("I go on."), session=tmp_path / "a")  # which takes no call without a result
     assert agent.run_sync("y").content == "I go on."

@@ -80,7 +80,7 @@ def theirs(usage: Usage, provider: str, model: str, at: datetime, context: dict[
 def test_models_cost_what_the_library_says(at, tier, context):
     small, large = Usage(1200, 30_000, 4000, 500, 700, 300), Usage(10, 150_000, 140_000, 1, 3, 2)
     compared = 0
-    for provider, model in ALL:
+    for provider, model in ALL[:: deep(1, 1)]:
         for full in (small, large):
             usage = full if (provider, model) in HOURLY else replace(full, cache_write_1h=0)
             expected = theirs(usage, provider, model, at, context)
@@ -92,7 +92,7 @@ def test_models_cost_what_the_library_says(at, tier, context):
                 continue
             assert BOOK.price(provider, model, usage, at, tier) == expected, (provider, model)
             compared += expected is not None
-    assert compared > 3000
+    assert compared > 3000 // deep(1, 1)
 
 
 def test_price_file_is_what_the_script_makes():

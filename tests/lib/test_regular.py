@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from sagent.config.files import read_file
 from sagent.errors import ConfigError
 from sagent.lib.regular import read_regular
 from sagent.tools.walk import walk
+from tests.forks import CHECKOUT, Forks
 
 READ = """
 import sys
@@ -35,6 +35,18 @@ try:
 except ConfigError as error:
     print(error)
 """
+
+
+def run(code: str, path: Path, forks: Forks) -> str:
+    """What a program prints that is given a path, within twenty seconds."""
+    file = path.parent / "program.py"
+    file.write_text(code)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(path.parent), "PYTHONPATH": str(CHECKOUT)}
+    done = forks.run(str(path), cwd=path.parent, environment=environment, file=file, patience=20)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
 READ_UNASKED = ("AGENTS.md", ".claude/skills/x/SKILL.md", ".sagent/config.toml", ".sagent/commands/x.md", ".gitignore")
 
 
@@ -55,17 +67,16 @@ def make_odd(kind: str, path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sockets are bound by way of /proc")
 @pytest.mark.parametrize("kind", ["a FIFO", "a directory", "a socket", "/dev/zero"])
-def test_non_regular_file_is_not_waited_for(tmp_path, kind):
+def test_non_regular_file_is_not_waited_for(tmp_path: Path, kind: str, forks: Forks) -> None:
     root = tmp_path.resolve() / "tree"
     (root / ".git").mkdir(parents=True)
     for name in (*READ_UNASKED, ".git/HEAD", ".git/info/exclude"):
         make_odd(kind, root / name)
-    child = [sys.executable, "-c", READ, str(root)]
-    done = subprocess.run(child, capture_output=True, text=True, timeout=20, check=True)
+    said = run(READ, root, forks)
     why = f"it leads out of the project {root}" if kind == "/dev/zero" else f"it is {kind}, not a file"
-    assert f"{root}/AGENTS.md is not used: {why}." in done.stdout
-    assert f"{root}/.claude/skills/x/SKILL.md could not be read: {why}." in done.stdout
-    assert f"{root}/.sagent/config.toml: cannot be read: {why}." in done.stdout
+    assert f"{root}/AGENTS.md is not used: {why}." in said
+    assert f"{root}/.claude/skills/x/SKILL.md could not be read: {why}." in said
+    assert f"{root}/.sagent/config.toml: cannot be read: {why}." in said
 
 
 def test_links_stay_within_the_project(tmp_path):
@@ -84,7 +95,7 @@ def test_links_stay_within_the_project(tmp_path):
         read_regular(root / "real", max_bytes=4)
 
 
-def test_long_file_names_its_lines_soon(tmp_path):
+def test_long_file_names_its_lines_soon(tmp_path: Path, forks: Forks) -> None:
     text = (
         "# comment\n" * 6_000
         + '[a]\nb = """\n[\n""""\n# [\nc = [\n  "]", # {\n  2,\n]\n[[d]]\n[[d]]\ne = 1\n'
@@ -92,14 +103,14 @@ def test_long_file_names_its_lines_soon(tmp_path):
     )
     path = tmp_path / "config.toml"
     path.write_text(text)
-    code = f"""
+    code = """
+import sys
 from pathlib import Path
 from sagent.config.files import read_file
-file = read_file(Path({str(path)!r}))
+file = read_file(Path(sys.argv[1]))
 print([file.line(*keys) - 6000 for keys in (("a",), ("a", "b"), ("a", "c"), ("d",), ("d", "1"), ("d", "1", "e"))])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
-    assert done.stdout == "[1, 2, 6, 10, 11, 12]\n"
+    assert run(code, path, forks) == "[1, 2, 6, 10, 11, 12]\n"
 
 
 def test_endless_settings_file_is_not_read(tmp_path):

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.depth import deep
 from tests.waiting import wait_until
 
 BUSY = """
@@ -37,7 +38,7 @@ def test_busy_forker_is_stopped_at_once() -> None:
     """One that is stopped before it is its own would hold up the thread that starts it, and so all of the program."""
     child = subprocess.Popen([sys.executable, "-c", BUSY], process_group=0)
     try:
-        for _ in range(30):
+        for _ in range(deep(15, 30)):
             wait_until(lambda: os.waitpid(child.pid, os.WNOHANG | os.WUNTRACED)[0], "stopped")
             os.killpg(child.pid, signal.SIGCONT)
     finally:

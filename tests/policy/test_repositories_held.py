@@ -10,6 +10,7 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Confinement
 from sagent.tool import Workspace
+from tests.repositories import copy_repositories
 
 SET_UP = """
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
@@ -70,10 +71,18 @@ def shell(line: str, cwd: Path) -> None:
     subprocess.run(["bash", "-c", line], cwd=cwd, env={**environment, **identity}, capture_output=True, check=False)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("repositories").resolve()
+    subprocess.run(["bash", "-ec", SET_UP], cwd=made, check=True, capture_output=True)
+    return made
+
+
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
-    subprocess.run(["bash", "-ec", SET_UP], cwd=tmp_path, check=True, capture_output=True)
-    return tmp_path.resolve() / "work"
+def work(made: Path, tmp_path: Path) -> Path:
+    place = tmp_path.resolve()
+    copy_repositories(made, place)
+    return place / "work"
 
 
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])

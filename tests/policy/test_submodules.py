@@ -11,6 +11,7 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Confinement
 from sagent.tool import Workspace
+from tests.repositories import copy_repositories
 
 GIT = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -38,10 +39,18 @@ COMMIT = "echo $RANDOM$RANDOM > new && git add new && git commit -qm two && git 
 PLANT = "for f in $(git rev-parse --git-common-dir) $(git rev-parse --git-dir); do {}; done"
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("repositories").resolve()
+    shell(SET_UP, made)
+    return made
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    shell(SET_UP, tmp_path)
-    return tmp_path.resolve()
+def place(made: Path, tmp_path: Path) -> Path:
+    place = tmp_path.resolve()
+    copy_repositories(made, place)
+    return place
 
 
 def shell(line: str, cwd: Path) -> str:

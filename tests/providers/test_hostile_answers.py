@@ -272,11 +272,11 @@ async def test_inflated_bytes_come_in_pieces(encoding: str) -> None:
     compress = gzip.compress if encoding == "gzip" else pytest.importorskip("brotli").compress
 
     async def bomb() -> AsyncIterator[bytes]:
-        yield compress(bytes(20_000_000))
+        yield compress(bytes(5_000_000))
         yield b"trailing" * 9
 
     sizes = [len(piece) async for piece in inflated(bomb(), encoding)]
-    assert sum(sizes) == 20_000_000
+    assert sum(sizes) == 5_000_000
     assert max(sizes) <= 1024 * 1024
 
 

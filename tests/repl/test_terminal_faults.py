@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from console import Console
 
+from sagent.errors import SessionBusy
 from sagent.session.store import Session, latest
 from sagent.testing.server import Call, Turn
 from tests.depth import deep
@@ -54,13 +55,17 @@ def test_hangup_session_can_be_continued(console: Console) -> None:
     console.until("│ half")
     console.leave()
     state = Path(console.environment["HOME"]) / ".local" / "state" / "sagent"
-    end = time.monotonic() + 20
-    while True:  # the session is free again when it can be opened
-        console.start("--continue", ready="›")
-        screen = console.until("│ $0" if time.monotonic() < end else "› remember the lighthouse")
-        if "remember the lighthouse" in screen:
-            break
-        console.leave()
+    session = latest(state, console.cwd)
+
+    def is_free() -> bool:
+        try:
+            Session.open(session).close()
+        except SessionBusy:
+            return False
+        return True
+
+    wait_until(is_free, "the end of the program")
+    console.start("--continue")
     console.until("› remember the lighthouse", "I look.", "Session resumed.")
     console.type("and now?")
     console.until("I see what happened.")

@@ -995,7 +995,7 @@ async def test_cut_off_rewind_can_be_redone(plain: Path) -> None:
         point = await rig.run("for n in $(seq 400); do echo $n > $n; done; rm a.txt")
         tip = rig.agent.log.head
         after = tree(plain)
-        for _ in range(3):
+        for _ in range(deep(2, 3)):
             task = asyncio.create_task(rig.agent.rewind_files(point))
             while not task.done() and len(os.listdir(plain)) > 250:
                 await asyncio.sleep(0.001)

@@ -146,7 +146,10 @@ def is_made(work: Path) -> Generator[None]:
     yield
 
 
-SERVE = "python3 -m http.server -b 127.0.0.1 8123 >/dev/null 2>&1 & echo $! > pid; until {}; do sleep 0.02; done"
+SERVE = (
+    "python3 -ISc 'import socket, time; server = socket.create_server((\"127.0.0.1\", 8123)); time.sleep(600)' "
+    ">/dev/null 2>&1 & echo $! > pid; until {}; do sleep 0.02; done"
+)
 ANSWERS = "(exec 3<>/dev/tcp/127.0.0.1/8123)"
 LOOK = (
     "cat .env; echo >> .git/config; echo >> sub/.git/config;"

@@ -14,6 +14,7 @@ from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Confinement
 from sagent.sandbox.profile import Need
 from sagent.tool import Workspace
+from tests.repositories import copy_repositories
 
 GIT = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -173,11 +174,19 @@ async def confined(sandbox: Sandbox, line: str, cwd: Path, *needs: Need) -> list
     return list(confined.finish())
 
 
+@pytest.fixture(scope="module")
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("repositories").resolve()
+    shell(SET_UP, made)
+    (made / "plain").mkdir()
+    return made
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    shell(SET_UP, tmp_path)
-    (tmp_path / "plain").mkdir()
-    return tmp_path.resolve()
+def place(repositories: Path, tmp_path: Path) -> Path:
+    place = tmp_path.resolve()
+    copy_repositories(repositories, place)
+    return place
 
 
 def made(means: str, monkeypatch: pytest.MonkeyPatch) -> Sandbox:

@@ -26,6 +26,7 @@ from sagent.session.store import Session, latest, log_files, sessions
 from sagent.session.summary import summarize
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
 from tests.depth import slow
+from tests.forks import Forks
 from tests.intact import faults
 from tests.walls import without_shortfall
 
@@ -49,7 +50,7 @@ exit $code
 class Place:
     """A home and a working directory, with a provider on loopback."""
 
-    def __init__(self, home: Path, stack: ExitStack) -> None:
+    def __init__(self, home: Path, stack: ExitStack, forks: Forks) -> None:
         self.home, self.work, self.state, self.kept = home, home / "work", home / "state", home / "kept"
         for directory in (self.work, self.state, self.kept):
             directory.mkdir()
@@ -57,16 +58,21 @@ class Place:
             "PATH": os.environ["PATH"], "TMPDIR": os.environ["TMPDIR"], "HOME": str(home), "PYTHONPATH": str(CHECKOUT),
             "SAGENT_STATE_DIR": str(self.state), "ANTHROPIC_API_KEY": "k", "KEPT": str(self.kept),
         }  # fmt: skip
-        self._stack = stack
+        self._stack, self._forks = stack, forks
 
     def serve(self, script: Script) -> FakeProviderServer:
         server = self._stack.enter_context(FakeProviderServer(script).in_thread())
         self.environment["ANTHROPIC_BASE_URL"] = server.url
         return server
 
-    def run(self, *argv: str, before: tuple[str, ...] = (), **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str, before: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**self.environment, **more}
+        if not before:
+            done = self._forks.run(*FLAGS, *argv, cwd=self.work, environment=environment)
+            out, err = done.stdout.decode(), done.stderr.decode()
+            return subprocess.CompletedProcess(done.args, done.returncode, out, err)
         return subprocess.run(
-            [*before, *PROGRAM, *argv], cwd=self.work, env={**self.environment, **environment},
+            [*before, *PROGRAM, *argv], cwd=self.work, env=environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
@@ -82,9 +88,9 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, forks: Forks) -> Iterator[Place]:
     with ExitStack() as stack:
-        yield Place(tmp_path, stack)
+        yield Place(tmp_path, stack, forks)
 
 
 def warnings(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -221,7 +221,7 @@ def test_killed_writer_keeps_acknowledged(tmp_path: Path):
     Session.create_at(tmp_path / "s").close()
     acknowledged: list[str] = []
     rng = random.Random(7)
-    for _ in range(8):
+    for _ in range(deep(4, 8)):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "s")], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             for _ in range(rng.randrange(1, 400)):
