@@ -23,12 +23,14 @@ def deep(usual: int, whole: int) -> int:
 
 
 def spread(items: Sequence[pytest.Item]) -> Collection[pytest.Item]:
-    """Return the cases of a quick run: at most MAX_CASES of each test function, at even distances."""
+    """Return the cases of a quick run: at most MAX_CASES of each test function, at even distances among those that are
+    not slow."""
     by_function: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         by_function[item.nodeid.partition("[")[0]].append(item)
     kept: set[pytest.Item] = set()
-    for cases in by_function.values():
+    for all_of_them in by_function.values():
+        cases = [item for item in all_of_them if slow.mark not in item.iter_markers()] or all_of_them
         number = min(len(cases), MAX_CASES)
         kept.update(cases[place * (len(cases) - 1) // max(number - 1, 1)] for place in range(number))
     return kept

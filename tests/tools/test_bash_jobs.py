@@ -265,7 +265,7 @@ ENDS = {
     "kill -9": "await agent.run('go')\nos.kill(os.getpid(), signal.SIGKILL)",
     "without handles": "def none(pid): raise OSError\nos.pidfd_open = none\nawait agent.run('go')",
 }
-RARER = {"without closing", "at once", "kill -9"}
+RARER = {"without closing", "at once", "kill -9", "without handles"}
 
 
 @pytest.mark.parametrize("end", [pytest.param(end, marks=slow) if end in RARER else end for end in ENDS])

@@ -93,9 +93,9 @@ LIMITED = "import os, resource; from sagent.lib import isolated as i; i.SECONDS 
 @pytest.mark.parametrize(
     ("start", "said"),
     [
+        (f"{LIMITED}; assert resource.getrlimit(0)[0] == 1; os.kill(os.getpid(), 24)", "20 s of a processor"),
         ("import os; os.abort()", r"damaged \(SIGABRT\)"),
         ("raise SystemExit(3)", r"damaged \(exit code 3\)"),
-        (f"{LIMITED}; assert resource.getrlimit(0)[0] == 1; os.kill(os.getpid(), 24)", "20 s of a processor"),
         pytest.param(f"{LIMITED}\nwhile True: pass", "20 s of a processor", marks=slow),
         ("print('x' * 100_000_001)", "becomes more than 100 MB"),
     ],
