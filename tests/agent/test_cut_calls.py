@@ -1,25 +1,31 @@
 """Calls that did not arrive whole: they are answered and never made, whoever the provider is."""
 
 import ast
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent import Agent, RunLimits, tool
 from sagent.codec import decode_message, encode_message
 from sagent.engine.dispatch import close_calls
+from sagent.errors import ModelError
 from sagent.events import ToolStarted
 from sagent.lib.json import json_freeze_object
 from sagent.messages import CUT, WITHDRAWN, Message, Text, ToolCall, assistant, user
-from sagent.model import Provider
+from sagent.model import Provider, Reply, Request
 from sagent.plugins.clouds import Bedrock
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible, families
+from sagent.providers.wire.transport import Answer, DirectTransport
 from sagent.session.folds import history
 from sagent.testing import ScriptedModel, check_pairing
+from sagent.testing.families.converse import frame
 from sagent.testing.server import Call, FakeProviderServer, Raw, Step, Turn
 from sagent.transcript.event_json import encode_event
 
@@ -35,18 +41,18 @@ def region(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def provider_of(family: str, url: str) -> tuple[Provider, str]:
+def provider_of(family: str, url: str, **more: Any) -> tuple[Provider, str]:
     match family:
         case "anthropic":
-            return Anthropic.from_key("k", base_url=url), "claude-sonnet-4-6"
+            return Anthropic.from_key("k", base_url=url, **more), "claude-sonnet-4-6"
         case "responses":
-            return OpenAI.from_key("k", base_url=f"{url}/v1"), "gpt-5.5"
+            return OpenAI.from_key("k", base_url=f"{url}/v1", **more), "gpt-5.5"
         case "chat":
-            return OpenAICompatible.from_key("k", base_url=f"{url}/v1"), "m"
+            return OpenAICompatible.from_key("k", base_url=f"{url}/v1", **more), "m"
         case "google":
-            return Google.from_key("k", base_url=url), "gemini-3-pro"
+            return Google.from_key("k", base_url=url, **more), "gemini-3-pro"
         case _:
-            return Bedrock.from_key("k", base_url=url), "amazon.nova-pro-v1:0"
+            return Bedrock.from_key("k", base_url=url, **more), "amazon.nova-pro-v1:0"
 
 
 class Wipe:
@@ -528,3 +534,68 @@ def test_readers_say_if_calls_are_whole(path: Path) -> None:
 def test_event_says_that_call_is_cut() -> None:
     assert encode_event(ToolStarted("root", CUT_CALL))["whole"] is False
     assert "whole" not in encode_event(ToolStarted("root", WHOLE))
+
+
+# -- wherever a reply is cut -------------------------------------------------------------------------------------------
+
+
+def framed(*events: tuple[str, Mapping[str, object]]) -> Raw:
+    heads = [{":event-type": kind, ":content-type": "application/json", ":message-type": "event"} for kind, _ in events]
+    body = b"".join(frame(head, json.dumps(event).encode()) for head, (_, event) in zip(heads, events, strict=True))
+    return Raw(200, (("content-type", "application/vnd.amazon.eventstream"),), body)
+
+
+GIVEN = {"path": "/home/é"}
+SPLIT = [json.dumps(GIVEN)[at : at + 5] for at in range(0, len(json.dumps(GIVEN)), 5)]
+WHOLE_REPLIES: Mapping[str, Raw] = {
+    CHAT: stream(asked(""), *(asked(piece) for piece in SPLIT), chunk("tool_calls"), "[DONE]"),
+    ANTHROPIC: blocks(json.dumps(GIVEN), {"stop_reason": "tool_use"}),
+    RESPONSES: responded(
+        ADDED,
+        *({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": piece} for piece in SPLIT),
+        closed(arguments=json.dumps(GIVEN), status="completed"),
+    ),
+    GOOGLE: parts(
+        {"name": "wipe", "willContinue": True},
+        {"partialArgs": [{"jsonPath": "$.path", "stringValue": "/home", "willContinue": True}], "willContinue": True},
+        {"partialArgs": [{"jsonPath": "$.path", "stringValue": "/é"}], "willContinue": True},
+        {},
+    ),
+    CONVERSE: framed(
+        ("contentBlockStart", {"contentBlockIndex": 0, "start": {"toolUse": {"toolUseId": "u", "name": "wipe"}}}),
+        *(("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"toolUse": {"input": piece}}}) for piece in SPLIT),
+        ("contentBlockStop", {"contentBlockIndex": 0}),
+        ("messageStop", {"stopReason": "tool_use"}),
+        ("metadata", {"usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=25)
+@given(st.data())
+def test_reply_cut_anywhere_has_no_half_call(family: str, data: st.DataObject) -> None:
+    whole = WHOLE_REPLIES[family]
+    size = data.draw(st.integers(0, len(whole.body)) | st.integers(len(whole.body) - 200, len(whole.body)))
+    pieces = data.draw(st.integers(1, 400))
+
+    class Cut(DirectTransport):
+        async def post(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> Answer:
+            async def chunks() -> AsyncGenerator[bytes]:
+                for at in range(0, size, pieces):
+                    yield whole.body[at : min(at + pieces, size)]
+
+            rest = chunks()
+            return Answer(200, dict(whole.headers), rest, rest.aclose)
+
+    async def calls() -> Sequence[ToolCall]:
+        provider, model = provider_of(family, "http://127.0.0.1:9", transport=Cut())
+        with suppress(ModelError):
+            *_, reply = [item async for item in provider.model(model).stream(Request("c", [user("go")]))]
+            assert isinstance(reply, Reply)
+            return reply.message.whole_calls
+        return ()
+
+    made = asyncio.run(calls())
+    assert all((call.arguments, call.malformed) == (GIVEN, None) for call in made)
+    assert len(made) == 1 or size < len(whole.body)
