@@ -8,8 +8,10 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from sagent.lib.json import as_array, as_object, as_str, json_parse, wire_bytes
+from sagent.lib.text import cut
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
+MAX_ERROR_CHARS = 4_000  # of an error, which may quote what was sent
 CANCELLED, AUTH_REQUIRED, NOT_FOUND = -32800, -32000, -32002  # as ACP's schema, ErrorCode
 
 Id: TypeAlias = str | int | float | None
@@ -105,7 +107,7 @@ class Connection:
         if key in self._open:
             self._refuse(number, INVALID_REQUEST, f"The id {number!r} is that of a request which is still open.")
         elif (found := self.methods.get(method)) is None:
-            self._refuse(number, NO_METHOD, f"There is no method {method!r}.", {"method": method})
+            self._refuse(number, NO_METHOD, f"There is no method {method!r}.", {"method": cut(method, MAX_ERROR_CHARS)})
         elif params is not None and params is not as_object(params):
             self._refuse(number, INVALID_PARAMS, f"The params of {method} are an object.")
         else:
@@ -181,6 +183,7 @@ class Connection:
             raise
 
     def _refuse(self, number: Id, code: int, text: str, data: Mapping[str, object] | None = None) -> None:
+        text = cut(text, MAX_ERROR_CHARS)
         shown = {"details": text, **(data or {})}  # several clients show a person nothing but these
         self._send({"id": number, "error": {"code": code, "message": text, "data": shown}})
 

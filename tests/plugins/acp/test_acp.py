@@ -82,6 +82,8 @@ async def test_slow_request_answered_at_shutdown(monkeypatch: pytest.MonkeyPatch
         (b'{"jsonrpc":"2.0","id":8,"method":"session/fork","params":{}}', -32601, 8),
         (b'{"jsonrpc":"2.0","id":9,"method":"_mine/do","params":{}}', -32601, 9),
         (b'{"jsonrpc":"2.0","id":null,"method":"nothing"}', -32601, None),
+        (b'{"jsonrpc":"2.0","id":9,"method":"%b"}' % (b"x" * 1_000_000), -32601, 9),
+        (b'{"jsonrpc":"2.0","id":9,"method":"session/load","params":{"cwd":"%b"}}' % (b"x" * 1_000_000), -32602, 9),
         (b'{"jsonrpc":"2.0","id":10,"method":"initialize","params":[1]}', -32602, 10),
         (b'{"jsonrpc":"2.0","id":11,"method":"initialize"}', -32602, 11),
         (b'{"jsonrpc":"2.0","id":12,"method":"session/prompt","params":{"sessionId":"none","prompt":[]}}', -32002, 12),
@@ -92,6 +94,7 @@ async def test_bad_request_answered_once(line: bytes, code: int, number: object)
         peer.write(line)
         await until(lambda: peer.stray, "the error")
         assert [(each["error"]["code"], each["id"]) for each in peer.stray] == [(code, number)]
+        assert len(json.dumps(peer.stray)) < 20_000
         assert (await peer.greet())["protocolVersion"] == 1
         assert len(peer.stray) == 1
 
