@@ -18,14 +18,17 @@ from sagent.plugins.a2a.command import run_a2a
 from sagent.plugins.hosting import listening
 from sagent.testing.script import Call, Turn
 from tests.cli.program import Shell
+from tests.forked import Forked
 
 HEADERS = {"a2a-version": "1.0"}
-Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
+Started = tuple[Forked, dict, httpx2.Client]
 
 
 def start(shell: Shell, *argv: str) -> Started:
     model = ("--model", "anthropic/claude-sonnet-4-6")
-    child, said = shell.announced("a2a", "serve", "--output-format", "json", *model, *argv)
+    words = ("a2a", "serve", "--output-format", "json", *model, *argv)
+    child = shell.stack.enter_context(Forked(shell.forks, *words, cwd=shell.cwd, environment=shell.environment))
+    said = json.loads(child.stdout.readline())
     headers = {**HEADERS, "authorization": f"Bearer {said.get('token', '')}"}
     return child, said, httpx2.Client(base_url=f"{said['url']}/rest", headers=headers, timeout=30)
 

@@ -15,6 +15,8 @@ import pytest
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer, Script
 from tests.depth import WHOLE, slow
+from tests.forked import Forked
+from tests.forks import Forks
 from tests.waiting import wait_until
 
 CHECKOUT = Path(__file__).parents[3]
@@ -25,9 +27,8 @@ MODEL = ["--model", "anthropic/claude-sonnet-4-6"]
 class Agent:
     """The program and its two pipes."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: Forked) -> None:
         self.process = process
-        assert process.stdin is not None and process.stdout is not None
         self._in, self._out = process.stdin, process.stdout
         self.seen: list[dict[str, Any]] = []
 
@@ -57,18 +58,12 @@ class Agent:
 
 
 @contextmanager
-def program(place: Path, script: Script, *argv: str) -> Iterator[Agent]:
+def program(forks: Forks, place: Path, script: Script, *argv: str) -> Iterator[Agent]:
     with FakeProviderServer(script).in_thread() as server:
         environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "PYTHONPATH": str(CHECKOUT)}
         environment |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
-        pipe = subprocess.PIPE
-        with subprocess.Popen(
-            [*PROGRAM, *argv], stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=place
-        ) as process:
-            try:
-                yield Agent(process)
-            finally:
-                process.kill()
+        with Forked(forks, *argv, cwd=place, environment=environment) as process:
+            yield Agent(process)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +75,8 @@ def program(place: Path, script: Script, *argv: str) -> Iterator[Agent]:
         pytest.param(("acp", "--experimental-acp", *MODEL), marks=slow),
     ],
 )
-def test_process_ends_with_its_input(tmp_path: Path, argv: tuple[str, ...]) -> None:
-    with program(tmp_path, [Turn("hello")], *argv) as agent:
+def test_process_ends_with_its_input(forks: Forks, tmp_path: Path, argv: tuple[str, ...]) -> None:
+    with program(forks, tmp_path, [Turn("hello")], *argv) as agent:
         session = agent.new(tmp_path)
         prompt = [{"type": "text", "text": "hi"}]
         answer = agent.ask(2, "session/prompt", sessionId=session, prompt=prompt)
@@ -89,8 +84,8 @@ def test_process_ends_with_its_input(tmp_path: Path, argv: tuple[str, ...]) -> N
         assert agent.end() == (0, b"")
 
 
-def test_requests_before_end_answered(tmp_path: Path) -> None:
-    with program(tmp_path, [], "acp", *MODEL) as agent:
+def test_requests_before_end_answered(forks: Forks, tmp_path: Path) -> None:
+    with program(forks, tmp_path, [], "acp", *MODEL) as agent:
         agent.send("initialize", 0, protocolVersion=1)
         agent.send("session/list", 1)
         code, rest = agent.end()
@@ -98,9 +93,9 @@ def test_requests_before_end_answered(tmp_path: Path) -> None:
         assert [json.loads(line)["id"] for line in rest.splitlines()] == [0, 1]
 
 
-def test_lines_of_many_megabytes_are_read(tmp_path: Path) -> None:
+def test_lines_of_many_megabytes_are_read(forks: Forks, tmp_path: Path) -> None:
     text = "ä" * (25_000_000 if WHOLE else 5_000_000)
-    with program(tmp_path, [Turn("short")], "acp", *MODEL, "--ephemeral") as agent:
+    with program(forks, tmp_path, [Turn("short")], "acp", *MODEL, "--ephemeral") as agent:
         agent.new(tmp_path)
         big = [{"type": "resource", "resource": {"uri": "file:///x", "text": text}}]
         answer = agent.ask(2, "session/prompt", sessionId="none", prompt=big)
@@ -110,11 +105,11 @@ def test_lines_of_many_megabytes_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("how", ["eof", "term", "kill"])
-def test_running_turn_leaves_nothing(tmp_path: Path, how: str) -> None:
+def test_running_turn_leaves_nothing(forks: Forks, tmp_path: Path, how: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
     script = [Turn("", calls=(Call("Bash", {"command": "sleep 61 & echo $! > pid; sleep 62"}),))]
-    with program(tmp_path, script, "acp", *MODEL, "--permission-mode", "full", "--sandbox", "off") as agent:
+    with program(forks, tmp_path, script, "acp", *MODEL, "--permission-mode", "full", "--sandbox", "off") as agent:
         session = agent.new(work)
         agent.send("session/prompt", 2, sessionId=session, prompt=[{"type": "text", "text": "go"}])
         pid = wait_until(lambda: (work / "pid").exists() and (work / "pid").read_text().strip(), "the command")
@@ -157,8 +152,8 @@ def test_stdout_holds_only_messages(tmp_path: Path) -> None:
     assert b"noise" in done.stderr
 
 
-def test_client_closing_output_ends_agent(tmp_path: Path) -> None:
-    with program(tmp_path, [], "acp", *MODEL) as agent:
+def test_client_closing_output_ends_agent(forks: Forks, tmp_path: Path) -> None:
+    with program(forks, tmp_path, [], "acp", *MODEL) as agent:
         agent.new(tmp_path)
         assert agent.process.stdout is not None
         agent.process.stdout.close()

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,8 @@ import httpx2
 from sagent.lib.json import as_array
 from sagent.testing.script import Call, Received, Stall, Turn
 from sagent.testing.server import FakeProviderServer, Script
+from tests.forked import Forked
+from tests.forks import Forks
 
 EVIL = '<img src=x onerror="document.title=1"><script>alert(1)</script> [x](javascript:alert(2)) \u202egpj'
 CHECKOUT = Path(__file__).parents[3]
@@ -93,7 +93,7 @@ def answers(request: Received) -> Turn | Stall:
 
 
 @contextmanager
-def story_server(home: Path, *flags: str, script: Script = answers) -> Generator[Story]:
+def story_server(forks: Forks, home: Path, *flags: str, script: Script = answers) -> Generator[Story]:
     """The server, until the block ends; again with the same home, with the same sessions."""
     cwd = home / "calculator"
     cwd.mkdir(parents=True, exist_ok=True)
@@ -104,16 +104,11 @@ def story_server(home: Path, *flags: str, script: Script = answers) -> Generator
             "PATH": os.environ["PATH"], "HOME": str(home / "home"), "PYTHONPATH": str(CHECKOUT),
             "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k", "SAGENT_SERVE_TOKEN": "a-token-for-this-story",
         }  # fmt: skip
-        words = [sys.executable, "-m", "sagent.bin.cli", "serve", "--output-format", "json"]
-        child = subprocess.Popen(
-            [*words, "--model", "anthropic/claude-sonnet-4-6", *flags], cwd=cwd, env=environment, stdout=subprocess.PIPE
-        )
-        try:
-            assert child.stdout is not None
+        words = ("serve", "--output-format", "json", "--model", "anthropic/claude-sonnet-4-6", *flags)
+        with Forked(forks, *words, cwd=cwd, environment=environment) as child:
             said = json.loads(child.stdout.readline())
             login = {"authorization": f"Bearer {said['token']}"}
             with httpx2.Client(base_url=said["url"], headers=login, timeout=30) as http:
                 yield Story(said["url"], said["token"], http, cwd)
-        finally:
             child.terminate()
-            child.communicate(timeout=20)
+            child.wait(20)

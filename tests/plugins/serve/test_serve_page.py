@@ -11,6 +11,7 @@ import pytest
 from page_story import Story, story_server
 
 from tests.depth import slow
+from tests.forks import Forks
 from tests.listening import lasting_port
 from tests.plugins.exports.browser import Browser
 
@@ -19,8 +20,8 @@ Open: TypeAlias = Callable[..., Browser]
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with story_server(tmp_path_factory.mktemp("story")) as found:
+def story(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with story_server(forks, tmp_path_factory.mktemp("story")) as found:
         yield found
 
 
@@ -376,16 +377,16 @@ def test_stream_resumes_after_cut(page: Open, story: Story) -> None:
     assert lines_of(browser) == shown
 
 
-def test_page_adopts_new_server(chrome: Browser, tmp_path: Path) -> None:
+def test_page_adopts_new_server(forks: Forks, chrome: Browser, tmp_path: Path) -> None:
     port, browser = str(lasting_port()), chrome
-    with story_server(tmp_path / "one", "--port", port) as first:
+    with story_server(forks, tmp_path / "one", "--port", port) as first:
         first.http.post("/v1/sessions", json={"text": "Hello first"})
         browser.open(f"{first.url}/#token={first.token}")
         until(browser, "live && status?.title === 'Hello first'")
         one = browser.open_tab(f"{first.url}/")
         until(browser, "live && status?.title === 'Hello first'")
     until(browser, "!at('toast').hidden && at('toast').innerText.includes('does not respond')")
-    with story_server(tmp_path / "two", "--port", port) as second:
+    with story_server(forks, tmp_path / "two", "--port", port) as second:
         second.http.post("/v1/sessions", json={"text": "Hello second"})
         until(browser, "at('login').open")
         other = browser.switch(one)
