@@ -102,7 +102,7 @@ class Ask:
         return "".join(getattr(part, "text", "") for part in output.content)
 
 
-async def test_definition_references_and_symbols(ask: Ask) -> None:
+async def test_places_found_and_hidden_text_not(ask: Ask) -> None:
     assert (
         await ask("definition", file_path="user.py", symbol="sow", line=3) == "garden.py:9: def sow(count: int) -> int:"
     )
@@ -115,6 +115,8 @@ async def test_definition_references_and_symbols(ask: Ask) -> None:
     outline = await ask("symbols", file_path="garden.py")
     assert outline.splitlines() == ["1-6 class Ünit", "  4-6 method grow", "9-10 function sow"]
     assert "garden.py:1 class Ünit" in await ask("symbols", symbol="Ünit")
+    ask.bench.workspace.hidden = lambda tool, root: lambda name: name == "user.py"
+    assert (await ask("references", file_path="garden.py", symbol="sow")).splitlines()[1:] == ["user.py:1", "user.py:3"]
 
 
 @pytest.mark.parametrize(
@@ -162,11 +164,6 @@ async def test_stale_rename_changes_nothing(ask: Ask) -> None:
     with pytest.raises(ToolError, match="differ from what was approved"):
         await ask.tool(json_freeze_object({**arguments, "changes": "less"}), run)
     assert (ask.bench.root / "garden.py").read_text() == MODULE
-
-
-async def test_hidden_file_text_not_shown(ask: Ask) -> None:
-    ask.bench.workspace.hidden = lambda tool, root: lambda name: name == "user.py"
-    assert (await ask("references", file_path="garden.py", symbol="sow")).splitlines()[1:] == ["user.py:1", "user.py:3"]
 
 
 async def test_missing_server_names_install(ask: Ask, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

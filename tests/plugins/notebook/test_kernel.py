@@ -36,6 +36,7 @@ head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
 rows = chunk(b"IDAT", zlib.compress((b"\\0" + b"\\xff\\0\\0" * 8) * 8))
 picture = Image(data=b"\\x89PNG\\r\\n\\x1a\\n" + head + rows + chunk(b"IEND", b""))
 """
+SLEEPS = "import time; time.sleep(60)"
 
 
 @pytest.fixture
@@ -82,35 +83,29 @@ async def test_missing_kernel_explained(notebook: Notebook, call: Call, workspac
     assert "{name}" in text_of(refused)
 
 
-async def test_timeout_interrupts_and_exit_reported(notebook: Notebook, call: Call) -> None:
-    late = await call(notebook, code="x = 1\nimport time; time.sleep(60)", timeout=0.5)
+async def test_interrupts_keep_kernel_exits_end_it(
+    notebook: Notebook, call: Call, workspace: Workspace, tmp_path: Path
+) -> None:
+    late = await call(notebook, code=f"x = 1\n{SLEEPS}", timeout=0.5)
     assert late.is_error
     assert "took longer than 0.5 s" in text_of(late)
     assert text_of(await call(notebook, code="x")) == "1\n"
+    said: list[str] = []
+    run = RunContext("root", "c", workspace, Folder(tmp_path / "more"), said.append)
+    cancelled = asyncio.create_task(notebook(json_freeze_object({"code": f"print('on', flush=True)\n{SLEEPS}"}), run))
+    await until(lambda: bool(said))
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert text_of(await call(notebook, code="x")) == "1\n"
+    stubborn = f"while True:\n    try:\n        {SLEEPS}\n    except KeyboardInterrupt: pass"
+    assert "its kernel was ended" in text_of(await call(notebook, code=stubborn, timeout=0.3))
+    assert "NameError" in text_of(await call(notebook, code="x"))
     ended = await call(notebook, code="import os; os._exit(3)")
     assert "the kernel has ended" in text_of(ended)
     assert "NameError" in text_of(await call(notebook, code="x"))
     await call(notebook, code="x = 2")
     assert "NameError" in text_of(await call(notebook, code="x", restart=True))
-
-
-async def test_uninterruptible_code_loses_kernel(notebook: Notebook, call: Call) -> None:
-    stubborn = "import time\nwhile True:\n    try: time.sleep(60)\n    except KeyboardInterrupt: pass"
-    with_kernel = asyncio.ensure_future(call(notebook, code=f"print('on', flush=True)\n{stubborn}", timeout=0.3))
-    assert "its kernel was ended" in text_of(await with_kernel)
-    assert text_of(await call(notebook, code="1")) == "1\n"
-
-
-async def test_cancelled_call_interrupts(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
-    said: list[str] = []
-    run = RunContext("root", "c", workspace, Folder(tmp_path / "blobs"), said.append)
-    code = json_freeze_object({"code": "x = 5\nprint('on', flush=True)\nimport time; time.sleep(60)"})
-    task = asyncio.create_task(notebook(code, run))
-    await until(lambda: bool(said))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert text_of(await notebook(json_freeze_object({"code": "x"}), run)) == "5\n"
 
 
 async def test_one_kernel_per_agent(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
