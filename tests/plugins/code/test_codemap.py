@@ -22,6 +22,7 @@ from sagent.plugins.code.map.ranking import link, rank, rank_near
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import Workspace
+from tests.depth import WHOLE, slow
 from tests.tools.conftest import Call
 
 pytestmark = pytest.mark.skipif(find_spec("tree_sitter") is None, reason="needs the extra code")
@@ -254,10 +255,10 @@ def test_every_grammar_has_sample() -> None:
 
 
 HOSTILE = {
-    "deep": b"(" * 50_000,
+    "deep": b"(" * (50_000 if WHOLE else 20_000),  # twice as many take four times as long
     "deep, closed": b"[" * 30_000 + b"]" * 30_000,
     "one line": b"x = " + b"1 + " * 100_000 + b"1\n",
-    "no text": os.urandom(200_000),
+    "no text": os.urandom(200_000 if WHOLE else 50_000),
     "zeros": bytes(200_000),
     "many": b"def f(): ...\n" * 5_000,
     "long name": b"def " + b"a" * 300_000 + b"(): ...\n",
@@ -309,10 +310,17 @@ def test_ranks_sum_to_one(files: list[tuple[list[str], list[str]]]) -> None:
         assert sum(near.values()) <= 1 + 1e-6
 
 
-async def test_whole_repository_mapped(call: Call, workspace: Workspace) -> None:
-    workspace.cwd = Path(__file__).parents[3] / "sagent"
+@pytest.mark.parametrize(
+    ("folder", "file", "line"),
+    [
+        pytest.param("sagent", "tool.py:", "class ToolOutput:", marks=slow),
+        ("sagent/session", "log.py:", "def read_log("),
+    ],
+)
+async def test_whole_repository_mapped(call: Call, workspace: Workspace, folder: str, file: str, line: str) -> None:
+    workspace.cwd = Path(__file__).parents[3] / folder
     workspace.roots = (workspace.cwd,)
     text = text_of(await call(RepoMap(), tokens=1_500))
-    assert "tool.py:" in text
-    assert "class ToolOutput:" in text
+    assert file in text
+    assert line in text
     assert len(text) < 1_500 * 4

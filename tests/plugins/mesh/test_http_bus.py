@@ -10,8 +10,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from sagent.errors import UsageError
+from sagent.plugins.mesh import bus_suite
 from sagent.plugins.mesh.bus import Bus, Delivery
 from sagent.plugins.mesh.bus_suite import BusSuite
+from sagent.plugins.mesh.buses import local
 from sagent.plugins.mesh.buses.http import HttpBus, http_bus
 from sagent.plugins.mesh.buses.http_routes import Gates, bus_routes
 from sagent.plugins.mesh.buses.local import LocalBus
@@ -48,6 +50,12 @@ async def test_invalid_timeout_or_kind_refused() -> None:
 
 
 class TestHttpBus(BusSuite):
+    @pytest.fixture(autouse=True)
+    def _small_inboxes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each message is a request here. The bus behind it is tested with all the room that an inbox has."""
+        monkeypatch.setattr(bus_suite, "INBOX", 200)
+        monkeypatch.setattr(local, "INBOX_LIMIT", 200)
+
     @pytest.fixture
     async def server(self) -> AsyncIterator[tuple[str, uvicorn.Server]]:
         async with serving_bus() as found:

@@ -26,6 +26,7 @@ from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
 from sagent.testing.tool_suite import ToolSuite
 from sagent.tool import ToolOutput, Workspace
+from tests.depth import WHOLE
 from tests.plugins.web.conftest import http
 
 ARTICLE = "The lighthouse was built in 1871 and it still guides ships into the harbour. " * 8
@@ -111,7 +112,13 @@ def test_page_base_refresh_and_superscript(plain: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", ["<div>" * 60_000 + "deep", "<table>" * 3_000 + "deep", "<a b='" + "x" * 300_000, "<title" * 200_000]
+    "broken",
+    [
+        "<div>" * (60_000 if WHOLE else 20_000) + "deep",
+        "<table>" * (3_000 if WHOLE else 1_500) + "deep",
+        "<a b='" + "x" * 300_000,
+        "<title" * (200_000 if WHOLE else 100_000),
+    ],
 )
 async def test_hostile_markup_read_in_time(call, access, site, monkeypatch, broken: str) -> None:
     monkeypatch.setattr("sagent.plugins.web.page._TIMEOUT_SECONDS", 5.0)
