@@ -49,7 +49,7 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
         if capped and name not in (*SAMPLING, *_SERVER_TOOLS, CACHES):
             raise UsageError(
-                f"option {name!r} might change what a call costs, so the budget could not be kept: leave out the "
+                f"option {name!r} might change the cost of a call, so the budget could not be kept: leave out the "
                 "option or the budget"
             )
     _check_tools(given, capped=capped)

@@ -38,7 +38,7 @@ LIMIT_REASONS = {
     "max_turns": "the limit of {turns} is reached; raise max_turns (--max-turns)",
     "max_tool_call_rounds": "the limit of {rounds} is reached; raise max_tool_call_rounds (--max-tool-call-rounds)",
     "repeated_calls": "the same calls came five times in a row with the same results; ask in other words",
-    "max_tokens": "the reply ended at its output limit{limit}ask it to go on",
+    "max_tokens": "the reply ended at its output limit{limit}ask it to continue",
     "context_overflow": "the model's context window is full",
     "max_exchanges": "its agents or jobs went on too long without you; raise max_exchanges (--max-exchanges)",
     "refusal": "the model refused to continue",

@@ -59,9 +59,9 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
             except ValueError as error:
                 wrong = str(error)
             if repaired:
-                words = f"the answer does not fit what was asked for, nor did its repair: {wrong}"
+                words = f"the answer does not match the requested form, and its repair did not either: {wrong}"
                 return reason, None, Failure("invalid_output", words)
-            state.journal.notify("info", f"The answer does not fit what was asked for, and is asked for again: {wrong}")
+            state.journal.notify("info", f"The answer does not match the requested form; asking again: {wrong}")
             repaired, in_words = True, in_words or _held(state)
             schema = "" if in_words else f" that fits this schema:\n\n{json_dump(output.schema)}\n\n"
             state.inbox.put(Arrived(user(REPAIR.format(wrong=wrong, schema=schema), sender="sagent")))

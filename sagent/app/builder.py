@@ -153,7 +153,7 @@ class AgentBuilder:
     def check(self, before: Mapping[str, Any]) -> None:
         """Raise TypeError for a value of the wrong kind, or for a member that may not be replaced."""
         if replaced := [name for name in _READ if getattr(self, name, None) is not before[name]]:
-            raise TypeError(f"it replaced builder.{replaced[0]}, which is to be used as it is")
+            raise TypeError(f"it replaced builder.{replaced[0]}, which must not be replaced")
         for name, member in _PROMISED:
             value = getattr(self, name)
             for each in value if hasattr(value, "append") else (value,):

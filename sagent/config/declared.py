@@ -296,7 +296,7 @@ CORE = Plugin(
             ("cost", "what the session has cost"),
             ("shares", "the cost by role"),
             ("jobs", "how many jobs are running"),
-            ("mode", "the permission mode, and whether a sandbox holds commands"),
+            ("mode", "the permission mode, and whether commands run in a sandbox"),
             ("branch", "the branch that is checked out"),
         )
     ),

@@ -35,8 +35,8 @@ _WHY: Mapping[StopReason | None, str] = {
     "error": "the provider declared the reply broken",
 }
 WRITTEN = "{model} wrote its call as text; it was carried out."
-UNREADABLE = "{model} wrote a call as text that cannot be read; it is told how to write it."
-UNKNOWN = "{model} wrote a call of {tool} as text, a tool that there is not; it is told which tools there are."
+UNREADABLE = "{model} wrote an unreadable call as text; it was told the right form."
+UNKNOWN = "{model} wrote a call of {tool} as text, which is no tool here; it was told the available tools."
 LACKING = "{model} seems to have written a call as text, which was not carried out: that needs the plugin textcalls."
 REPEATED = "over and over: its reply was cut"
 MAX_REPEATED = 8_192

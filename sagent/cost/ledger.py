@@ -112,7 +112,7 @@ class Reservation:
         if not entry:
             raise BudgetExceeded(
                 f"a call to {self.ask.provider}/{self.ask.model} was not made, as {self.ask.role} of {self.ask.agent}: "
-                "the log cannot be written, so it would not count towards the budget when the session goes on. Free "
+                "the log cannot be written, so it would not count towards the budget after a restart. Free "
                 "space or fix the directory, or run without a budget"
             )
 
@@ -446,7 +446,7 @@ class Ledger:
         unknown = next((fee for fee in uses if fee and fee not in fees), "window" if window is None else "")
         if unknown or window is None or ask.ceiling is None:
             raise BudgetExceeded(
-                f"what the tools of {name} may cost is not known ({unknown}), so the budget cannot be kept: give it in "
+                f"the cost of the tools of {name} is unknown ({unknown}), so the budget cannot be kept: give it in "
                 f"the settings (prices, {name!r}), or run without the tools"
             )
         each = ask.ceiling.cost(window, ask.requested_output)

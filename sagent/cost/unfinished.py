@@ -40,8 +40,8 @@ def estimated(reply: Reply, reservation: Reservation, received: int) -> Reply:
     if not wrong:
         return reply
     note = (
-        f"{ask.provider}/{ask.model} reports a usage or a price that a call cannot have: it is not counted. Each such "
-        "call counts with what it can cost at most."
+        f"{ask.provider}/{ask.model} reports an impossible usage or price, which is ignored. Each such "
+        "call counts with its maximum cost."
     )
     return replace(reply, notes=(*reply.notes, note))
 

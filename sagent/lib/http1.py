@@ -33,13 +33,13 @@ class StrictConnection(h11.Connection):
 def problem_of(head: bytes) -> str:
     """Return a problem in the head of a request, as a sentence without its end; "" if there is none."""
     if _LINES.search(head):
-        return "a line of its head does not end with CR and LF, or it holds a control character"
+        return "a line of its head does not end with CR and LF, or it has a control character"
     if _FIRST.match(head) is None:
-        return "its first line is none of HTTP/1.1"
+        return "its first line is not HTTP/1.1"
     if head.count(b"\n") > _MAX_LINES:
         return f"its head has more than {_MAX_LINES} lines"
     if _FOLDED.search(head):
-        return "a header goes on in the next line"
+        return "a header continues on the next line"
     if _CODING.search(head):
         if _LENGTH.search(head):
             return "it has both Content-Length and Transfer-Encoding"

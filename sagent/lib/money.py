@@ -9,7 +9,7 @@ EXACT = Context(prec=60)
 ZERO = Decimal(0)
 TOO_MUCH = Decimal(10) ** 18
 """An implausible amount: larger ones are refused, because sums with them might not be exact."""
-UNBILLED = "calls that were lost, cut or interrupted: what they cost was not reported"
+UNBILLED = "lost, cut or interrupted calls, whose cost was not reported"
 """Reason why more counts towards a budget than was billed."""
 _MIN_SHOWN = Decimal("0.000001")
 

@@ -72,7 +72,7 @@ class CommandJudge:
                 return denied
             unproven += () if confined else self._unproven(part, words)
         if guarded and not confined and self._script.broken:
-            unproven.append(f"What the command opens cannot be read with certainty: {self._script.doubt}.")
+            unproven.append(f"The files that the command opens are uncertain: {self._script.doubt}.")
         rules = [rule for rule in self._paths.rules.deny if rule.tool == "Bash" and rule.pattern]
         doubts = list[str]()
         for part in self._script.parts if rules else ():
@@ -135,9 +135,9 @@ class CommandJudge:
         if looks and (not words or not searches(line)):
             return
         if any(brings_code(each) for each, _ in runs(part)):
-            yield f"What the code in `{_shown(part.words)}` opens is only known when it runs; {rule} may deny it."
+            yield f"The code in `{_shown(part.words)}` may open any file when it runs; {rule} may deny it."
         if not self._place.certain:
-            yield f"Where `{_shown(part.words)}` would run is not certain; {rule} may deny what is there."
+            yield f"The directory in which `{_shown(part.words)}` would run is uncertain; {rule} may deny files there."
         here = self._place.known if any(starts_here(each) for each, _ in runs(part)) else ()
         for directory in filter(os.path.isdir, (*here, *(path for paths in named for path in paths or ()))):
             if denying := self._paths.denying_below(directory, tools):

@@ -208,7 +208,7 @@ class StatusDisplay:
             gap: list[Line] = [()] if panel and height > 12 else []
             return [*panel, *gap, *render_picker(picker, width, height - len(panel) - len(gap))]
         except Exception as error:
-            return [_defect("what is in progress", error, width)]
+            return [_defect("the activity panel", error, width)]
 
     def _render_status(self, width: int) -> Line:
         if self._hint:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 MAX_NAMED_BYTES = 8 << 20  # of a file that a call named
 LAST_LOOK_SECONDS = 0.5  # for a cancelled call to find its changes
 LAST_STEP_SECONDS = 0.3  # that work in a thread has to stop
-CUT_OFF = "the call was cancelled before it was known what it had changed"
+CUT_OFF = "the call was cancelled before its changes were known"
 LET_GO = "the command was detached and continued by itself"
 
 

@@ -231,7 +231,7 @@ def take_snapshot(
         listed = dict.fromkeys(_walk(made, last, changed, stop), "")
     most = MAX_WATCHED_FILES if made.git and watched else MAX_FILES
     if len(listed) > most:
-        made.why = f"it holds more than {most:,} files"
+        made.why = f"it has more than {most:,} files"
     if made.why:
         return made
     logs = [path for path in listed if path.endswith(b"/root.jsonl")]

@@ -395,8 +395,8 @@ class Sandbox:
     def _disarmed(self, planted: Sequence[str]) -> str:
         where = f"in {self._quarantine}, or near the file with `.undone` in its name"
         return (
-            f"git or another program would obey what a command wrote to {_listing([*dict.fromkeys(planted)])}: that was"
-            f" taken out. What was written is {where}. {_AGAIN}"
+            f"removed {_listing([*dict.fromkeys(planted)])}, which a command wrote and other programs would obey."
+            f" The removed files are {where}. {_AGAIN}"
         )
 
     async def _look(self, guard: "Guard") -> None:
@@ -466,8 +466,8 @@ class Sandbox:
 
     def _undone(self, changed: Sequence[str]) -> str:
         return (
-            f"the sandbox undid the changes to {', '.join(changed)}, because such files run automatically; what "
-            f"was written is in {self._quarantine}, or next to the file with `.undone` in its name. {_AGAIN}"
+            f"the sandbox undid the changes to {', '.join(changed)}, because such files run automatically; the "
+            f"changed versions are in {self._quarantine}, or next to the file with `.undone` in the name. {_AGAIN}"
         )
 
     def _ended(self, guard: "Guard", watch: "Watch") -> Sequence[str]:
@@ -493,8 +493,8 @@ class Sandbox:
             self.warn(self._disarmed(planted))
         for root in plants.partly_known:
             self.warn(
-                f"{root} has more directories than could be searched for repositories that commands made: look at what"
-                " is new there before you run git in it"
+                f"{root} has more directories than could be searched for repositories that commands made: check new"
+                " files there before you run git in it"
             )
 
     async def aclose(self) -> None:

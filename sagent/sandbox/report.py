@@ -22,7 +22,7 @@ def shortfall(sandbox: Sandbox) -> str:
         return ""
     means = sandbox.means
     if means.name == "landlock" and "not installed" not in means.why:
-        return f"bubblewrap cannot be used, because {means.why}. Landlock is used, which holds less (sagent doctor)."
+        return f"bubblewrap cannot be used, because {means.why}. Landlock is used, which confines less (sagent doctor)."
     if sandbox.stands:
         return ""
     return f"Commands run without a sandbox, because {means.why}: you are asked about them. {advice(means)}".rstrip()

@@ -52,7 +52,7 @@ async def test_every_family_sends_them(family: str) -> None:
         ({"max_tokens": 5}, False, "'max_tokens' cannot be set: set by max_response_tokens"),
         ({"generationConfig": {"candidateCount": 2}}, False, "'candidateCount' cannot be set"),
         ({"n": 8}, False, "'n' cannot be set: always one answer"),
-        ({"temperature": 0.2, "service_tier": "priority"}, True, "'service_tier' might change what a call costs"),
+        ({"temperature": 0.2, "service_tier": "priority"}, True, "'service_tier' might change"),
         ({"generationConfig": {"thinkingConfig": {}}}, True, "'thinkingConfig' might change"),
         ({"temperature": {1, 2}}, False, "not a JSON value"),
         ({"temperature": float("nan")}, False, "options.temperature: not a JSON value: nan"),
@@ -80,7 +80,7 @@ async def test_child_inherits_options_of_provider() -> None:
     children = [await agent.spawn(order) for order in orders]
     sent = [child.state.context.request().options for child in children]
     assert sent == [{"temperature": 0.2, "service_tier": "flex"}, {}, {"top_k": 3}, {}]
-    with pytest.raises(UsageError, match="'service_tier' might change what a call costs"):
+    with pytest.raises(UsageError, match="'service_tier' might change"):
         await agent.spawn(SpawnRequest("x", budget_usd=Decimal(1)))
     agent.apply(Switch(model="other/m"))
     assert agent.state.context.request().options == {}

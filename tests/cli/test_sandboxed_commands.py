@@ -308,7 +308,7 @@ def test_worktree_commits_work_hooks_are_closed(shell: Shell, tmp_path: Path) ->
 def test_undone_file_is_kept_where_told(shell: Shell) -> None:
     said, _ = bash(shell, "echo mine > .envrc")
     assert not (shell.cwd / ".envrc").exists()
-    found = re.search(r"was written is in (\S+?),", said)
+    found = re.search(r" are in (\S+?), or", said)
     assert found
     (kept,) = Path(found[1]).glob(".envrc.undone-*")
     assert kept.read_text() == "mine\n"

@@ -1,6 +1,7 @@
 """What programs other than git would obey in any directory is taken out when a command made it."""
 
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
@@ -345,7 +346,7 @@ async def test_many_unseen_files_stop_no_command(sandbox: Sandbox, tmp_path: Pat
     assert (tmp_path / "made").exists()
     assert not list((tmp_path / "many").glob("*/.envrc"))
     assert len(list((tmp_path / "own").glob("*/.envrc"))) == 60
-    assert " more: that was taken out" in warned[0]
+    assert re.search(r"\d+ more\b", warned[0])
     assert len(warned[0]) < 20_000
 
 

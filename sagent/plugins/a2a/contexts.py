@@ -337,7 +337,7 @@ def _outcome(run: "asyncio.Future[Result]", *, canceled: bool) -> tuple[State, s
         if canceled:
             return TaskState.TASK_STATE_CANCELED, "Canceled by the client."
         why = "The server stopped" if run.cancelled() else "Interrupted"
-        return TaskState.TASK_STATE_FAILED, f"{why}. Send a message with this contextId to go on."
+        return TaskState.TASK_STATE_FAILED, f"{why}. Send a message with this contextId to continue."
     result = run.result()
     if result.error is None:
         return TaskState.TASK_STATE_COMPLETED, ""

@@ -129,7 +129,7 @@ class Handler(RequestHandler):
                 why = "".join(f": {part.text}" for part in shown.status.message.parts)
                 raise UnsupportedOperationError(
                     f"Task {params.id} has ended, as {TaskState.Name(shown.status.state)}{why}. "
-                    "Nothing more happens in it: get the task for what came of it."
+                    "It will not change any more: get the task for its result."
                 )
             yield shown
             return

@@ -16,7 +16,7 @@ from sagent.session.log import read_log
 from sagent.session.retention import in_use
 
 _WAITED = "The server stopped before it began this task. Nothing was done: send the message again."
-_STOPPED = "The server stopped while it worked on this task. Send a message with this contextId to go on."
+_STOPPED = "The server stopped while it worked on this task. Send a message with this contextId to continue."
 _ELSEWHERE = "Another process has this session open."
 
 

@@ -135,7 +135,7 @@ class Updates:
                 self._message, self._thought = new_id(), new_id()
             case Retrying("root"):
                 self._message, self._thought = new_id(), new_id()
-                why = f"The model is asked again: {one_line(event.reason, 300)}"
+                why = f"The model call is repeated: {one_line(event.reason, 300)}"
                 yield notice("info", why, known=self._notices)
             case ToolStarted(agent, call):
                 yield from self._started(agent, call)

@@ -125,7 +125,7 @@ def _show(path: Path | None, proof: Proof, signed: str, where: str) -> Iterator[
     else:
         but = [f"{proof.redacted} redacted"] if proof.redacted else []
         but += [count(proof.gaps, "gap")] if proof.gaps else []
-        yield f"OK: what was checked above is unchanged{', but for ' * bool(but)}{' and '.join(but)}"
+        yield f"OK: everything checked above is unchanged{', except ' * bool(but)}{' and '.join(but)}"
 
 
 def _as_json(path: Path | None, proof: Proof, signed: str) -> dict[str, object]:

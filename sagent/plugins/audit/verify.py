@@ -363,7 +363,7 @@ class _Record:
                     f"{self.where}: the signature covers the session, not the changes that its export made "
                     f"({self.redacted} redacted): have the exporter sign the bundle, or check the session itself"
                 )
-        self.parts.append(Part("signature", self.signer or "what was signed is there", tuple(problems)))
+        self.parts.append(Part("signature", self.signer or "the signed entries exist", tuple(problems)))
 
     @property
     def redacted(self) -> int:
@@ -418,7 +418,7 @@ class _Record:
             since = sorted(set(named.values()) - before)
             if root.last != head:
                 began = f", and that of the logs of {', '.join(since)} and of agents below them" if since else ""
-                self.notes.append(f"What the root's log has after {head} is not covered by it{began}.")
+                self.notes.append(f"Entries of the root's log after {head} are not covered{began}.")
         self.parts.append(part)
 
     def _others(self) -> None:

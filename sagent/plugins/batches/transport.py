@@ -124,7 +124,7 @@ class Batches:
         if self._sends:
             await asyncio.wait(self._sends, timeout=_LAST)
         if left := len(self._waits):
-            self.report(f"{count(left, 'batch', 'batches')} in progress: the provider continues with what was sent")
+            self.report(f"{count(left, 'batch', 'batches')} in progress: the provider continues them")
         for task in (*self._sends, *self._waits):
             task.cancel()
         await asyncio.gather(*self._sends, *self._waits, return_exceptions=True)

@@ -197,7 +197,7 @@ class _Page:
         usd = "" if saving.usd is None else f", and {saving.usd:.6f} USD by list prices"
         left = (
             f"{count(timeline.compactions, 'compaction')}; about {timeline.compacted:,} tokens left the context. "
-            f"Saved, less what the summaries took: {saving.tokens:,} tokens{usd}."
+            f"Saved, minus the cost of the summaries: {saving.tokens:,} tokens{usd}."
         )
         compacted = f"<p>{left}</p>\n" if timeline.compactions else ""
         listed = f"<ul>{''.join(items)}</ul>" if items else ""

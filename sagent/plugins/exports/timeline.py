@@ -146,7 +146,7 @@ _SENTENCES: Mapping[str, Sequence[str]] = {
     "compacted": ("The context was compacted", ": about {before} tokens became {after}", " ({reason})"),
     "failed": ("It failed", ": {message}", " ({kind})"),
     "files rewound": ("Files were rewound: {}",),
-    "forked": ("An earlier point was taken up again: a new branch begins here",),
+    "forked": ("The session continues from an earlier point: a new branch begins here",),
     "handoff": ("Work was handed on", " from {from}", " to {to}"),
     "job": ("{job}", " ({tool})", " is {state}"),
     "notice": ("{text}",),

@@ -47,7 +47,7 @@ def read_json(event: str, text: str) -> HookAnswer:
     try:
         given = as_object(json.loads(text))
     except (ValueError, RecursionError):
-        return HookAnswer(fault=f"printed what is not JSON: {one_line(printable(text), 80)}")
+        return HookAnswer(fault=f"printed text that is not JSON: {one_line(printable(text), 80)}")
     own = as_object(given.get("hookSpecificOutput"))
     meant = own.get("hookEventName")
     if meant not in (None, event):

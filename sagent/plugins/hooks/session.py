@@ -103,7 +103,7 @@ class SessionHooks:
         end of the session none is asked."""
         event = self._events[name]
         if self._ended:
-            self._notify("warning", f"No hook of {event.name} was asked: the session has ended.")
+            self._notify("warning", f"No hook of {event.name} was run: the session has ended.")
             return HookAnswer()
         said = await self.ask(event.name, agent, names_of(about) if event.of_tools else (about,), data)
         word = "refuse" if said.decision == "deny" else said.decision

@@ -261,7 +261,7 @@ def progress_of(event: Event) -> str:
         case Denied():
             said = f"{event.agent}: denied {event.denial.tool}: {one_line(event.denial.reason, 160)}"
         case Retrying():
-            said = f"{event.agent}: the model is asked again: {one_line(event.reason, 160)}"
+            said = f"{event.agent}: the model call is repeated: {one_line(event.reason, 160)}"
         case Notice(level="warning"):
             said = one_line(event.text if event.agent == "root" else f"{event.agent}: {event.text}", 500)
         case _:

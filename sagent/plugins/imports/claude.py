@@ -76,7 +76,7 @@ def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> No
     local = file.name == "settings.local.json" and plan.is_shared(file)
     for name, value in found.items():
         if name not in ("allow", "deny"):
-            why = {"ask": "there are no such rules: what no rule allows is asked about"}
+            why = {"ask": "sagent has no such rules: it asks about everything that no rule allows"}
             plan.leave_out(
                 "permission", name, file, why.get(name, "the mode and further directories are yours to choose")
             )

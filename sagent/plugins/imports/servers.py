@@ -52,7 +52,7 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
 def _check(plan: Plan, name: str, server: Mapping[str, object], file: Path) -> None:
     """Have a server read as it would be in a file of settings. Raises ConfigError, and ValueError where none is."""
     if "mcp" not in plan.plugins.named(Table):
-        raise ValueError("the plugin mcp, which uses servers, is not there")
+        raise ValueError("the plugin mcp, which uses servers, is missing")
     read = cast("Callable[[GivenTable], object]", resolve(plan.plugins.named(Table)["mcp"].read))
     base = PathBase(file.parent, plan.home)
     read(GivenTable("mcp", File(file, "", {}), {name: server}, base, os.environ, None, (), {}, lambda _: None))

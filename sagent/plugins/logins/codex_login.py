@@ -70,10 +70,10 @@ class LoginFile:
         access, refresh = as_str(tokens.get("access_token")), as_str(tokens.get("refresh_token"))
         if not access:
             raise UsageError(
-                f"{self.path} holds an API key and no ChatGPT login. Use the provider openai with that key in"
+                f"{self.path} has an API key and no ChatGPT login. Use the provider openai with that key in"
                 " OPENAI_API_KEY; or run `codex login` and sign in with ChatGPT."
                 if as_str(fields.get("OPENAI_API_KEY")) or fields.get("auth_mode") == "apikey"
-                else f"{self.path} holds no ChatGPT login. {LOGIN}"
+                else f"{self.path} has no ChatGPT login. {LOGIN}"
             )
         claims = _claims(access)
         expiry = claims.get("exp")

@@ -215,7 +215,7 @@ def _read(path: Path) -> CopilotLogin:
         raise UsageError(f"{path} cannot be read as a login ({error}). {LOG_IN}") from error
     token, until = as_str(data.get("github_token")), data.get("until")
     if not token:
-        raise UsageError(f"{path} holds no login for Copilot. {LOG_IN}")
+        raise UsageError(f"{path} has no login for Copilot. {LOG_IN}")
     return CopilotLogin(
         token,
         as_str(data.get("host"), GITHUB),

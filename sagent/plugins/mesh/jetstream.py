@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _OLDEST = (2, 11)  # the first server with a time to live for each message
 _UNSYNCED = (
-    "The bus is not one that `sagent bus` has started: what it acknowledges is on its disk only where its "
-    "configuration says `sync_interval: always` for jetstream, or where its streams have several replicas."
+    "This bus was not started by `sagent bus`: an acknowledged message is certain to be on its disk only if its "
+    "configuration has `sync_interval: always` for jetstream, or if its streams have several replicas."
 )
 
 

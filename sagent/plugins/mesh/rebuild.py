@@ -66,7 +66,7 @@ class LogCopy:
         async for piece in self._stream.read(self._last):
             for name in filter(None, piece.headers.get(BLOBS, "").split(",")):
                 if self.blobs.put(await self._stream.get_blob(name)).name != name:
-                    raise SessionCorrupt(f"blob {name} on the bus is not what was kept")
+                    raise SessionCorrupt(f"blob {name} on the bus was changed")
             await self._add(piece)
             self._last = piece.sequence
         for log in self._logs.values():

@@ -165,7 +165,7 @@ def read_access(
         found, value = first_set(row.key, environ)
         if row.via and "," in (key or value):
             raise UsageError(
-                f"{row.name} is used through its SDK, which takes one key: {source or either(row.key)} holds several."
+                f"{row.name} is used through its SDK, which takes one key: {source or either(row.key)} has several."
             )
         url = base_url or ("" if row.via else first_set(row.base, environ)[1])
         url = url and check_url(row.name, url)

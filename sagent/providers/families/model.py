@@ -128,7 +128,7 @@ class WireModel(ABC, Generic[E_co]):
         if not self._able.audio and (name := _to_hear(request)):
             raise self._provider.origin(self.id).error(
                 "invalid_request",
-                f"{name} was not sent: as far as is known, {self.id} takes no recordings. Ask a model that does, as"
+                f"{name} was not sent: {self.id} is not known to accept recordings. Use a model that does, such as"
                 f" google/gemini-3.8-flash; or, if this one does, set abilities = [{{ audio = true }}] in"
                 f" [providers.{self.provider}].",
             )

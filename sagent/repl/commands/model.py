@@ -218,7 +218,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
         return
     if not provider:
         options = [Option(name, name, key) for name, key in _key_variables(context)]
-        provider = await context.pick("A key for which provider?", options) or ""
+        provider = await context.pick("Which provider is the key for?", options) or ""
     if not provider:
         return
     row = row_named(provider, context.settings.rows)

@@ -497,11 +497,11 @@ def test_signed_child_must_be_readable(session: Path):
 
 def test_verify_names_what_head_misses(session: Path):
     head = verify(session).heads["root"]
-    assert not any("not covered by it" in note for note in verify(session, head).notes)
+    assert not any("not covered" in note for note in verify(session, head).notes)
     with Session.open(session) as made:
         first = made.log("root/late").append(Opened(made.id, "root/late", "/work", {}))
         made.log().append(Spawned("root/late", first.id))
-    (note,) = [note for note in verify(session, head).notes if "not covered by it" in note]
+    (note,) = [note for note in verify(session, head).notes if "not covered" in note]
     assert "root/late" in note
     assert "root/review" not in note
 

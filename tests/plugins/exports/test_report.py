@@ -148,7 +148,7 @@ def test_unknown_price_not_zero(told):
 
 
 def test_unbilled_cost_in_both_reports(tmp_path, told):
-    more = "      0.200000 USD more count towards a budget (calls that were lost, cut or interrupted"
+    more = "      0.200000 USD more count towards a budget (lost, cut or interrupted"
     done = Result("Hm.", (), "end", cost=Cost(Decimal("0.1"), unbilled=Decimal("0.2")), turns=1)
     assert more in told(read_events(as_lines(REPLY, Finished("root", done))))
     session = Session.create_at(tmp_path / "s")

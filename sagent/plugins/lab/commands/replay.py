@@ -30,7 +30,7 @@ With --model, the session's prompts are given to another model instead, in a new
 EPILOG = """exit codes:
   without --model   0 identical   1 it differs, or does not verify   2 usage
   with --model      those of a run: sagent help all"""
-LAST = "- What came after an agent's last request was sent to nobody: no hash of a request vouches for it."
+LAST = "- Messages after an agent's last request were never sent, so no request's hash covers them."
 FORMATS = ("text", "json")
 _HELP = {
     "model": "give the session's prompts to this model, in a new session",

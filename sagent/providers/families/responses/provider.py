@@ -328,8 +328,8 @@ class ResponsesProvider(OpenAIEndpoint):
         if self.proven or not foreign or error.status not in (404, 405) or "model" in words.lower():
             return ""
         return (
-            f"{words.rstrip('.')}. {self.url}/responses is not there. It may be that"
-            " this server speaks Chat Completions only: use --provider openai-compatible."
+            f"{words.rstrip('.')}. {self.url}/responses does not exist. Perhaps this "
+            "server only supports Chat Completions: use --provider openai-compatible."
         )
 
 
