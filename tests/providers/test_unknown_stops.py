@@ -8,6 +8,7 @@ from sagent.model import Delta
 from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers.families.anthropic.events import MessagesReplyReader
 from sagent.providers.families.chat.events import ChatReplyReader
+from sagent.providers.families.google.events import GenerateReplyReader
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import ReplyReader
 
@@ -81,6 +82,22 @@ def test_text_arguments_show_completeness(family: str) -> None:
     whole = json.dumps({"file_path": "a", "content": "é {"})
     assert made(streamed(family, whole, UNKNOWN))
     assert not any(made(streamed(family, whole[:end], UNKNOWN)) for end in range(len(whole)))
+
+
+@pytest.mark.parametrize("text", ["", "{}", " { } ", "null"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_empty_arguments_show_no_end(family: str, text: str) -> None:
+    assert not made(streamed(family, text, UNKNOWN))
+    assert made(streamed(family, text, "tool_use"))
+
+
+@pytest.mark.parametrize("given", [{}, {"file_path": "a"}])
+def test_gemini_body_without_reason(given: dict[str, str]) -> None:
+    part = {"functionCall": {"name": "Write", "args": given}}
+    for reason in (None, "STOP"):
+        reader = GenerateReplyReader(ORIGIN)
+        reader.whole({"candidates": [{"content": {"parts": [part]}, "finishReason": reason}]}, [])
+        assert made(reader) == bool(given or reason)
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", None])

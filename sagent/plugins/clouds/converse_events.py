@@ -175,7 +175,7 @@ class ConverseReplyReader(ReplyReader):
         if call:
             raw, name = "".join(block.arguments), as_str(call.get("name"))
             arguments, malformed = self._parsed(name, raw or "{}")
-            whole = block.closed and (self._stop in _STOPS or (bool(raw.strip()) and "input" not in call))
+            whole = block.closed and (self._stop in _STOPS or (bool(arguments) and "input" not in call))
             if call.get("type"):
                 use = self._private({"toolUse": {**call, "input": arguments}})
                 return Opaque(describe_input(name, arguments), use) if malformed is None else None

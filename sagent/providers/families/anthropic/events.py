@@ -284,7 +284,7 @@ class MessagesReplyReader(ReplyReader):
         caller = as_object(block.start.get("caller"))
         private = self._private({"caller": caller}) if caller and caller.get("type") != "direct" else None
         call_id = as_str(block.start.get("id"))
-        whole = block.whole and (self._stop in _STOPS or bool(raw.strip()))  # a text shows its end, an object does not
+        whole = block.whole and (self._stop in _STOPS or bool(raw.strip() and arguments))  # a text of any shows its end
         return ToolCall(call_id, name, arguments, malformed, private, whole=whole)
 
 

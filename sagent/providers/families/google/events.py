@@ -208,7 +208,7 @@ class GenerateReplyReader(ReplyReader):
             case "call":
                 arguments, malformed = self._given(piece)
                 call_id = piece.id or f"{NAMELESS}{self.response_id[:40]}_{number}"
-                whole = not piece.goes_on and (bool(self._stop) or piece.arguments is not None)
+                whole = not piece.goes_on and bool(self._stop or piece.arguments)
                 return ToolCall(call_id, piece.name, arguments, malformed, private, whole=whole)
             case _:
                 return Opaque(_excerpt(piece.part), self._private(piece.part))
