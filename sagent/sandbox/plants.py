@@ -133,7 +133,7 @@ class Plants:
         """Return and remove the files that commands have planted; `goes_on` if a process still runs."""
         for survey in self._surveys.values():
             survey.renew()
-        for path in (*places.kept, *places.granted):  # as it is now it stays, also when nothing keeps it any more
+        for path in filter(os.path.lexists, (*places.kept, *places.granted)):  # they stay as they are now, for good
             for each in (path, *(file.path for file in files_of(Obeyed(path, "")))):
                 self.allow(each)
         found = self.look(places)
@@ -245,8 +245,9 @@ class Plants:
         return frozenset(each for each in paths if each in self._made and look_at(each) == self._made[each])
 
     def _note_made(self, path: str, places: ProtectedPaths) -> None:
-        files = [each.path for each in files_of(Obeyed(path, ""))]
-        if not os.path.islink(path) and all(self._is_new(each, places) for each in (path, *files)):  # noqa: PTH114 -- text
+        if not self._is_new(path, places) or os.path.islink(path):  # noqa: PTH114 -- a text path
+            return
+        if all(self._is_new(each.path, places) for each in files_of(Obeyed(path, ""))):
             self._made[path] = look_at(path)
 
     def _disobey(self, sign: str, places: ProtectedPaths) -> Iterator[str]:
@@ -335,8 +336,7 @@ class Plants:
                 self._take(path)
                 yield path
         for path in (*ways, *(f"{place}/{name}" for name in (*_CONFIGURATIONS, "commondir", "gitdir", "hooks"))):
-            if os.path.lexists(path):
-                self._note_made(path, places)
+            self._note_made(path, places)
 
     def _hooks(self, place: str) -> Iterator[str]:
         hooks = f"{place}/hooks"

@@ -14,6 +14,7 @@ from sagent.policy.awk import only_prints
 from tests.depth import deep
 
 COVERED = {
+    "kubectl get": ["pods -o yaml"], "ss": ["-tln"], "svn log": ["-v x"], "hg log": ["-r tip -p"],
     "awk": [
         "'{print $1}' f", "-F: '{print $1, $NF}' f", "-F ' ' '$3 > 5 {print}' f", "-v n=3 'NR == n' f g",
         "-vx=1 'NR >= 2 || /a b/ {s += $1} END {printf \"%d\\n\", s}' f", "-- '!seen[$0]++' f", "/x/ *.txt",
@@ -53,6 +54,10 @@ NOT_COVERED = {
         "dmesg": ["-C", "-c"], "journalctl": ["--vacuum-time=1s", "--rot"],
     "git archive": ["-o x HEAD", "-ox HEAD"], "git rebase": ["-x id main", "--exec id main"],
         "git difftool": ["-yx id", "--extcmd=id"], "git format-patch": ["-o x HEAD~"],
+    "hg log": ["--config alias.log=!id", "-R x", "--cwd=x"], "jj log": ["--config ui.pager=id", "-R x"],
+    "svn log": ["--diff-cmd id", "--config-option=x"], "kubectl get": ["pods --kubeconfig=x"],
+    "helm list": ["--post-renderer id"], "ss": ["-K", "-D x"], "pandoc": ["a --filter id", "a -o x", "-d x"],
+    "fzf": ["--preview id", "--bind=x"],
 }  # fmt: skip
 
 
