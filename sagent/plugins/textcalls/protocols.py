@@ -12,7 +12,7 @@ from sagent.engine.state import AgentState
 from sagent.events import Failure
 from sagent.lib.json import as_object, as_str
 from sagent.messages import Message
-from sagent.model import Counting, Delta, Model, ModelLimits, Reply, Request, Structuring, closing
+from sagent.model import Counting, Delta, Model, ModelInfo, ModelLimits, Reply, Request, Structuring, closing
 from sagent.plugins.textcalls import TOOL_CALLS
 from sagent.providers.listings import weights_in_name
 from sagent.providers.registry import row_called
@@ -47,7 +47,8 @@ def layer(choice: Choice) -> Callable[[Model], Model]:
         if wish == "native" or (wish == "auto" and (row is None or row.family != "chat")):
             return model
         place = choice.place_of(model)
-        small = is_small(model.id, choice.listings.weights(place, model.id))
+        name = _served_name(choice, place, model)
+        small = is_small(name, choice.listings.weights(place, name))
         protocol: Protocol = (
             "text" if wish == "text" else learned.of(place, model.id) or ("text" if small else "native")
         )
@@ -55,6 +56,15 @@ def layer(choice: Choice) -> Callable[[Model], Model]:
         return AdaptiveModel(model, protocol, lambda: learned.keep(place, model.id, "text"), asked)
 
     return adaptive
+
+
+def _served_name(choice: Choice, place: str, model: Model) -> str:
+    """Return the name of the model that a server answers with: a llama-server with one model answers to any name."""
+    loads = getattr(getattr(model, "source", None), "unloaded", None)
+    if isinstance(loads, ModelInfo):
+        return loads.id
+    names = choice.listings.models(place)
+    return names[0] if len(names) == 1 and choice.listings.server(place) == "llamacpp" else model.id
 
 
 class LearnedProtocols:

@@ -1,5 +1,6 @@
 """Servers and weights on this machine as the program chooses them."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,23 @@ async def test_llama_server_recognized(tmp_path: Path, ephemeral: bool) -> None:
             assert choice.limits(model).window == 4_096
             assert is_same_model(model, choice.resolve("llamacpp/tiny-q4")), "a later switch uses the same connections"
             assert choice.prices().ceiling("llamacpp", "tiny-q4") is not None, "it costs nothing, and that is known"
+            other = choice.resolve("llamacpp/other")
+            assert isinstance(other, AdaptiveModel) and other.protocol == "text", "it answers to any name"
             await choice.aclose()
         asked = sum(request.path.endswith("/models") for request in server.requests)
         assert asked == (2 if ephemeral else 1)
+
+
+async def test_own_file_tells_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tiny-1b.gguf", "large-70b.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF")
+    monkeypatch.setenv("LLAMA_CPP_SERVER", sys.executable)
+    for name, protocol in (("tiny-1b", "text"), ("large-70b", "native")):
+        monkeypatch.setenv("LLAMA_CPP_MODEL", str(tmp_path / f"{name}.gguf"))
+        for asked in ("llamacpp/other", f"llamacpp/{name}"):
+            choice = await choose_model(_settings(tmp_path, "", model=asked, base_url=None))
+            assert isinstance(choice.model, AdaptiveModel) and choice.model.protocol == protocol
+            await choice.aclose()
 
 
 async def test_key_and_named_provider_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
