@@ -1,4 +1,4 @@
-"""Hooks: commands and URLs that are asked at fixed moments of a session, and may refuse what is about to happen."""
+"""Hooks: commands and URLs called at fixed moments of a session, which may refuse the next action."""
 
 from sagent.config.values import domains
 from sagent.plugin import HookEvent, Part, Plugin, Setting, SlashCommand, Table, Variable

@@ -11,7 +11,7 @@ from sagent.lib.text import one_line, printable
 from sagent.plugin import HookEvent
 
 BLOCKS = 2
-"""The exit code by which a hook refuses; its standard error says why."""
+"""The exit code by which a hook refuses; its standard error has the reason."""
 MAX_CONTEXT_CHARS = 10_000  # that one hook may add
 Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 _WORDS: Mapping[object, Decision] = {
@@ -23,7 +23,7 @@ _WORDS: Mapping[object, Decision] = {
     "deny": "deny",
     "block": "deny",
 }
-_ORDER: tuple[Decision, ...] = ("deny", "ask", "allow", "")  # the first that was said counts
+_ORDER: tuple[Decision, ...] = ("deny", "ask", "allow", "")  # strictest first
 
 
 def read_exit(event: HookEvent, code: int, out: str, err: str) -> HookAnswer:
@@ -83,8 +83,8 @@ def read_json(event: str, text: str) -> HookAnswer:
 
 
 def combine(answers: Sequence[HookAnswer]) -> HookAnswer:
-    """Combine the answers of several hooks to one event: the strictest decision, and the last change of arguments. A
-    hook that allows a call has not allowed another hook's changes to it."""
+    """Combine the answers of several hooks to one event: the strictest decision, and the last change of arguments.
+    Allowing a call does not allow another hook's changes to it."""
     changer = next((answer for answer in reversed(answers) if answer.arguments is not None), None)
     if changer is not None:
         answers = [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = Literal["person", "project", "plugin"]
 DEFAULT_SECONDS, MAX_SECONDS = 60.0, 600.0
 _ALIASES: Mapping[str, tuple[str, ...]] = {"AgentSpawn": ("Task", "Agent"), "List": ("LS",)}
-"""What tools are called in matchers that were written for other programs."""
+"""Names of tools in matchers written for other programs."""
 
 _ARGUMENTS = re.compile(r"\b([A-Z][A-Za-z]*)\([^()]*[^()\w|][^()]*\)")  # `Bash(rm:*)`
 _LIST = re.compile(r"[\w|,; \n\t(){}'\"`\u201c\u201d@/-]+")
@@ -25,8 +25,8 @@ _LIST = re.compile(r"[\w|,; \n\t(){}'\"`\u201c\u201d@/-]+")
 class Hook:
     """One hook. `matcher` is a name, names with "|" in between, or a regular expression; "" is everything.
 
-    `timeout` is in seconds. `needs` is what its command gets beyond the sandbox. What a hook of a project or a plugin
-    says can refuse, ask and add, but never allow. `place` is the file it stands in, `root` its plugin's directory.
+    `timeout` is in seconds. `needs` are its command's permissions beyond the sandbox. A hook of a project or a plugin
+    can refuse, ask and add, but never allow. `place` is its file, `root` its plugin's directory.
     """
 
     event: str
@@ -58,13 +58,13 @@ class Hook:
         return " ".join((str(self), *(_plain(f"{name}: {value}") for name, value in self.headers.items())))
 
     def is_about(self, names: Iterable[str]) -> bool:
-        """Return whether the matcher, a regular expression or plain names, fits one of the names."""
+        """Return True if the matcher, a regular expression or plain names, matches one of the names."""
         if self.matcher in ("", "*"):
             return True
         names, plain = tuple(names), re.fullmatch(r"[\w|, -]+", self.matcher)
         wanted = [each for part in re.split(r"[|,]", self.matcher) if (each := part.strip())]
         bare = _ARGUMENTS.sub(r"\1", self.matcher)
-        if _LIST.fullmatch(bare):  # as of another program's rules: what it was to guard stays guarded
+        if _LIST.fullmatch(bare):  # in another program's form: its guard stays effective
             wanted += re.findall(r"[\w-]+", bare)
         if any(names_tool(each, name) for each in wanted if plain or "*" not in each for name in names):
             return True
@@ -72,10 +72,10 @@ class Hook:
 
 
 def _plain(text: str) -> str:
-    """Return a text; as JSON where a letter of it may look like another, or like none."""
+    """Return a text; as JSON if it contains look-alike or invisible characters."""
     return text if text.isascii() and text.isprintable() else json.dumps(text)
 
 
 def names_of(tool: str) -> tuple[str, ...]:
-    """Return a tool's name, and others that it goes by."""
+    """Return a tool's name and its aliases."""
     return (tool, *_ALIASES.get(tool, ()))

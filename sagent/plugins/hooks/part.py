@@ -22,7 +22,7 @@ from sagent.plugins.hooks.tool import with_hooks
 
 
 async def add_events(builder: AgentBuilder) -> None:
-    """Have hooks asked at events of other plugins."""
+    """Run hooks at events of other plugins."""
 
     async def fired(event: str, about: str, data: Mapping[str, object], agent: str) -> HookAnswer:
         if any(event == own.name for own in EVENTS):
@@ -33,7 +33,7 @@ async def add_events(builder: AgentBuilder) -> None:
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Ask them of the agent's runs, of its calls and their results, and of its end, which they learn of in the end."""
+    """Run hooks at the agent's runs, its calls and their results, and its end."""
     hooks = builder.once(session_hooks)
     builder.surface.asks_first = bool(hooks.of("UserPromptSubmit"))
     builder.stack.push_async_callback(hooks.end)

@@ -13,7 +13,7 @@ from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
 MAX_RETURNS = 5
-"""Times in a row that a hook may send an agent back to work when it would end its turn."""
+"""Consecutive times that a hook may send an agent back to work at the end of its turn."""
 
 
 class HookPolicy(Policy):
@@ -21,11 +21,11 @@ class HookPolicy(Policy):
 
     def __init__(self, hooks: SessionHooks, inner: Policy) -> None:
         self._hooks, self._inner = hooks, inner
-        self._additions: dict[str, list[str]] = {}  # by agent: what it is to read after the turn
+        self._additions: dict[str, list[str]] = {}  # by agent: text to read after the turn
         self._returns: dict[str, int] = {}  # by agent: times in a row that it was sent back to work
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """Ask the hooks, then, unless one refuses or changes the call, the inner policy; combine their verdicts."""
+        """Run the hooks, then, unless one refuses or changes the call, the inner policy; combine their verdicts."""
         agent = self._hooks.agent_in(workspace)
         answers = self._hooks.answers.setdefault(agent, {})
         if (answer := answers.get(call.id)) is None:
@@ -45,7 +45,7 @@ class HookPolicy(Policy):
                 return verdict
 
     async def _ask(self, agent: str, call: ToolCall) -> HookAnswer:
-        """Ask the hooks about a call, the person's again if those of a project or a plugin may have changed it."""
+        """Run the hooks for a call, the person's again if those of a project or a plugin may have changed it."""
         names = names_of(call.name)
         answer = await self._hooks.ask("PreToolUse", agent, names, call_fields(call.name, call.arguments, call.id))
         strangers = any(hook.source != "person" for hook in self._hooks.of("PreToolUse"))
@@ -87,7 +87,7 @@ class HookPolicy(Policy):
             added.append(f"Do not end yet: {said.reason}")
 
     def _note(self, agent: str, call: ToolCall, answer: HookAnswer) -> None:
-        """Keep what the agent is to read."""
+        """Record text for the agent to read."""
         if answer.context:
             self._additions.setdefault(agent, []).append(answer.context)
         if _is_changed(call, answer):
@@ -96,5 +96,5 @@ class HookPolicy(Policy):
 
 
 def _is_changed(call: ToolCall, answer: HookAnswer) -> bool:
-    """Return whether the call is to be made with other arguments."""
+    """Return True if the call's arguments were changed."""
     return answer.decision != "deny" and answer.arguments not in (None, call.arguments)

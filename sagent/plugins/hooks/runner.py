@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT_BYTES = 1 << 20  # that a hook may answer
 _MAX_ERROR_BYTES = 1 << 16
-_LAST = 0.2  # seconds for what was printed to arrive, once the command itself has ended
+_LAST = 0.2  # seconds for output to arrive after the command has ended
 
 
 class HookRunner:
-    """Asks hooks, in the project's directory. `environment` gives the variables that commands get, without keys, and
-    `profile` says what they may touch; `warn` gets what the sandbox undid."""
+    """Runs hooks in the project's directory. `environment` returns the variables for commands, without keys, and
+    `profile` their sandbox profile; `warn` receives changes that the sandbox undid."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class HookRunner:
         self._transport: DirectTransport | None = None
 
     async def ask(self, hook: Hook, event: HookEvent, data: bytes) -> HookAnswer:
-        """Return what a hook says of an event. Whatever goes wrong is in the answer's `fault`."""
+        """Return a hook's answer to an event. Any error is in the answer's `fault`."""
         limit = asyncio.timeout(hook.timeout)
         try:
             async with limit:
@@ -83,12 +83,12 @@ class HookRunner:
         if not self._sandbox.stands:
             return Confined(argv)
         needs = self._sandbox.asked(hook.needs)
-        # apart from what the model has started, which could end a hook that would refuse its next call
+        # separate from the model's processes, which could end a hook that would refuse its next call
         return await self._sandbox.confine(argv, self._profile(), self.directory, needs, lasting=True)
 
     async def _finish(self, argv: Sequence[str], environment: Mapping[str, str], data: bytes) -> tuple[int, bytes, str]:
-        """Run a command to its end; its exit code and what it printed. What it leaves in the background may go on, but
-        no longer than the session."""
+        """Run a command to its end; return its exit code and output. Its background processes may continue, but no
+        longer than the session."""
         printed = bytearray()
         program = await PipedProcess.start(
             self._group, argv, environment, self.directory, max_error_bytes=_MAX_ERROR_BYTES
@@ -109,7 +109,8 @@ class HookRunner:
         return program.process.code, bytes(printed), program.words
 
     async def _post(self, hook: Hook, data: bytes) -> HookAnswer:
-        """Post data to a hook and return its answer. A redirect is not followed: it may lead to a host nobody named."""
+        """Post data to a hook and return its answer. A redirect is not followed, because it may lead to an unnamed
+        host."""
         from sagent.providers.wire.exchange import read_answer
         from sagent.providers.wire.faults import ExchangeFailed
         from sagent.providers.wire.transport import DirectTransport
@@ -131,6 +132,6 @@ class HookRunner:
 
 
 async def _collect(reader: asyncio.StreamReader, found: bytearray) -> None:
-    """Read to the end; what is more than is taken, and one byte, is dropped: who cannot write cannot end."""
+    """Read to the end, and drop data beyond the limit plus one byte, because a blocked writer would never end."""
     while piece := await reader.read(1 << 16):
         found += piece[: max(0, MAX_OUTPUT_BYTES + 1 - len(found))]

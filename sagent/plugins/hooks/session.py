@@ -1,4 +1,4 @@
-"""The hooks of one session: when they are asked, what they get, and what follows from what they say."""
+"""The hooks of one session: when they run, their input, and the effects of their answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +19,15 @@ from sagent.policy import Ask
 from sagent.tool import Workspace
 
 SENDER = "hook"
-"""The sender of messages that no one of the conversation sent: what hooks add to a conversation."""
-_LAST_WORDS = 10.0  # seconds that a hook may take when the session ends
+"""The sender of messages that hooks add to a conversation."""
+_LAST_WORDS = 10.0  # seconds for a hook when the session ends
 _MODES: Mapping[str, str] = {"plan": "plan", "ask": "default", "edit": "acceptEdits", "full": "bypassPermissions"}
 """Permission modes as programs call them that brought this protocol up."""
 
 
 class SessionHooks:
-    """Asks the hooks of a session, those of one event together. `events` are all there are, by name; `mode` is the
-    permission mode as it is now."""
+    """Runs the hooks of a session, those of one event together. `events` are all events, by name; `mode` is the present
+    permission mode."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SessionHooks:
         return self._states.get(path)
 
     def agent_in(self, workspace: Workspace) -> str:
-        """Return the agent that works in a workspace, which is its own."""
+        """Return the agent of a workspace."""
         return next((path for path, state in self._states.items() if state.workspace is workspace), "root")
 
     async def ask(
@@ -69,7 +69,7 @@ class SessionHooks:
         *,
         own: bool = False,
     ) -> HookAnswer:
-        """Ask the hooks that match one of these names, or only the person's `own`. Report failures to the person."""
+        """Run the hooks that match one of these names, or only the person's `own`. Report failures to the person."""
         known = [hook for hook in self.of(event) if hook.source == "person" or not own]
         chosen = [hook for hook in known if hook.is_about(names)]
         if not chosen:
@@ -99,8 +99,8 @@ class SessionHooks:
         return said
 
     async def fire(self, name: str, agent: str, about: str, data: Mapping[str, object]) -> HookAnswer:
-        """Return what hooks say at an event of a plugin, without a decision that it does not leave to them. After the
-        end of the session none is asked."""
+        """Return the hooks' answer to an event of a plugin, without decisions that the event does not allow. No hooks
+        run after the end of the session."""
         event = self._events[name]
         if self._ended:
             self._notify("warning", f"No hook of {event.name} was run: the session has ended.")
@@ -110,9 +110,10 @@ class SessionHooks:
         return said if word in event.can else replace(said, decision="", reason="")
 
     async def admit(self, state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
-        """Return what an agent reads when its run begins: the prompt, and what hooks add; or why there is no run."""
+        """Return the messages for an agent at the start of a run: the prompt, and the hooks' additions; or why there is
+        no run."""
         self.stopped.discard(state.path)
-        self.answers.pop(state.path, None)  # of a turn that was cut short, whose ids may come again
+        self.answers.pop(state.path, None)  # of an aborted turn, whose ids may be reused
         begins, more = state.path not in self._states, list[str]()
         self._states[state.path] = state
         if begins and state.above:
@@ -137,14 +138,14 @@ class SessionHooks:
         return [*([] if prompt is None else [prompt]), *added]
 
     async def before_compaction(self, state: AgentState, reason: str, hints: str) -> str:
-        """Return the hints for a summary: those given, and those that hooks add."""
+        """Return the hints for a summary: the given ones, and the hooks' additions."""
         trigger = "manual" if reason == "asked for" else "auto"
         fields = {"trigger": trigger, "custom_instructions": hints}
         said = await self.ask("PreCompact", state.path, (trigger,), fields)
         return "\n".join(filter(None, (hints, said.context)))
 
     def asker(self, ask: Asker | None) -> Asker | None:
-        """Return an asker that puts questions to hooks, and then to the person, if there is one."""
+        """Return an asker that asks the hooks, and then the person, if there is one."""
         if not self.of("PermissionRequest"):
             return ask
 

@@ -1,4 +1,4 @@
-"""`[hooks]`: for each event a list of what is asked then, in the shape that other programs have for it too."""
+"""`[hooks]`: for each event a list of hooks, in a form that other programs use too."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ _HANDLER = ("type", "command", "url", "headers", "timeout", "needs")
 _TYPES = ("command", "http")
 _MAX_HOOKS = 64
 _ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput", "KillShell", "TodoRead"))
-"""Tools of other programs, which lists of ours and theirs may name."""
+"""Tools of other programs, which shared lists may name."""
 _MAX_COMMAND_CHARS = 2_000  # of a command: the person is shown all of it
 
 
 def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
-    """Read the table of a file, and warn of hooks that are about nothing. Raises ConfigError."""
+    """Parse the table of a file, and warn of hooks that match nothing. Raises ConfigError."""
     file, environ = given.file, given.environ
     if given.folder is not None:
         values = given.values if given.name in file.data else file.data
@@ -38,17 +38,17 @@ def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
 
 
 def hooks_in(settings: Settings) -> tuple[Hook, ...]:
-    """Return the hooks in force."""
+    """Return the effective hooks."""
     return cast("tuple[Hook, ...]", settings.of(HOOKS) or ())
 
 
 def show_hooks(hooks: Sequence[Hook]) -> Iterator[tuple[str, str, str]]:
-    """Yield the number of each hook, what it is, and where it comes from."""
+    """Yield the number, description and source of each hook."""
     yield from ((str(number), str(hook), f"{hook.source}: {hook.place}") for number, hook in enumerate(hooks, 1))
 
 
 def _check_matcher(hook: Hook, given: GivenTable) -> None:
-    """Warn of a hook that is about nothing there is: what it was to guard would be unguarded."""
+    """Warn of a hook that matches nothing: its guard would have no effect."""
     event, where = given.hook_events[hook.event], given.file.where("hooks", hook.event)
     if hook.matcher and not (event.matcher or event.of_tools):
         given.warn(f"{where}: {hook.event} is about nothing that matcher {hook.matcher!r} could name: leave it out.")
@@ -72,8 +72,8 @@ def hooks_of(
     environ: Mapping[str, str] | None,
     events: Mapping[str, HookEvent],
 ) -> tuple[Hook, ...]:
-    """Return the hooks of a settings file, of these `events`: the person's, whose URLs and headers may name variables
-    of `environ`, or without it a project's. Raises ConfigError with file and line."""
+    """Parse the hooks of a settings file, of these `events`: the person's, whose URLs and headers may use variables of
+    `environ`, or without it a project's. Raises ConfigError with file and line."""
     found: list[Hook] = []
     for event, groups in table.items():
         keys: Line = ("hooks", event)
@@ -96,12 +96,12 @@ def _group(
     base: PathBase,
     environ: Mapping[str, str] | None,
 ) -> Iterator[Hook]:
-    """`{matcher, hooks = [...]}`, or a matcher and what is asked in one table."""
+    """Yield the hooks of `{matcher, hooks = [...]}`, or of a matcher and a hook in one table."""
     matcher = group.get("matcher", "")
     if not isinstance(matcher, str):
         raise file.error((*keys, "matcher"), "matcher: give a tool's name, or a pattern of names")
     try:
-        with catch_warnings():  # of `[[:alpha:]]`, which is no class here
+        with catch_warnings():  # for `[[:alpha:]]`, which is no class here
             simplefilter("error")
             re.compile(matcher if matcher != "*" else "")
     except (re.error, FutureWarning) as error:

@@ -1,4 +1,4 @@
-"""A tool after whose calls hooks are asked: they may add to what the model reads of one, or replace it."""
+"""A tool with hooks after its calls: they may add to a result, or replace it."""
 
 import time
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_RESULT_CHARS = 100_000  # of a result that hooks get
 
 
 class HookedTool(WrappedTool):
-    """A tool as it is, with hooks asked after each call that has come to something."""
+    """A tool with hooks that run after each successful call."""
 
     def __init__(self, tool: Tool, hooks: SessionHooks) -> None:
         super().__init__(tool)

@@ -1,4 +1,4 @@
-"""Sessions that programs elsewhere open: at addresses, over JSON-RPC, as agents of other agents."""
+"""Sessions opened by remote programs: over HTTP, over JSON-RPC, or as agents of other agents."""
 
 from sagent.plugin import Plugin
 

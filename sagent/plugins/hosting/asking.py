@@ -9,7 +9,7 @@ from sagent.policy import Ask
 
 
 def call_text(call: ToolCall) -> str:
-    """Return a call's arguments as text; a command comes first as it stands, and the others after it."""
+    """Return a call's arguments as text; a command comes first, verbatim, and the others after it."""
     others = {name: value for name, value in call.arguments.items() if name != "command"}
     command = call.arguments.get("command")
     if not isinstance(command, str):
@@ -19,11 +19,11 @@ def call_text(call: ToolCall) -> str:
 
 
 def wants_text(wants: Sequence[str]) -> str:
-    """Describe in a sentence what a call asks for in addition; "" for nothing."""
+    """Describe a call's additional requests in a sentence; "" for none."""
     return f"It also asks for: {', '.join(map(spelled, wants))}." if wants else ""
 
 
 def question_text(call: ToolCall, ask: Ask) -> str:
-    """Describe a call and who makes it, what it asks for in addition, and why it is asked about."""
+    """Describe a call, its agent, its additional requests, and why approval is needed."""
     head = f"{spelled(ask.agent or 'sagent')} wants to call {spelled(call.name)}:"
     return "\n".join(filter(None, (head, call_text(call), wants_text(ask.wants), spelled(ask.reason))))

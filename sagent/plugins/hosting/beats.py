@@ -1,4 +1,4 @@
-"""A reader that waits is told now and then that there is nothing yet."""
+"""Heartbeats for a reader that waits."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def with_beats(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T | None]:
-    """Yield the items, and None where there was none for some seconds. Closes them at its end."""
+    """Yield the items, and None after some seconds without one. Closes them at its end."""
 
     async def take() -> T:
         return await anext(items)
@@ -35,7 +35,7 @@ async def with_beats(items: AsyncGenerator[T], seconds: float) -> AsyncGenerator
 
 
 async def _end_of(task: asyncio.Task[T]) -> None:
-    """Wait for the end of a task, however often we are cancelled meanwhile."""
+    """Wait for the end of a task, however often the waiter is cancelled."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -1,4 +1,4 @@
-"""An agent that names the one, among several, that a request then goes to."""
+"""An agent that chooses another agent to handle a request."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ TRIES = 2
 async def choose(
     chooser: Runnable, agents: Mapping[str, Runnable], prompt: Message, stage: Stage, default: str | None = None
 ) -> Result:
-    """Ask which agent should answer, run that one on the stage, and return its result, or that of a chooser that fails.
+    """Ask which agent should answer, run that one on the stage, and return its result, or that of a failed chooser.
 
-    Raises UsageError where none is named, even when asked once more, and there is no default.
+    Raises UsageError if none is named, even after a second try, and there is no default.
     """
     names = ", ".join(agents)
     ask = f"Which of these should answer the request below: {names}? Answer with that one name and nothing else."
@@ -34,7 +34,7 @@ async def choose(
 
 
 def named(answer: str, names: Sequence[str]) -> str | None:
-    """Return the one name that an answer mentions, whatever is around it; None if it mentions none or several."""
+    """Return the one name that an answer mentions, with any text around it; None if it mentions none or several."""
     if (bare := answer.strip().strip("\"'`*_.")) in names:
         return bare
     longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))

@@ -26,13 +26,13 @@ USER = "sagent.sessions"
 
 
 MAX_BODY_BYTES = 40 << 20  # of a request: a PDF in base64
-MAX_DROPPED_BYTES = 64 << 20  # read of one that is too large: who sends all of it first can then read why
+MAX_DROPPED_BYTES = 64 << 20  # read of an oversized request, so that a client that sends all first can read the answer
 MAX_PAUSE_SECONDS = 30.0  # between two pieces of a request
-MAX_BODY_SECONDS = 600.0  # in which all of it must have arrived
+MAX_BODY_SECONDS = 600.0  # for a complete request
 
 
 class Bounded:
-    """An application that gets requests when they are whole: those that are too large or stop arriving are refused."""
+    """An application that gets complete requests; oversized and stalled ones are refused."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
@@ -61,13 +61,13 @@ class Bounded:
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> "Message":
-            return whole.pop() if whole else await receive()  # then it says when the client has gone
+            return whole.pop() if whole else await receive()  # after that it reports when the client has gone
 
         await self._app(scope, replay, send)
 
 
 async def _read(receive: "Receive") -> bytes | None:
-    """Return a request's body, a byte too much of one that is too large; None if the client has gone. Raises
+    """Return a request's body, with one byte too many if it is too large; None if the client has gone. Raises
     TimeoutError."""
     data, size, more = bytearray(), 0, True
     end = asyncio.get_running_loop().time() + MAX_BODY_SECONDS
@@ -83,11 +83,11 @@ async def _read(receive: "Receive") -> bytes | None:
 
 
 class Door(Generic[U]):
-    """An ASGI application for those who send a token, or the key that the page got for one. A request that names
-    another host is refused, for a name of somebody else's may lead here (DNS rebinding), and so is one that another
-    origin's page makes. `users` has what belongs to the user of each token; `opens` says which paths need none.
+    """An ASGI application for clients that send a token, or the key that the page got for one. It refuses requests for
+    another host, because a foreign name may lead here (DNS rebinding), and requests of another origin's page. `users`
+    has the data of each token's user; `opens` decides which paths need no token.
 
-    No cookie opens anything: browsers send the cookies of a host to all of its ports, and to whoever listens there.
+    Cookies are not used: browsers send the cookies of a host to all of its ports, and to whoever listens there.
     """
 
     def __init__(self, app: "ASGIApp", users: Mapping[str, U], host: str, opens: Callable[[str], bool]) -> None:
@@ -128,7 +128,7 @@ class Door(Generic[U]):
         return self.find(token.strip()) if scheme.lower() == "bearer" else None
 
     def key_of(self, token: str) -> str | None:
-        """Return the key by which pages of a token's user come in while this server runs; None for no token."""
+        """Return the key for pages of a token's user while this server runs; None for an invalid token."""
         if (user := self.find(token)) is None:
             return None
         if (key := next((key for key, known in self._pages.items() if known is user), None)) is None:
@@ -138,14 +138,14 @@ class Door(Generic[U]):
 
     def find(self, token: str) -> U | None:
         found = None
-        for known, user in (*self._users.items(), *self._pages.items()):  # all of them: how long it takes says nothing
+        for known, user in (*self._users.items(), *self._pages.items()):  # all, so that the time reveals nothing
             if secrets.compare_digest(known.encode(), token.encode("utf-8", "surrogatepass")):
                 found = user
         return found
 
     def _knows(self, host: str) -> bool:
-        """Return True if a request may name this host: an address, for a foreign name is none, or the name it
-        listens at."""
+        """Return True if a request may name this host: an address, which no foreign name is, or the name it listens
+        at."""
         name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
         name = name if port.isdecimal() else host
         if name.lower() in ("localhost", self._host.lower()):

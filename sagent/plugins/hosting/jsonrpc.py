@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 (jsonrpc.org/specification) between two peers: each request gets one response, whatever happens."""
+"""JSON-RPC 2.0 (jsonrpc.org/specification) between two peers: each request gets exactly one response."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from sagent.lib.json import as_array, as_object, as_str, json_parse, wire_bytes
 from sagent.lib.text import cut
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
-MAX_ERROR_CHARS = 4_000  # of an error, which may quote what was sent
+MAX_ERROR_CHARS = 4_000  # of an error, which may quote the request
 CANCELLED, AUTH_REQUIRED, NOT_FOUND = -32800, -32000, -32002  # as ACP's schema, ErrorCode
 
 Id: TypeAlias = str | int | float | None
@@ -19,7 +19,7 @@ Params: TypeAlias = Mapping[str, object]
 
 
 class RpcError(Exception):
-    """An error response. `data` is for whoever wants more than the message."""
+    """An error response. `data` has details beyond the message."""
 
     def __init__(self, code: int, message: str, data: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ def text_in(params: Params, name: str, where: str = "") -> str:
 
 
 def list_in(params: Params, name: str, where: str = "", *, required: bool = False) -> Sequence[object]:
-    """Return a list, empty where there may be none. Raises RpcError."""
+    """Return a list, empty if it is optional. Raises RpcError."""
     found = params.get(name)
     if (found is not None or required) and not isinstance(found, list):
         raise RpcError(INVALID_PARAMS, f"{where}{name} is missing or not a list.")
@@ -42,7 +42,7 @@ def list_in(params: Params, name: str, where: str = "", *, required: bool = Fals
 
 
 class Answer:
-    """A result, and what is to be done once it is on its way."""
+    """A result, and a function to call once it was sent."""
 
     def __init__(self, result: Mapping[str, object], after: Callable[[], None] = lambda: None) -> None:
         self.result, self.after = result, after
@@ -52,10 +52,10 @@ Method: TypeAlias = Callable[[Params], Awaitable["Answer | Mapping[str, object]"
 
 
 class Connection:
-    """Takes a peer's messages, answers them by `methods`, and asks the peer in turn.
+    """Handles a peer's messages by `methods`, and sends requests to the peer.
 
-    Everything that arrives begins in the order in which it arrived: what a method does before its first `await`, it has
-    done when the next message is looked at.
+    Messages begin in the order of arrival: the part of a method before its first `await` is done before the next
+    message is handled.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Connection:
     # -- what arrives
 
     def receive(self, line: bytes | None) -> None:
-        """Take one line, None for one that was too long to be read."""
+        """Handle one line, None for one that was too long."""
         if line is None:
             self._refuse(None, INVALID_REQUEST, "A line is too long; the longest that are read have 256 MiB.")
             return
@@ -134,7 +134,7 @@ class Connection:
             log(f"{name} failed\n{traceback.format_exc()}")
 
     def _answer(self, key: tuple[type, Id], task: "asyncio.Task[Answer]", method: str) -> None:
-        """Send the one response of a request."""
+        """Send the response of a request."""
         if self._open.pop(key, None) is None:
             return
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -169,8 +169,8 @@ class Connection:
         self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Mapping[str, object]) -> Mapping[str, object]:
-        """Send a request and return the answer; one that is not waited for any more is cancelled there. Raises
-        RpcError."""
+        """Send a request and return the answer; if the wait is cancelled, the request is cancelled on the other side.
+        Raises RpcError."""
         self._count += 1
         number = self._count
         self._asked[number] = waiting = asyncio.get_running_loop().create_future()
@@ -184,7 +184,7 @@ class Connection:
 
     def _refuse(self, number: Id, code: int, text: str, data: Mapping[str, object] | None = None) -> None:
         text = cut(text, MAX_ERROR_CHARS)
-        shown = {"details": text, **(data or {})}  # several clients show a person nothing but these
+        shown = {"details": text, **(data or {})}  # several clients only show these
         self._send({"id": number, "error": {"code": code, "message": text, "data": shown}})
 
     def _send(self, message: Mapping[str, object]) -> None:
@@ -193,17 +193,18 @@ class Connection:
     # -- the end
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what is open, but not longer; then cancel it, which answers it, and wait half as long for that."""
+        """Wait for open requests, for a limited time; then cancel them, which answers them, and wait half as long
+        again."""
         if open_ := list(self._open.values()):
             _, late = await asyncio.wait(open_, timeout=seconds)
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=seconds / 2)
-        await asyncio.sleep(0)  # for the responses of those that have ended just now
+        await asyncio.sleep(0)  # for responses of requests that have just ended
 
     def abandon(self) -> None:
-        """Answer what is still open, whatever comes of it."""
+        """Answer all open requests, ignoring errors."""
         while self._open:
             self._refuse(self._open.popitem()[0][1], CANCELLED, "The request was cancelled.")
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from sagent.cli.flags import Parser
 
 LOOPBACK = "127.0.0.1"
-_MIN_TOKEN_CHARS = 16  # of a token that somebody chooses
+_MIN_TOKEN_CHARS = 16  # of a chosen token
 Words: TypeAlias = Callable[[str, Mapping[str, str], Path], Sequence[str]]
-"""The lines that say where a server is, from its URL, the tokens by user, and the file that has them too."""
+"""The lines that announce a server, from its URL, the tokens by user, and the file with both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """The address of a server, the token of each user, or one for "", and the form in which these are announced."""
+    """The address of a server, the token of each user, or one for "", and the text to announce these."""
 
     host: str
     port: int
@@ -46,7 +46,7 @@ def add_listener(parser: "Parser", user: str) -> None:
 
 
 def take_listener(given: dict[str, object], variable: str) -> Listener:
-    """Take these flags out of what was given; tokens are in the environment, or new. Raises UsageError."""
+    """Remove these flags from the given ones; tokens are in the environment, or new. Raises UsageError."""
     port, form = str(given.pop("port", "0")), str(given.pop("output_format", "text"))
     if not port.isdecimal() or not 0 <= int(port) < 65536:
         raise UsageError(f"--port {port}: give a number from 0 to 65535.")
@@ -57,7 +57,7 @@ def take_listener(given: dict[str, object], variable: str) -> Listener:
 
 
 def require(what: str, extra: str, packages: str, *modules: str) -> None:
-    """Raise UsageError that says how to install the `packages` of an extra where one of these modules is missing."""
+    """Raise UsageError with the command that installs the `packages` of an extra if one of these modules is missing."""
     if missing := [name for name in modules if find_spec(name) is None]:
         from sagent.lib.installed import install_command
 
@@ -92,7 +92,7 @@ def listening(host: str, port: int) -> socket.socket:
         bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise UsageError(f"--host {host} --port {port}: {error.strerror or error}") from error
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio does only where a socket names the protocol
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio needs an explicit protocol
     return bound
 
 
@@ -102,7 +102,7 @@ def url_of(bound: socket.socket, host: str) -> str:
 
 @contextmanager
 def announced(folder: Path, listener: Listener, bound: socket.socket, words: Words) -> Generator[None]:
-    """Say where it listens and with which tokens; also in a file of `folder`, for this user's other processes."""
+    """Announce address and tokens; also in a file of `folder`, for this user's other processes."""
     from ipaddress import ip_address
 
     from sagent.cli.main import output_failed
@@ -122,7 +122,7 @@ def announced(folder: Path, listener: Listener, bound: socket.socket, words: Wor
             else:
                 write(binary_safe(sys.stdout), words(url, tokens, file))
             sys.stdout.flush()
-        except OSError as error:  # a server goes on without one who reads that
+        except OSError as error:  # the server runs on without a reader of that
             output_failed(error)
             report(f"{file} has the address of this server.")
         if not ip_address(bound.getsockname()[0]).is_loopback:

@@ -1,4 +1,4 @@
-"""Sessions that are open in this process for clients of some protocol, each with its agent in a task of its own."""
+"""Sessions open in this process for clients of some protocol, each with its agent in a separate task."""
 
 import asyncio
 import secrets
@@ -30,9 +30,9 @@ _Waiting: TypeAlias = "tuple[Callable[[Agent], Awaitable[object]], asyncio.Futur
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """The wishes of a client; None for what the server was started with."""
+    """The wishes of a client; None for the server's defaults."""
 
-    session: str | None = None  # to go on with
+    session: str | None = None  # to continue
     cwd: str | None = None
     model: str | None = None
     max_budget_usd: float | None = None
@@ -58,9 +58,9 @@ Opening: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for a person: may a call be made (`ask` says why that is a question), or what does an agent want to
-    know. An answer counts for this question alone: None allows the call, or leaves the inquiry unanswered. `change`
-    is what the call would make of a file, if that is known: its path, and all of a diff, as a person is to see it."""
+    """A question for a person: may a call be made (`ask` has the reason), or a question of an agent. An answer counts
+    for this question only: None allows the call, or leaves the question open. `change` is the call's change of a file,
+    if known: its path, and the whole diff for the person."""
 
     id: str
     agent: str
@@ -70,8 +70,8 @@ class Question:
 
 
 class LiveSession:
-    """A session, open until `aclose`. Its prompts are answered one after another; `changed` is called when a run or
-    a question begins or ends."""
+    """A session, open until `aclose`. Its prompts are answered one after another; `changed` is called when a run or a
+    question begins or ends."""
 
     def __init__(
         self, opening: Opening, options: ClientOptions, on_event: Callable[[Event], None], changed: Callable[[], None]
@@ -110,12 +110,12 @@ class LiveSession:
         return self._task.done()
 
     def prompt(self, message: Message | str) -> "asyncio.Future[Result]":
-        """Answer a prompt after those before it: the run's result, or what it has raised."""
+        """Answer a prompt after earlier ones. Return the run's result, or raise its error."""
         said = user(message) if isinstance(message, str) else message
         return self.do(lambda agent: self.answer(agent, said))
 
     def do(self, work: Callable[[Agent], Awaitable[T]]) -> "asyncio.Future[T]":
-        """Do something with the agent when what was asked for before is done: what it returns, or has raised. Raises
+        """Run a function with the agent after earlier prompts. Return its result, or raise its error. Raises
         UsageError."""
         if self.closed:
             raise UsageError("The session is closed.")
@@ -124,26 +124,26 @@ class LiveSession:
         return result
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
-        """Have the run in progress read a message, or begin one with it. What goes wrong is in its events."""
+        """Pass a message to the current run, or begin one with it. Errors are in its events."""
         if self.agent.running and self._waiting.empty():
             self.agent.send(message, moment)
         else:
             self.prompt(message).add_done_callback(lambda run: run.cancelled() or run.exception())
 
     def interrupt(self) -> None:
-        """Stop the run in progress and what is below it, and forget prompts that wait: each is cancelled."""
+        """Stop the current run and agents below it, and cancel waiting prompts."""
         self._forget()
         self.stop()
 
     def stop(self) -> None:
-        """Stop the run in progress alone, and what is below it."""
+        """Stop only the current run, and agents below it."""
         if self._run is not None and not self.agent.running:
             self._run.cancel()  # it is about to begin, or does something else
         else:
             self.agent.interrupt()
 
     async def aclose(self) -> None:
-        """Interrupt what is in progress, and wait until the session is closed: it can be resumed."""
+        """Interrupt current work, and wait until the session is closed: it can be resumed."""
         self._forget()
         self._waiting.put_nowait(None)
         if self._run is not None:
@@ -157,7 +157,7 @@ class LiveSession:
             async with self._opening(self._wanted, self._on_event, self._approve, self._inquire) as opened:
                 self._ready.set_result(opened)
                 while (waiting := await self._waiting.get()) is not None:
-                    if not waiting[1].done():  # who asked for it may have taken it back
+                    if not waiting[1].done():  # its caller may have withdrawn it
                         await self._take(opened.agent, *waiting)
         except BaseException as error:
             if self._ready.done():
@@ -173,7 +173,7 @@ class LiveSession:
             self._changed()
 
     def _forget(self) -> None:
-        """Cancel what waits; that it is to be closed stays said."""
+        """Cancel waiting work, except a request to close."""
         closing = False
         while not self._waiting.empty():
             if (waiting := self._waiting.get_nowait()) is None:
@@ -234,7 +234,7 @@ def _change(call: ToolCall, workspace: Workspace) -> tuple[str, str] | None:
 
 
 def show_question(question: Question) -> dict[str, object]:
-    """Return a question as JSON; the whole of what it is about."""
+    """Return a complete question as JSON."""
     shown: dict[str, object] = {"id": question.id, "agent": question.agent}
     match question.about:
         case Inquiry(_, text, options, multiple, plan):
@@ -254,7 +254,7 @@ def show_question(question: Question) -> dict[str, object]:
 
 
 def progress_of(event: Event) -> str:
-    """Describe an event in a line for whoever waits; "" for what is no news to them."""
+    """Describe an event in a line for a waiting client; "" if it is no news to them."""
     match event:
         case ToolStarted():
             said = f"{event.agent}: {event.call.name} {one_line(call_text(event.call), 160)}"

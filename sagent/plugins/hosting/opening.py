@@ -1,4 +1,4 @@
-"""Sessions that clients of a server want: opened as the server's flags say, within what a client may choose."""
+"""Sessions for clients of a server: opened by the server's flags, within a client's permitted choices."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,8 +27,8 @@ def opening_of(
     *,
     users: Iterable[str] = (),
 ) -> "Opening":
-    """Return a function that opens sessions with a person to ask, for clients who want them. Those of a named `user`
-    are kept apart, also from those of `users`; `prepare` has the last word on their settings."""
+    """Return a function that opens sessions with a person to ask, for clients. Those of a named `user` are separate,
+    also from those of `users`; `prepare` may finally change their settings."""
 
     def opening(
         options: "ClientOptions", listener: "Listener", ask: "Asker", answer: "Answerer"
@@ -48,25 +48,25 @@ def opening_of(
 
 
 def state_of(settings: "Settings", user: str) -> "Path":
-    """Return the state directory of a user of a server, "" for the person whose server it is."""
+    """Return the state directory of a user of a server, "" for the server's owner."""
     return settings.state_dir / "users" / user if user else settings.state_dir
 
 
 def _walls(state: "Path", user: str, users: Iterable[str], secret: Iterable[str]) -> Sequence[str]:
-    """Rules that keep an agent of a user, in every mode, from the sessions of others and from the servers' tokens."""
+    """Return rules that keep a user's agents, in every mode, from other users' sessions and the servers' tokens."""
     others = {*users, *(each.name for each in state.glob("users/*"))} - {user}
     return _sealed(*(state / name for name in ("sessions", *secret, *(f"users/{each}" for each in sorted(others)))))
 
 
 def _sealed(*places: "Path") -> Sequence[str]:
-    """Rules by which nothing below places is read or written."""
+    """Return rules that forbid reading and writing anything below places."""
     from sagent.policy.rules import escape
 
     return [f"{tool}({escape(str(place))})" for place in places for tool in ("Read", "Edit")]
 
 
 def settings_for(flags: Mapping[str, object], options: "ClientOptions") -> "Settings":
-    """Return the settings of a session that a client wants, never above the budget of the flags. Raises UsageError."""
+    """Return the settings of a session that a client wants, never above the flags' budget. Raises UsageError."""
     given = dict(flags)
     if options.session is not None:
         given |= {"resume": options.session}
@@ -83,8 +83,8 @@ def settings_for(flags: Mapping[str, object], options: "ClientOptions") -> "Sett
 
 
 def session_settings(settings: "Settings") -> "Settings":
-    """Return the settings of a session that a server opens. Who advises, by the server's flags, is for sessions that
-    begin: one that goes on has the advisors that it had, and those stay off that were switched off in it."""
+    """Return the settings of a session that a server opens. Advisors in the server's flags apply to new sessions: a
+    resumed one keeps its advisors, and muted ones stay muted."""
     from sagent.session.store import is_session
 
     origin = settings.origins.get("advisors", "")

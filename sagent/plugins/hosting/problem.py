@@ -18,7 +18,7 @@ from sagent.lib.json import wire_bytes
 from sagent.lib.text import cut
 from sagent.plugins.hosting.live import failure_of
 
-MAX_DETAIL_CHARS = 4_000  # it quotes what was sent
+MAX_DETAIL_CHARS = 4_000  # it quotes the request
 
 
 class BodyTooLarge(UsageError):

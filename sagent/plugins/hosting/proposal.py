@@ -1,4 +1,4 @@
-"""The change that a call of Edit or Write would make to its file as it is now, for the person who is asked about it."""
+"""The change that a call of Edit or Write would make to the present file, for the person who is asked."""
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
@@ -9,12 +9,12 @@ from sagent.tools.change import unified_diff
 from sagent.tools.replacement import proposed
 from sagent.tools.textfile import read_whole
 
-MAX_COMPARED_CHARS = 400_000  # of a file that is shown before and after
+MAX_COMPARED_CHARS = 400_000  # of a file to show before and after
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A file's text before and after; `old` is None where there was no file."""
+    """A file's text before and after; `old` is None if there is no file."""
 
     path: str
     old: str | None
@@ -26,8 +26,8 @@ class Proposal:
 
 
 def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:
-    """Return the change that a call would make to its file; None if that is not known, and for calls of other tools.
-    May block."""
+    """Return the change that a call would make to its file; None if unknown, and for calls of other tools. May
+    block."""
     name = as_str(call.arguments.get("file_path"))
     if call.name not in ("Edit", "Write") or not name:
         return None
@@ -36,7 +36,7 @@ def proposal_of(call: ToolCall, workspace: Workspace) -> Proposal | None:
         try:
             before = read_whole(path, MAX_COMPARED_CHARS)
             if before is None:
-                return None  # no text, or too much of it
+                return None  # no text, or too much
         except FileNotFoundError:
             before = None
         new = proposed(call, before or "")[1]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 MAX_HEAD_BYTES = 1 << 16
-HEAD_TIMEOUT_SECONDS = 30  # in which a connection must have sent the head of a request
-CLOSE_TIMEOUT_SECONDS = 3  # for clients whose requests are open when the server ends
+HEAD_TIMEOUT_SECONDS = 30  # for a connection to send the head of a request
+CLOSE_TIMEOUT_SECONDS = 3  # for clients with open requests when the server ends
 
 
 class Closing(Protocol):
@@ -32,8 +32,8 @@ class Closing(Protocol):
 async def serve(
     app: "ASGIApp", bound: socket.socket, users: Sequence[Closing], stop: asyncio.Event | None = None
 ) -> int:
-    """Serve until a signal, or `stop`; 128 and the signal's number, or 0. What runs then is interrupted, and every
-    session closed."""
+    """Serve until a signal, or `stop`; return 128 plus the signal's number, or 0. Runs are interrupted, and all
+    sessions closed."""
     config = uvicorn.Config(
         app, http=_Protocol, ws="none", lifespan="auto", log_level="error", access_log=False, server_header=False,
         timeout_graceful_shutdown=CLOSE_TIMEOUT_SECONDS,
@@ -44,14 +44,14 @@ async def serve(
     await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
     await asyncio.gather(*(each.aclose() for each in users))
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a client that is cut off now is no fault
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a client that is cut off now is no error
     server.should_exit = True
     await serving
     return 128 + server.signal if server.signal else 0
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that refuses what a proxy before it may read otherwise, and does not wait for ever for a head."""
+    """HTTP/1.1 that refuses ambiguous requests, and does not wait for ever for a head."""
 
     _head: asyncio.TimerHandle | None = None
 
@@ -73,7 +73,7 @@ class _Protocol(H11Protocol):
             self._head.cancel()
 
     def _await_head(self) -> None:
-        """Close the connection in a while if it has begun a request, or none, and does not go on."""
+        """Close the connection after a while if it has not sent a complete head."""
         waits = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
         if self._head is not None and not waits:
             self._head.cancel()
@@ -87,7 +87,7 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves it to us what a signal means."""
+    """A server without its own signal handling."""
 
     def __init__(self, config: uvicorn.Config, ended: asyncio.Event) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""Settings of other programs as ours, and plugins that are folders."""
+"""Import of other programs' settings, and plugins that are folders."""
 
 from sagent.plugin import EVERYDAY, Command, Extra, Plugin
 

@@ -57,7 +57,8 @@ def take_claude(plan: Plan) -> None:
 
 
 def take_settings(plan: Plan, found: Mapping[str, object], file: Path) -> None:
-    """Plan the import of a settings file: its permissions and hooks. Note for each other setting why it is left out."""
+    """Plan the import of a settings file: its permissions and hooks. Record for each other setting why it is left
+    out."""
     for name, value in found.items():
         match name:
             case "permissions":

@@ -1,4 +1,4 @@
-"""`sagent import`: what is set up for another program, as settings; shown, and written if asked."""
+"""`sagent import`: converts another program's setup to settings; shows them, and writes them on request."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ def run_import(argv: Sequence[str]) -> int:
     project = repository_root(settings.cwd) or settings.cwd
     trusted = load_settings({"config": given.config, "cwd": given.cwd, "trust_project": True})
     found = cast("Sequence[object]", trusted.plugged.get("hooks", ()))
-    hooks = frozenset(map(str, found))  # with those that wait for the person's trust
+    hooks = frozenset(map(str, found))  # including those that wait for the person's trust
     taken = frozenset(settings.rows_of("mcp"))
     plan = Plan(project, Path("~").expanduser(), settings.config_dir, taken, hooks, plugins=settings.plugins)
     plan.look()
@@ -70,8 +70,8 @@ def _place(file: Path, plan: "Plan") -> str:
 
 
 def write_plan(plan: "Plan", targets: "Mapping[Path, Additions]", check: Callable[[], object]) -> None:
-    """Settings are put back as they were where `check`, which reads them, raises: nothing would start any more. Raises
-    UsageError for a file that cannot be changed; what was written before it stays."""
+    """Write the plan. Restore the settings if `check`, which reads them, raises, because nothing would start any more.
+    Raises UsageError for a file that cannot be changed; files written before it stay."""
     from sagent.plugins.imports.tables import add_tables, write_private
     from sagent.repl.settings_file import add_rule
 

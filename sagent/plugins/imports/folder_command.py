@@ -13,7 +13,7 @@ from sagent.plugins.imports.folders import FolderPlugin, digest, fetched, instal
 
 
 def run_add(settings: Settings, given: argparse.Namespace) -> int:
-    """Show what a folder contains, and copy it into the configuration directory once the person agrees."""
+    """Show a folder's contents, and copy it into the configuration directory once the person agrees."""
     out = binary_safe(sys.stdout)
     with fetched(given.source, given.ref) as (folder, commit):
         plugin = read_plugin(folder, given.name, settings.plugins)
@@ -42,7 +42,7 @@ def _show(plugin: FolderPlugin, pin: str) -> None:
 
 
 def _agreed() -> bool:
-    """Return True if the person says yes. Raises UsageError where nobody can be asked."""
+    """Return True if the person says yes. Raises UsageError if no one can be asked."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("There is no terminal to ask on: check what it contains, then give --yes.")
     sys.stdout.write("Add it? [y/N] ")

@@ -1,5 +1,5 @@
-"""A plugin: a folder with skills, agents, commands, hooks and MCP servers. It is read, copied into the person's
-directory, and pinned by what it was."""
+"""A folder plugin, with skills, agents, commands, hooks and MCP servers: read, copied into the person's directory, and
+pinned by its hash."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ MAX_FILES, MAX_BYTES = 2_000, 20_000_000
 MANIFESTS = (".claude-plugin/plugin.json", ".codex-plugin/plugin.json", "plugin.json")
 RECORD = "installed.json"
 SERVERS = "mcp.toml"
-"""What becomes of a plugin's `.mcp.json`, next to it."""
+"""The converted form of a plugin's `.mcp.json`, next to it."""
 _ELSEWHERE = ("commands", "agents", "skills", "hooks", "mcpServers", "lspServers", "outputStyles")
 _PROTOCOLS = "file:git:http:https:ssh"
 _REMOTE = re.compile(r"(?:[a-z+]+://|[\w.-]+@[\w.-]+:)|.*\.git/?$")
@@ -39,7 +39,7 @@ _REMOTE = re.compile(r"(?:[a-z+]+://|[\w.-]+@[\w.-]+:)|.*\.git/?$")
 
 @dataclass(frozen=True, slots=True)
 class FolderPlugin:
-    """The contents of a folder: its name, each part in words, and what of it means nothing here."""
+    """The contents of a folder: its name, a description of each part, and unsupported parts."""
 
     name: str
     version: str
@@ -51,8 +51,8 @@ class FolderPlugin:
 
 @contextmanager
 def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
-    """Yield a copy of a plugin's folder, for as long as it is looked at, and its commit; "" for a folder that is taken
-    as it is. What is added is what was shown, whatever becomes of the folder meanwhile. Raises UsageError."""
+    """Yield a copy of a plugin's folder during its inspection, and its commit; "" for a local folder. The copy that was
+    shown is the one added, whatever happens to the folder meanwhile. Raises UsageError."""
     folder = path_of(source)
     with temporary() as place:
         if folder.is_dir() and not ref and not _REMOTE.fullmatch(source):
@@ -61,7 +61,7 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
             yield copied, ""
             return
         where = str(folder.resolve()) if folder.is_dir() else source
-        copied = place / Path(where).stem  # its name, where it gives itself none
+        copied = place / Path(where).stem  # default name
         _git("clone", "--quiet", "--no-checkout", "--no-hardlinks", "--no-recurse-submodules", "--", where, str(copied))
         parse = ("-C", str(copied), "rev-parse", "--verify", "--end-of-options")
         commit = _git(*parse, f"{ref or 'HEAD'}^{{commit}}", may=True)
@@ -73,7 +73,7 @@ def fetched(source: str, ref: str) -> Generator[tuple[Path, str]]:
 
 
 def read_plugin(folder: Path, name: str, plugins: Installed) -> FolderPlugin:
-    """Read the contents of a folder. Nothing of it is run. Raises UsageError for one that is no plugin."""
+    """Read the contents of a folder without running anything. Raises UsageError for one that is no plugin."""
     manifest: Mapping[str, object] = {}
     for file in MANIFESTS:
         if (folder / file).exists():
@@ -134,14 +134,14 @@ def _faults(folder: Path, name: str) -> Sequence[str]:
 
 
 def install(plugin: FolderPlugin, folder: Path, config_dir: Path, record: Mapping[str, str]) -> Path:
-    """Copy a plugin's files into the person's directory, and keep where they come from. Raises UsageError, OSError."""
+    """Copy a plugin's files into the person's directory, and record their source. Raises UsageError, OSError."""
     target = config_dir / PLUGINS / plugin.name
     if target.exists():
         raise UsageError(f"There is a plugin {plugin.name} already: sagent plugin remove {plugin.name}")
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     making = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
-        _copy(folder, making, SERVERS)  # of that name is what was made of those that were shown
+        _copy(folder, making, SERVERS)  # it has the converted servers, as shown
         if plugin.servers:
             root = json.dumps(str(target))[1:-1]
             text = plugin.servers.replace("${CLAUDE_PLUGIN_ROOT:-}", root)
@@ -164,7 +164,7 @@ def installed(config_dir: Path) -> dict[str, Mapping[str, object]]:
 
 
 def remove(name: str, config_dir: Path) -> Path:
-    """Remove a plugin. Raises UsageError where there is none of that name, and OSError."""
+    """Remove a plugin. Raises UsageError for an unknown one, and OSError."""
     target = config_dir / PLUGINS / name
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) or target.is_symlink() or not target.is_dir():
         known = ", ".join(sorted(installed(config_dir))) or "none"
@@ -175,7 +175,7 @@ def remove(name: str, config_dir: Path) -> Path:
 
 
 def digest(folder: Path) -> str:
-    """Return a hash of all files of a folder, their names and whether they run."""
+    """Return a hash of all files of a folder, with names and executable bits."""
     total = hashlib.sha256()
     for file, data in _files(folder):
         runs = os.access(folder / file, os.X_OK)
@@ -184,7 +184,7 @@ def digest(folder: Path) -> str:
 
 
 def _copy(folder: Path, target: Path, without: str = "") -> None:
-    """Copy the files of a folder. Raises UsageError for what is none, and OSError."""
+    """Copy the files of a folder. Raises UsageError for anything but files, and OSError."""
     target.mkdir(exist_ok=True)
     for file, data in _files(folder):
         if file.parts[0] != without:

@@ -82,7 +82,7 @@ def take_gemini(plan: Plan) -> None:
         for name, value in (plan.json(place / "settings.json") or {}).items():
             file = place / "settings.json"
             if name == "mcpServers":
-                braced = re.sub(r"\$(\w+)", r"${\1}", json_dump(value))  # there `$NAME` is a variable too
+                braced = re.sub(r"\$(\w+)", r"${\1}", json_dump(value))  # `$NAME` is a variable there too
                 take_servers(plan, json.loads(braced), file, milliseconds=True)
             elif name == "hooks":
                 plan.leave_out("setting", name, file, "its events and answers are different: see hooks.md")

@@ -1,5 +1,5 @@
-"""The plan of an import from another program: what is taken over, what is in use as it is, and what is left out and
-why."""
+"""The plan of an import from another program: converted items, items used in place, and left-out ones with the
+reason."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from sagent.plugin import HookEvent, PathBase, Table, resolve
 
 Status: TypeAlias = Literal["taken over", "in use", "left out"]
 MAX_LISTED_FILES = 200
-MAX_FILE_BYTES = 64 << 20  # of a file: some programs keep what was said in theirs
+MAX_FILE_BYTES = 64 << 20  # of a file: some programs store conversations in it
 _UNREAD: Mapping[str, str] = {
     "instructions": "of each directory only the first of AGENTS.md and the others is used, and only if it is not empty",
     "agent": "it needs a name and a description, and to be the first of its name",
@@ -30,7 +30,7 @@ _UNREAD: Mapping[str, str] = {
 
 
 def read_hooks(plugins: Installed, file: File, values: Mapping[str, object], base: PathBase) -> Sequence[object]:
-    """Return hooks as their plugin reads those of a project. Raises ConfigError, and UsageError without the plugin."""
+    """Return hooks as their plugin parses those of a project. Raises ConfigError, and UsageError without the plugin."""
     table = plugins.named(Table).get("hooks")
     if table is None:
         raise UsageError("hooks are of the plugin hooks, which is not loaded")
@@ -43,7 +43,7 @@ def read_hooks(plugins: Installed, file: File, values: Mapping[str, object], bas
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A thing that was found: what it is, and where it goes or why it does not."""
+    """A found item, with its destination or the reason to leave it out."""
 
     kind: str
     name: str
@@ -71,14 +71,13 @@ class Additions:
 
 @dataclass(slots=True)
 class Plan:
-    """The things that were found in a project and in the person's home. `taken` are names of servers that are there
-    already."""
+    """The items found in a project and in the person's home. `taken` are names of existing servers."""
 
     project: Path
     home: Path
     config_dir: Path
     taken: frozenset[str] = frozenset()
-    hooks: frozenset[str] = frozenset()  # what hooks there are already, in words
+    hooks: frozenset[str] = frozenset()  # descriptions of existing hooks
     items: list[Item] = field(default_factory=list[Item])
     own: Additions = field(default_factory=Additions)  # for the person's config.toml
     shared: Additions = field(default_factory=Additions)  # for the project's
@@ -87,7 +86,7 @@ class Plan:
     read: frozenset[str] = frozenset()  # real paths of the instructions and agents that are in use
 
     def look(self) -> None:
-        """See which instructions and agents sessions here read."""
+        """Find the instructions and agents that sessions here already read."""
         from sagent.context.agents import find_agents
         from sagent.context.instructions import gather
 
@@ -101,7 +100,7 @@ class Plan:
         self.add(kind, name, file, "left out", why)
 
     def border(self, file: Path) -> Path | None:
-        """Return the directory that a file may not lie outside of: the project, for what is in it."""
+        """Return the directory that a file must be in: the project, for its files."""
         return self.project if file.is_relative_to(self.project) and not self._is_home(file) else None
 
     def is_shared(self, file: Path) -> bool:
@@ -113,7 +112,7 @@ class Plan:
         return self.shared if self.is_shared(file) else self.own
 
     def text(self, file: Path) -> str | None:
-        """Return the text of a file; None if there is none, or it cannot be read, which is one more item."""
+        """Return the text of a file; None if there is none, or it is unreadable, which is recorded."""
         try:
             data = read_regular(file, self.border(file), max_bytes=MAX_FILE_BYTES)
         except (FileNotFoundError, NotADirectoryError):
@@ -164,7 +163,7 @@ class Plan:
         return found[:MAX_LISTED_FILES]
 
     def write(self, kind: str, name: str, source: Path, place: str, text: str) -> None:
-        """Have a file made in the person's directory, or in the project's, where none is."""
+        """Plan to create a file in the person's directory, or in the project's, unless it exists."""
         target = (self.project / ".sagent" if self.is_shared(source) else self.config_dir) / place
         if target.exists() or target in self.files:
             self.leave_out(kind, name, source, f"{target} already exists")
@@ -173,7 +172,7 @@ class Plan:
         self.add(kind, name, source, "taken over", f"as {target}")
 
     def use(self, kind: str, file: Path) -> None:
-        """Note a file that is read where it lies."""
+        """Record a file that is used in place."""
         name = file.stem if file.name != "SKILL.md" else file.parent.name
         if (why := _UNREAD.get(kind)) and os.path.realpath(file) not in self.read:
             self.leave_out(kind, name, file, why)
@@ -193,7 +192,7 @@ def read_json(text: str) -> object:
 def without_comments(text: str) -> str:
     """JSON as people write it, without comments and the commas before what closes a list or an object."""
     kept = re.sub(
-        r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)',  # one without an end is read once
+        r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)',  # an unclosed one is scanned once
         lambda found: found[0] if found[0][0] == '"' else " ",
         text,
         flags=re.DOTALL,
@@ -208,7 +207,7 @@ def add_front_matter(fields: Mapping[str, str], body: str) -> str:
 
 
 def _members(table: Mapping[str, object]) -> str:
-    """Members as TOML. Raises UsageError for what it has no word for."""
+    """Encode members as TOML. Raises UsageError for values that it cannot express."""
     try:
         return toml_members(table)
     except ValueError as error:

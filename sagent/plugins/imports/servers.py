@@ -1,4 +1,4 @@
-"""Lists of MCP servers as other programs have them."""
+"""Lists of MCP servers in other programs' formats."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_header
 
 
 def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = False, expands: bool = True) -> None:
-    """Servers by their names. `expands`: `${NAME}` in their values is a variable there, as it is here."""
+    """Take servers by name. `expands`: `${NAME}` in their values is a variable there, as it is here."""
     if found is not None and as_object(found) != found:
         plan.leave_out("mcp", "servers", file, f"they are {found!r:.40}, not an object of servers by name")
     for name, given in as_object(found).items():
@@ -50,7 +50,7 @@ def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = 
 
 
 def _check(plan: Plan, name: str, server: Mapping[str, object], file: Path) -> None:
-    """Have a server read as it would be in a file of settings. Raises ConfigError, and ValueError where none is."""
+    """Parse a server as in a settings file. Raises ConfigError, and ValueError for an invalid one."""
     if "mcp" not in plan.plugins.named(Table):
         raise ValueError("the plugin mcp, which uses servers, is missing")
     read = cast("Callable[[GivenTable], object]", resolve(plan.plugins.named(Table)["mcp"].read))
@@ -59,7 +59,7 @@ def _check(plan: Plan, name: str, server: Mapping[str, object], file: Path) -> N
 
 
 def _words(server: Mapping[str, object], stranger: bool) -> str:  # noqa: FBT001 -- a fact of the server
-    """Describe all that a server of a `stranger` is run or asked with, in a line; the person's own values may be
+    """Describe everything that a `stranger`'s server is run or called with, in a line; the person's own values may be
     keys."""
 
     def shown(value: object) -> object:
@@ -80,7 +80,7 @@ def _check_shape(table: Mapping[str, object]) -> None:
 
 
 def _started_in(directory: str, command: list[str], project: Path) -> list[str]:
-    """Return the command as it is started in a directory; "" is that of the session."""
+    """Return the command as started in a directory; "" is the session's."""
     if not directory or not command:
         return command
     place = directory if directory.startswith("${") else str(project / path_of(directory))
@@ -98,7 +98,7 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
         text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda found: f"${{{found[1] or found[2]}}}", text)
         if left := re.search(r"(?:\$\{\w+:(?!-)|\{file:)[^}]{0,99}\}?", text):
             raise ValueError(f"{left[0]} is not supported: write the value, or ${{NAME}}")
-        return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # one that is not set is no error then
+        return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # an unset one is no error then
 
     program = table.get("command")
     command = [value(each) for each in as_array(program)] or ([value(program)] if program else [])

@@ -26,7 +26,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def _joined(one: object, other: object) -> object:
-    """Two values of one key: tables and lists are joined, and of two others there is no joining."""
+    """Join two values of one key: tables and lists are joined; others cannot be."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         first, second = cast("Mapping[str, object]", one), cast("Mapping[str, object]", other)
         return {**first, **{key: _joined(first[key], second[key]) if key in first else second[key] for key in second}}

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     ]
 
 ROUTES = "serve routes"
-"""The place of Extras that add routes: "module:function" of an async context manager that yields them. It is given the
-flags that plugins have for this command, and a function that returns for a request which user it is of."""
+"""The extension point for routes: "module:function" of an async context manager that yields them. It takes the plugins'
+flags of this command, and a function that returns a request's user."""
 TOKEN = "SAGENT_SERVE_TOKEN"  # noqa: S105 -- the name of a variable
 
 
@@ -49,7 +49,7 @@ def run_serve(argv: Sequence[str]) -> int:
     given = vars(parser.parse_args(argv))
     own = {flag.keyword: given.pop(flag.keyword) for flag in plugins_of(argv).flags("serve") if flag.keyword in given}
     listener = take_listener(given, TOKEN)
-    settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
+    settings = load_settings(given)  # reports their errors now, not to the first client
     require("sagent serve", "serve", PACKAGES, "starlette", "uvicorn")
     with listening(listener.host, listener.port) as bound:
         return asyncio.run(_serve(given, settings, listener, bound, own))
@@ -73,7 +73,7 @@ async def _serve(
         token: Sessions(
             opening_of(flags, name, users=listener.tokens.values()),
             Place(roots, state_of(settings, name)),
-            None if name else keep,  # one of several does not change the settings of all
+            None if name else keep,  # one of several users does not change the settings of all
         )
         for name, token in listener.tokens.items()
     }
@@ -89,7 +89,8 @@ def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
 
 @asynccontextmanager
 async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
-    """Yield the routes that plugins add, each given the flags for this command, and what tells users apart."""
+    """Yield the routes that plugins add, each given the flags for this command, and the function that identifies
+    users."""
     from sagent.lib.raised import advice, reason
     from sagent.plugin import resolve
     from sagent.plugins.hosting.door import USER

@@ -23,8 +23,8 @@ def offered(question: Question, keep: Keep | None) -> Mapping[str, object]:
 
 
 def allow(live: LiveSession, ask: Ask, scope: str, keep: Keep | None) -> None:
-    """Take the rules of a call that is allowed; into the settings too, where it is for always. Raises UsageError for a
-    scope that was not offered, and what `keep` raises: then the session has none of them."""
+    """Apply the rules of an allowed call; save permanent ones in the settings. Raises UsageError for a scope that was
+    not offered, and errors of `keep`: then the session has none of them."""
     rules = rules_for(ask)
     if scope not in (scopes := _scopes(rules, keep)):
         raise UsageError(f"scope={scope} is not offered for this call: it can be allowed for {', '.join(scopes)}.")

@@ -27,17 +27,17 @@ from sagent.session.names import agent_of
 from sagent.session.store import log_files
 from sagent.transcript.event_json import encode_event
 
-MAX_MEMORY_BYTES = 256 << 10  # that are kept in memory of one session's events
+MAX_MEMORY_BYTES = 256 << 10  # of one session's events to keep in memory
 _CHUNK = 64  # events read from logs at a time
-_ENDS = 20  # results of runs that are remembered: logs have none
+_ENDS = 20  # results of runs to remember, because logs have none
 _DIGITS = 16  # of an entry's id that an event's has
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An event as JSON. `id` is what a client comes back with, "" for what is not repeated. `name` is "" for an event
-    of an agent, else that of one of the server's own: "status"; "reset", after which what is in the logs comes, and
-    calls that run and unfinished texts begin anew; "live", from which on everything happens now; "rewound"."""
+    """An event as JSON. `id` is the position to resume from, "" for an event that is not repeated. `name` is "" for an
+    event of an agent, else that of one of the server's own: "status"; "reset", after which the logged events follow,
+    and running calls and unfinished texts start over; "live", after which events are current; "rewound"."""
 
     id: str
     name: str
@@ -45,15 +45,15 @@ class Item:
 
 
 class Feed:
-    """Keeps the latest events, in so many bytes; an earlier one is read from the logs of the session at `path`.
+    """Keeps the latest events, up to a size; earlier ones are read from the logs of the session at `path`.
 
-    Nobody is waited for: a follower that is slow falls back to the logs, where pieces of texts are not, but what they
-    came to is. `on_follow` is called when somebody begins to follow, and sees what is taken from then on.
+    A slow follower falls back to the logs, which have complete texts instead of pieces. `on_follow` is called when a
+    client begins to follow, and sees events taken from then on.
     """
 
     def __init__(self, path: Callable[[], Path], on_follow: Callable[[], None] = lambda: None) -> None:
         self._path, self._on_follow = path, on_follow
-        self._life = secrets.token_hex(4)  # ids of another process's events are none of ours
+        self._life = secrets.token_hex(4)  # ids of another process's events are not ours
         self._items: deque[Item] = deque()
         self._size, self._next = 0, 1  # bytes, and the number of the event to come
         self._drafts: dict[tuple[str, type[TextDelta | ThinkingDelta]], list[str]] = {}
@@ -69,7 +69,7 @@ class Feed:
         return bool(self._waiting)
 
     def begin(self) -> None:
-        """Note where the logs end, before the first event. Raises OSError."""
+        """Record the ends of the logs before the first event. Raises OSError."""
         path, latest = self._path(), ""
         for file in log_files(path):
             try:
@@ -81,7 +81,7 @@ class Feed:
                 latest, self._last = entry.at, entry.id[:_DIGITS]
 
     def publish(self, event: Event, entry: str) -> None:
-        """Take an event; `entry` is the last one in its agent's log, "" where that is not known."""
+        """Take an event; `entry` is the last one in its agent's log, "" if unknown."""
         # A piece of a text has no entry of its own: the last one of its log may be older than what others have written.
         if entry and self._heads.get(event.agent) != entry and not isinstance(event, TextDelta | ThinkingDelta):
             self._heads[event.agent], self._last = entry, entry[:_DIGITS]
@@ -113,8 +113,8 @@ class Feed:
         self._wake()
 
     async def follow(self, after: str = "", last: int | None = None) -> AsyncGenerator[Item]:
-        """Yield every event after the one with an id, or from the beginning of the session, and those to come; of what
-        is read from the logs at first, only so many of the `last`."""
+        """Yield all events after the one with an id, or from the beginning of the session, and future ones; at most
+        `last` of the logged ones."""
         entry, place = after.partition(".")[0], self._place(after)
         wake = asyncio.Event()
         self._waiting.add(wake)
@@ -145,11 +145,11 @@ class Feed:
             self._waiting.discard(wake)
 
     def past(self, after: str = "") -> Iterator[Item]:
-        """Yield what the logs have after an entry, by the beginning of its id, or all of it. Raises OSError."""
+        """Yield the logged events after an entry, by its id's prefix, or all. Raises OSError."""
         return self._read(self._sizes(), after)
 
     def _place(self, after: str) -> int | None:
-        """Return the number of the next event for who has had the one with an id; None where it is not in memory."""
+        """Return the number of the next event after the one with an id; None if it is not in memory."""
         _, _, rest = after.partition(".")
         life, _, number = rest.partition(".")
         if life != self._life or not re.fullmatch(r"\d{1,18}", number):
@@ -174,11 +174,11 @@ class Feed:
             yield Item(entry[:_DIGITS], "", wire_bytes(encode_event(event)))
 
     def _sizes(self) -> dict[Path, int]:
-        """Return the logs, as far as they are written now."""
+        """Return the logs' present sizes."""
         return {file: file.stat().st_size for file in log_files(self._path())}
 
     def _begun(self) -> list[Item]:
-        """Return what no log has yet: the calls that run, and the unfinished texts, each as one piece."""
+        """Return unlogged state: running calls, and unfinished texts, each as one piece."""
         pieces = (kind(agent, "".join(texts)) for (agent, kind), texts in self._drafts.items())
         return [Item("", "", wire_bytes(encode_event(event))) for event in (*self._calls.values(), *pieces)]
 

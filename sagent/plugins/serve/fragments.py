@@ -1,4 +1,4 @@
-"""Events as pieces of a page: the HTML that an exported session has, in which nothing of theirs is markup."""
+"""Events as fragments of HTML, as in an exported session; their texts are never markup."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ MAX_TEXT_CHARS = 60_000  # of one text
 
 
 def fragment(event: Mapping[str, object], fetch: Fetch) -> str:
-    """Return the HTML of an event by its JSON; "" for one that has none. `fetch` brings an image by its sha256."""
+    """Return the HTML of an event from its JSON; "" if it has none. `fetch` returns an image by its sha256."""
     agent, redaction = as_str(event.get("agent")), Redaction(keep=True)
     cards = Cards(Timeline(), redaction, Prose(redaction, MAX_TEXT_CHARS), fetch)
     match event.get("type"):

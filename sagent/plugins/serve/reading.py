@@ -23,8 +23,7 @@ def document() -> Mapping[str, object]:
 
 
 async def read_object(request: Request, schema: str = "") -> Mapping[str, object]:
-    """Return the object that a request has sent. Raises UsageError for one that is none, or not as its schema has
-    it."""
+    """Return the object in a request. Raises UsageError for anything else, or if it does not match its schema."""
     data = await read_body(request)
     try:
         value = json_freeze(json.loads(data or b"{}"))
@@ -54,7 +53,7 @@ def number_of(request: Request, name: str, default: int | None) -> int | None:
 
 
 def flag_of(request: Request, name: str) -> bool:
-    """Return True if the query says yes to something."""
+    """Return True if a query flag is set."""
     return request.query_params.get(name, "").lower() in ("1", "true", "yes")
 
 

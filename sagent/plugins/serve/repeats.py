@@ -1,4 +1,4 @@
-"""A request that is sent again under its Idempotency-Key is done once, and answered as it was."""
+"""A request repeated under its Idempotency-Key is carried out once, and gets the first answer again."""
 
 import asyncio
 from collections import OrderedDict
@@ -15,8 +15,8 @@ from sagent.plugins.hosting.problem import BodyTooLarge, BodyTooSlow, problem
 MAX_KEYS = 2_000  # keys that are remembered
 MAX_BODY_BYTES = 1 << 20  # of a request
 MAX_ANONYMOUS_BYTES = 4_096  # of one without a token
-MAX_DROPPED_BYTES = 64 << 20  # that are read of one that is too large: who sends all of it first can then read why
-REQUEST_TIMEOUT_SECONDS = 30  # in which a request must have arrived
+MAX_DROPPED_BYTES = 64 << 20  # read of an oversized request, so that a client that sends all first can read the answer
+REQUEST_TIMEOUT_SECONDS = 30  # for a complete request
 _MAX_KEY_CHARS = 200  # of a key
 
 
@@ -45,7 +45,7 @@ async def read_body(request: Request) -> bytes:
 
 
 class Repeats:
-    """Remembers answers, or that one is being worked on, by user, path and key, while the server runs."""
+    """Remembers answers, or requests in progress, by user, path and key, while the server runs."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, str, str], tuple[str, asyncio.Task[Response]]] = OrderedDict()
@@ -69,7 +69,7 @@ class Repeats:
             try:
                 return await asyncio.shield(task)
             except Exception:
-                self._known.pop(name, None)  # what failed may be tried again
+                self._known.pop(name, None)  # a failed request may be retried
                 raise
 
         return handle

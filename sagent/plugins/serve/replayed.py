@@ -1,4 +1,4 @@
-"""The events of a session again, from its logs: those that say what came of something, and not the pieces of it."""
+"""The events of a session, reconstructed from its logs: complete ones, without streamed pieces."""
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +31,9 @@ def replay(
     session: Path, sizes: Mapping[Path, int], after: str, fetch: _Fetch, known: Mapping[str, Event] | None = None
 ) -> Iterator[tuple[str, Event]]:
     """Yield the events of a session's logs, cut to the given sizes in bytes, each with the id of its entry. With
-    `after`, the beginning of an entry's id, yield only what came after that entry, on any branch; without it, or if
-    there is no such entry, everything except abandoned branches. `known` are events without an entry of their own, by
-    the entries that they follow. Raises OSError."""
+    `after`, a prefix of an entry's id, yield only events after that entry, on any branch; without it, or if there is no
+    such entry, everything except abandoned branches. `known` are events without an entry of their own, by the entries
+    that they follow. Raises OSError."""
     streams = [_entries(session, file, size) for file, size in sizes.items()]
     merged = list(heapq.merge(*streams, key=lambda each: each[0]))
     start = next((place + 1 for place, (_, _, entry) in enumerate(merged) if after and entry.id.startswith(after)), 0)
@@ -69,17 +69,17 @@ def _entries(session: Path, file: Path, size: int) -> Iterator[tuple[str, str, E
 
 
 class _Replay:
-    """Reads one agent's log. A reply is known when its charges are, which are logged after it: it waits for them."""
+    """Reads one agent's log. A reply waits for its charges, which are logged after it."""
 
     def __init__(self, agent: str, session: Path, fetch: _Fetch) -> None:
         self._agent, self._session, self._fetch = agent, session, fetch
         self._calls: dict[str, ToolCall] = {}
         self._reply: Message | None = None
-        self._place = 0  # where it is known
+        self._place = 0  # position of its completion
         self._charges = Sum()
 
     def read(self, place: int, entry: Entry) -> Iterator[tuple[int, Event]]:
-        """Yield the events of an entry, each with the place of the one by which it is known."""
+        """Yield the events of an entry, each with the position of the entry that completes it."""
         try:
             content = entry.content
             if isinstance(content, contents.ChargeEntry):

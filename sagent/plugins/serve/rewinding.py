@@ -1,4 +1,4 @@
-"""Going back in a session, and what it has changed in files, as JSON."""
+"""Rewinding a session, and its changes of files, as JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace

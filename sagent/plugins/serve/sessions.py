@@ -1,4 +1,4 @@
-"""The sessions of one user of the server: those that are open in it, and those of its directories on the disk."""
+"""The sessions of one user of the server: open ones, and those of its directories on disk."""
 
 import asyncio
 import os
@@ -24,21 +24,20 @@ from sagent.session.log import read_log
 from sagent.session.store import check_log, check_version, sessions
 from sagent.transcript.event_json import encode_cost
 
-MAX_OPEN = 200  # sessions at a time; one that is idle gives way to another
+MAX_OPEN = 200  # sessions at a time; an idle one gives way to another
 MAX_LISTED = 200  # earlier sessions
-_PAUSE = 0.25  # seconds between two reports of how a session stands
+_PAUSE = 0.25  # seconds between two status reports
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The directories in which a user's sessions may work and are kept."""
+    """The directories in which a user's sessions may work and are stored."""
 
-    roots: tuple[Path, ...]  # the first is where a session works that names no directory
+    roots: tuple[Path, ...]  # the first is the default directory
     state: Path
 
     def check(self, cwd: str | None) -> str:
-        """Return a directory that a client names, as an absolute path. Raises UsageError for one that is not
-        allowed."""
+        """Return a directory that a client names, as an absolute path. Raises UsageError for a forbidden one."""
         if "\0" in (cwd or ""):
             raise UsageError("cwd has a NUL, which no path has.")
         path = (self.roots[0] / valid_text(cwd or ".")).resolve()
@@ -54,15 +53,14 @@ class Place:
 
 
 class Hosted:
-    """A session by its directory, and what is open of it. `keep` writes rules that are allowed always, where they can
-    be."""
+    """A session by its directory, and its open state. `keep` saves permanent rules, if possible."""
 
     def __init__(self, path: Path | None = None, keep: Keep | None = None) -> None:
         self.path, self.keep = path or Path(), keep
         self.live: LiveSession | None = None
-        self.feed = Feed(lambda: self.path, self.touch)  # what came after a client's first status is reported again
+        self.feed = Feed(lambda: self.path, self.touch)  # events after a client's first status are reported again
         self.opening = asyncio.Lock()
-        self.used = 0.0  # when it last did something, by the loop's clock
+        self.used = 0.0  # time of its last activity, by the loop's clock
         self._title = self._cwd = ""
         self._early: list[Event] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -83,8 +81,7 @@ class Hosted:
 
     @property
     def is_idle(self) -> bool:
-        """True if it is open and nothing is being done: what is closed and opened again then has lost nothing but
-        what was allowed for the session."""
+        """True if it is open without activity: closing and reopening it then only loses permissions for the session."""
         if self.live is None or not self.is_open or self.live.busy or self.live.questions:
             return False
         living = self.live.agent.tree.living
@@ -95,7 +92,7 @@ class Hosted:
         async with self.opening:
             if self.is_open:
                 return
-            self.live = None  # one that has ended by itself
+            self.live = None  # it has ended by itself
             live = LiveSession(opening, options, self._on_event, self.touch)
             agent = (await live.opened()).agent
             if not agent.log.path:
@@ -111,7 +108,7 @@ class Hosted:
         self.touch()
 
     async def close_idle(self) -> bool:
-        """Close it, unless something is being done; whether it is closed."""
+        """Close it unless it is active; return True if it is closed."""
         async with self.opening:
             if not self.is_idle:
                 return False
@@ -130,11 +127,11 @@ class Hosted:
         return self.live
 
     def fetch(self, blob: str) -> bytes | None:
-        """Return an image of the session, None where it is lost."""
+        """Return an image of the session, None if it is lost."""
         return BlobDirectory(self.path / "blobs").find(blob)
 
     def touch(self) -> None:
-        """Note that it is in use, and report how it stands, soon."""
+        """Record activity, and report the status soon."""
         self.used = asyncio.get_running_loop().time()
         if self._timer is None and self.feed.followed:
             self._timer = asyncio.get_running_loop().call_later(_PAUSE, self._report)
@@ -172,7 +169,7 @@ class Hosted:
         }
 
     def questions(self) -> Sequence[Mapping[str, object]]:
-        """Return the questions that wait for a person, as JSON."""
+        """Return the open questions, as JSON."""
         open_ones = self.live.questions.values() if self.live else ()
         return [{**show_question(each), **offered(each, self.keep)} for each in open_ones]
 
@@ -198,7 +195,7 @@ class Hosted:
 
 
 class Sessions:
-    """The sessions that one user sees. `keep` writes rules that are allowed always; without it none is."""
+    """The sessions visible to one user. `keep` saves permanent rules; without it none are saved."""
 
     def __init__(self, opening: Opening, place: Place, keep: Keep | None = None) -> None:
         self.place = place
@@ -230,7 +227,7 @@ class Sessions:
             self._coming -= 1
 
     async def _make_room(self) -> None:
-        """Close the one that was idle longest. Raises UsageError where all are at work."""
+        """Close the session that was idle longest. Raises UsageError if all are active."""
         idle = [each for each in self.open() if each.is_idle]
         if not idle:
             raise UsageError(f"{MAX_OPEN} sessions are running, which is the limit: wait for one, or close it.")
@@ -240,11 +237,11 @@ class Sessions:
         """Return a session by its id. Raises SessionNotFound and SessionCorrupt."""
         known = self._hosted.get(name)
         if known is not None and not known.is_open and not os.path.lexists(known.path):
-            del self._hosted[name]  # somebody has deleted it
+            del self._hosted[name]  # it was deleted
         if name not in self._hosted:
             path = next((each for each in sessions(self.place.state) if each.name == name), None)
             if path is not None:
-                check_log(path)  # else it says in which directory it was
+                check_log(path)  # otherwise it has its directory
             if path is None or not self.place.allows(Path(origin(read_log(path / "root.jsonl")).cwd)):
                 raise SessionNotFound(f"There is no session {name[:100]!r} here.")
             self._hosted[name] = Hosted(path, self._keep)
@@ -275,7 +272,7 @@ class Sessions:
 
 
 def _show_agent(agent: Conversation) -> dict[str, object]:
-    """Return an agent at a glance. Not by its `status`, which goes through the whole conversation."""
+    """Return a summary of an agent. Not by its `status`, which goes through the whole conversation."""
     state = agent.state
     jobs = [
         {"name": job.name, "tool": job.tool, "what": job.what, "seconds": round(job.seconds, 1)}

@@ -7,12 +7,11 @@ from sagent.plugins.exports.cards import Fetch
 from sagent.plugins.serve.feed import Item
 from sagent.plugins.serve.fragments import fragment, plan_fragment
 
-BEAT = 15.0  # seconds of silence after which a stream says that it is there
+BEAT = 15.0  # seconds of silence before a sign of life
 
 
 def encode(item: Item, fetch: Fetch | None = None) -> bytes:
-    """Return an event as it is on the wire; JSON has no line ends. With `fetch`, which brings images, it has its
-    HTML."""
+    """Encode an event for the wire; JSON has no line ends. With `fetch`, which returns images, its HTML is included."""
     data = item.data
     if fetch is not None and item.name in ("", "status"):
         data = _with_html(item, fetch)

@@ -1,5 +1,5 @@
-"""sagent in a chat: a thread is a session. `surface.ChatSurface` is all that a service has to offer for it; Slack's is
-in `socket_mode`. Needs sagent[slack]."""
+"""sagent in a chat: a thread is a session. A service only has to implement `surface.ChatSurface`; Slack's is in
+`socket_mode`. Needs sagent[slack]."""
 
 from sagent.plugin import SERVERS, Command, Plugin, ToolEntry
 

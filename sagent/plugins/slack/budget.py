@@ -20,25 +20,25 @@ def today() -> str:
 
 
 class DayBudget:
-    """The budget of a day. What is held for a run counts as spent until the run is settled: in a process that was
-    killed, for good. One process has the file."""
+    """The budget of a day. Money reserved for a run counts as spent until the run is settled: permanently, if its
+    process was killed. One process holds the file."""
 
     def __init__(self, file: Path, rules: ChatRules, day: Callable[[], str] = today) -> None:
         self._file, self._rules, self._day = file, rules, day
         self._days = self._read()
 
     def room(self, place: str) -> Decimal:
-        """USD that may still be spent in a place today; below 0 where it was more."""
+        """USD that may still be spent in a place today; below 0 after an overrun."""
         spent = self._days.get(self._day(), {})
         own = self._rules.places[place].usd_per_day - spent.get(place, ZERO)
         return min(own, self._rules.usd_per_day - total(spent.values()))
 
     def spent(self, place: str) -> Decimal:
-        """USD of today, with what is held."""
+        """USD spent today, including reserved money."""
         return self._days.get(self._day(), {}).get(place, ZERO)
 
     def reserve(self, place: str, usd: Decimal) -> Callable[[Decimal], None]:
-        """Hold a sum; call what is returned with what it came to. Raises OSError: nothing is held then."""
+        """Reserve a sum; call the returned function with the actual cost. Raises OSError: nothing is reserved then."""
         day = self._day()
         self._add(day, place, usd)
 

@@ -1,4 +1,4 @@
-"""A thread as a session: prompts in, an answer that is written as it comes, questions to those who may answer."""
+"""A thread as a session: prompts in, streamed answers out, questions to those who may answer."""
 
 import asyncio
 import secrets
@@ -28,14 +28,14 @@ from sagent.policy import Ask
 from sagent.tool import Tool
 from sagent.tools.ask import Answerer, Question
 
-QUESTION_TIMEOUT_SECONDS = 900.0  # in which a question is answered; after that the answer is no
-MAX_MESSAGES = 10  # in which a question is shown; what is longer cannot be asked
-MIN_BUDGET_USD = Decimal("0.01")  # USD that have to be left for a run
+QUESTION_TIMEOUT_SECONDS = 900.0  # for an answer; after that it is no
+MAX_MESSAGES = 10  # for showing a question; a longer one cannot be asked
+MIN_BUDGET_USD = Decimal("0.01")  # USD that must be left for a run
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The way to open a thread's agent. `session` is where its log lies, or will."""
+    """The way to open a thread's agent. `session` is the path of its log, which may not exist yet."""
 
     rules: PlaceRules
     session: Path
@@ -77,9 +77,9 @@ class ThreadSession:
         self._agent: Agent | None = None
         self._reply: Reply | None = None
         self._pending: list[Pending] = []
-        self._allowed: set[str] = set()  # calls that may be made again in this thread, word for word
+        self._allowed: set[str] = set()  # calls that may be repeated exactly in this thread
         self._model = ""
-        self._stopped = False  # since the prompt in progress was taken
+        self._stopped = False  # since the current prompt was taken
         self.spent = ZERO
         self.begun = False
 
@@ -88,7 +88,7 @@ class ThreadSession:
         return self._task is not None and not self._task.done()
 
     def say(self, said: Said) -> None:
-        """Take a message: the answer to a question, more for the work in progress, or the next prompt."""
+        """Handle a message: the answer to a question, an addition to current work, or the next prompt."""
         question = next((each for each in self._pending if not each.is_approval), None)
         if question is not None and not question.future.done():
             question.future.set_result((said.text, said.person))
@@ -101,7 +101,8 @@ class ThreadSession:
             self._agent.send(user(said.text), "now")
 
     def press(self, pressed: Pressed) -> bool:
-        """Take the press of a button; whether it was one of this thread's. Of those who may not, it does nothing."""
+        """Handle the press of a button; return True if it was one of this thread's. A press by an unauthorized person
+        has no effect."""
         for each in self._pending:
             if (answer := each.answers.get(pressed.choice)) is None or each.future.done():
                 continue
@@ -112,7 +113,7 @@ class ThreadSession:
         return False
 
     def stop(self) -> bool:
-        """Interrupt what is done; whether there was anything."""
+        """Interrupt current work; return True if there was any."""
         stopped = bool(self._waiting) or self.working
         self._waiting.clear()
         self._stopped = True
@@ -132,11 +133,11 @@ class ThreadSession:
     # -- the work ------------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Answer what waits, and what comes while the agent is closed too."""
+        """Answer waiting prompts, and those that arrive while the agent is being closed."""
         while self._waiting:
             try:
                 await self._serve()
-            except Exception as error:  # a defect is told, and the other threads go on
+            except Exception as error:  # an error is reported, and other threads continue
                 self._waiting.clear()
                 expected = isinstance(error, SagentError | OSError)
                 await self._notify(f"That failed: {error if expected else f'{type(error).__name__}: {error}'}")
@@ -153,7 +154,7 @@ class ThreadSession:
                 self._agent = None
 
     async def _take(self, agent: Agent, said: Said) -> None:
-        """Answer one prompt, within what is left of the thread's and the day's budget."""
+        """Answer one prompt, within the rest of the thread's and the day's budget."""
         room = min(self._budget.room(said.thread.place), self._rules.usd_per_thread - counted(agent))
         if room < MIN_BUDGET_USD:
             await self._notify("The budget of this thread, or of today, is used up.")
@@ -164,7 +165,7 @@ class ThreadSession:
             self._model = ""
         agent.ledger.cap = counted(agent) + room
         settle = self._budget.reserve(said.thread.place, room)  # at once: another thread may begin while files are read
-        before, spent = counted(agent), room  # what is not known counts as all of it
+        before, spent = counted(agent), room  # unknown costs count as all of it
         self._stopped = False
         self._reply = reply = Reply(self._surface, self._thread)
         reply.show("thinking")
@@ -213,7 +214,7 @@ class ThreadSession:
     # -- questions -----------------------------------------------------------------------------------------------------
 
     async def _ask(self, call: ToolCall, ask: Ask) -> str | None:
-        """Put a call to those who may approve; None allows it. What is allowed for the thread is this very call."""
+        """Ask the approvers about a call; None allows it. An approval for the thread covers this exact call."""
         exact = f"{call.name} {json_dump(call.arguments)}"
         if exact in self._allowed:
             return None
@@ -231,7 +232,7 @@ class ThreadSession:
         return None if answer in ("once", "thread") else f"{person.id} said no"
 
     async def _answer(self, question: Question) -> str | None:
-        """Put a question to those who may write; buttons are its options, and words in the thread an answer too."""
+        """Ask those who may write a question; its options are buttons, and text in the thread is an answer too."""
         options = tuple((option[:70], option) for option in question.options)
         said = await self._put(f"**{question.text}**\n{question.plan}".strip(), options, is_approval=False)
         return None if said is None else said[0]
@@ -239,8 +240,8 @@ class ThreadSession:
     async def _put(
         self, text: str, options: Sequence[tuple[str, str]], *, is_approval: bool
     ) -> tuple[str, Person] | None:
-        """Post all of a question, and wait for who answers; None when nobody does. Then the buttons are taken away.
-        Raises ChatError for one that cannot be posted, or is too long."""
+        """Post a whole question, and wait for an answer; None if nobody answers. Then the buttons are removed. Raises
+        ChatError if it cannot be posted, or is too long."""
         choices = {secrets.token_urlsafe(12): each for each in options}
         answers = {choice: answer for choice, (_, answer) in choices.items()}
         pending = Pending(answers, asyncio.get_running_loop().create_future(), is_approval)
@@ -268,13 +269,13 @@ class ThreadSession:
 
 
 def counted(agent: Agent) -> Decimal:
-    """USD that count as spent in its session, billed or not."""
+    """Return the USD that count as spent in its session, billed or not."""
     cost = agent.ledger.cost()
     return EXACT.add(cost.total, cost.unbilled)
 
 
 async def _result(agent: Agent, text: str, parts: Sequence[Part]) -> Result:
-    """Return the result of a prompt, with what was said while its run ended."""
+    """Return the result of a prompt, including replies from the end of its run."""
     result = await outcome(agent.run(user(text, *parts)), agent.wait)
     while result.error is None and agent.state.inbox.holds():
         result = await agent.continue_run()
@@ -299,6 +300,6 @@ def _footer(result: Result, problems: Sequence[str]) -> str:
 
 
 def _question(call: ToolCall, ask: Ask) -> str:
-    """Describe a call for a person to judge, and why it is asked about."""
+    """Describe a call for a person to judge, and why approval is needed."""
     who = f"**{ask.agent or 'sagent'} wants to call {call.name}**"
     return "\n".join(filter(None, (who, fenced(call_text(call)), wants_text(ask.wants), ask.reason)))

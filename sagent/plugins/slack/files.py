@@ -1,4 +1,4 @@
-"""Files of a chat: what comes with a message, and the tool that sends one."""
+"""Files of a chat: attachments of messages, and the tool that sends one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAX_FILES = 10  # of a message
 
 
 async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[list[Part], list[str]]:
-    """Return the files of a message as a model is shown them, and what could not be."""
+    """Return the files of a message for a model, and notes on those that failed."""
     parts: list[Part] = []
     problems = [f"only {MAX_FILES} of {len(files)} files were accepted"] if len(files) > MAX_FILES else []
     for file in files[:MAX_FILES]:
@@ -39,7 +39,7 @@ async def parts_of(surface: ChatSurface, files: Sequence[Attachment]) -> tuple[l
 
 
 class SendFile:
-    """Sends a file of the workspace to the thread. What looks like a secret is taken out of texts."""
+    """Sends a file of the workspace to the thread. Likely secrets are removed from texts."""
 
     name = "SendFile"
     description = "Send a file of the workspace to the people in this chat thread."

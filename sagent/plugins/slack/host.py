@@ -1,4 +1,4 @@
-"""The way of a chat's message to its thread: what was there already, from whom it may come, what it asks for."""
+"""Routes a chat's messages to threads: recognizes repeated ones, checks permissions, and handles commands."""
 
 import asyncio
 import fcntl
@@ -24,7 +24,7 @@ LOST = "The session of this thread was deleted. This begins a new one, which kno
 
 
 class ChatHost:
-    """All threads of one service. `folder` has a session for each, and what was seen and spent."""
+    """All threads of one service. `folder` has a session for each, the seen messages and the spending."""
 
     def __init__(self, surface: ChatSurface, rules: ChatRules, folder: Path, open_agent: OpenThread) -> None:
         self._surface, self._rules, self._folder, self._open = surface, rules, folder, open_agent
@@ -34,8 +34,8 @@ class ChatHost:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Serve until the surface ends. Raises ChatError, also where another process serves the folder: each would
-        count a budget of its own."""
+        """Serve until the surface ends. Raises ChatError, also if another process serves the folder, because each would
+        count its own budget."""
         with self._alone():
             try:
                 async for incoming in self._surface.incoming():
@@ -85,7 +85,7 @@ class ChatHost:
         self._post(said.thread, self._control(session, said))
 
     def _control(self, session: ThreadSession, said: Said) -> str:
-        """Carry out a word with an exclamation mark, and return the outcome."""
+        """Run a command with an exclamation mark, and return the outcome."""
         word, _, rest = said.text[1:].strip().partition(" ")
         match word.lower():
             case "stop":
@@ -127,7 +127,7 @@ class ChatHost:
         return self._threads[thread]
 
     def _lost(self, said: Said) -> bool:
-        """Return True if the thread had a session that is gone, as far as it is still known."""
+        """Return True if the thread had a session that is gone, as far as known."""
         thread = said.thread
         begun = self._threads[thread].begun if thread in self._threads else said.message != thread.name
         return begun and self._seen.knows(f"{thread.place} {thread.name}") and not self._path(thread).exists()
@@ -142,7 +142,7 @@ class ChatHost:
         self._later(self._surface.post(thread, outgoing(text)))
 
     def _later(self, call: Awaitable[object]) -> None:
-        """Make a call without waiting for it: the next event is not to wait either."""
+        """Make a call without waiting for it, so that the next event is not delayed."""
 
         async def make() -> None:
             with suppress(ChatError):

@@ -8,17 +8,17 @@ from contextlib import suppress
 from sagent.plugins.slack.surface import ChatError, ChatSurface, Thread
 from sagent.transcript.redaction import Redaction
 
-TRIES = 5  # for the end of an answer
+TRIES = 5  # to finish an answer
 _CALLED = re.compile(r"@(?=channel\b|here\b|everyone\b)|(?<=<)(?=[!@#])")  # what would call people
 
 
 class Reply:
-    """An answer in a thread. Only this writes its messages, so that nothing of it is there twice."""
+    """An answer in a thread. Only this writes its messages, so that nothing appears twice."""
 
     def __init__(self, surface: ChatSurface, thread: Thread) -> None:
         self._surface, self._thread = surface, thread
         self._text, self._certain, self._doing = "", 0, ""
-        self._shown: list[tuple[str, str]] = []  # messages by their names, and what they say
+        self._shown: list[tuple[str, str]] = []  # messages by name, with their texts
         self._changed, self._ending = asyncio.Event(), asyncio.Event()
         self._task = asyncio.create_task(self._keep_up())
 
@@ -27,25 +27,25 @@ class Reply:
         self._changed.set()
 
     def settle(self) -> None:
-        """Keep what was written so far."""
+        """Keep the text written so far."""
         self._text = f"{self._text.rstrip()}\n\n" if self._text.strip() else ""
         self._certain = len(self._text)
 
     def discard(self) -> None:
-        """Discard what was written since the last `settle`."""
+        """Discard the text since the last `settle`."""
         self._text = self._text[: self._certain]
         self._changed.set()
 
     def show(self, doing: str) -> None:
-        """Show what is being done, in a line below the text."""
+        """Show the current activity in a line below the text."""
         self._doing = doing
         self._changed.set()
 
     async def finish(self, footer: str) -> None:
-        """Have all of it there, and a line below. Raises ChatError."""
+        """Write the whole answer, and a line below. Raises ChatError."""
         self._ending.set()
         self._changed.set()
-        await asyncio.wait([self._task])  # to its end: what is on its way would be posted twice
+        await asyncio.wait([self._task])  # to its end: a message in transit would be posted twice
         self._doing = footer
         for left in reversed(range(TRIES)):
             try:
@@ -67,7 +67,7 @@ class Reply:
             self._changed.clear()
             if self._ending.is_set():
                 return
-            with suppress(ChatError):  # it is tried again with the next change
+            with suppress(ChatError):  # retried with the next change
                 await self._bring(_whole_words(self._text))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._surface.pause):
@@ -84,7 +84,7 @@ class Reply:
                 message = self._shown[place][0]
                 await self._surface.edit(self._thread, message, piece)
                 self._shown[place] = message, piece
-        for place in range(len(pieces), len(self._shown)):  # of an answer that began anew and is shorter
+        for place in range(len(pieces), len(self._shown)):  # of an answer that started over and is shorter
             message, said = self._shown[place]
             if said != "…":
                 await self._surface.edit(self._thread, message, "…")
@@ -92,20 +92,20 @@ class Reply:
 
 
 def _whole_words(text: str) -> str:
-    """Drop a last word that may continue: a secret is recognised only as a whole."""
+    """Drop a last word that may continue, because only a complete secret is recognised."""
     return text[: max(text.rfind(" "), text.rfind("\n")) + 1]
 
 
 def outgoing(text: str) -> str:
-    """Return a text as it may leave for a chat: no secret, and nobody is called by it."""
+    """Return a text that may be sent to a chat: without secrets and mentions of people."""
     return _CALLED.sub(lambda found: f"{found[0]}\u200b", Redaction().text(text))
 
 
 def split(text: str, limit: int) -> Sequence[str]:
-    """Return a text in pieces that fit into a message, parted between lines where that goes; a block of code goes on in
-    the next one."""
+    """Split a text into pieces that fit into a message, preferably between lines; a block of code continues in the next
+    one."""
     pieces: list[str] = []
-    room = limit - 16  # for what ends and begins a block
+    room = limit - 16  # for the end and start of a block
     while len(text) > limit:
         cut = text.rfind("\n", room // 2, room)
         cut = room if cut < 0 else cut

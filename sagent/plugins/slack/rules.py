@@ -1,4 +1,4 @@
-"""The rules of a chat: who may do what where, and for how much, in a TOML file. What it does not name is not served."""
+"""The rules of a chat: permissions and budgets by place, in a TOML file. Other places are not served."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from sagent.lib.text import nearest
 from sagent.plugins.slack.surface import Person
 
 ChatMode: TypeAlias = Literal["plan", "ask", "edit"]
-MODES: tuple[ChatMode, ...] = ("plan", "ask", "edit")  # not "full": whoever may write would have a shell
+MODES: tuple[ChatMode, ...] = ("plan", "ask", "edit")  # not "full": everyone who may write would have a shell
 MEMBERS = "members"
 DIRECT = "direct"  # the name of direct messages, among channels
 _KEYS = ("users", "approvers", "mode", "cwd", "model", "usd_per_thread", "usd_per_day")
@@ -23,8 +23,8 @@ _KEYS = ("users", "approvers", "mode", "cwd", "model", "usd_per_thread", "usd_pe
 
 @dataclass(frozen=True, slots=True)
 class PlaceRules:
-    """`users` may write; None is every member of the workspace. `approvers` may answer what the policy asks; who that
-    is has to be said. Sums are USD."""
+    """`users` may write; None is every member of the workspace. `approvers` may answer the policy's questions, and must
+    be listed. Sums are USD."""
 
     cwd: Path
     users: frozenset[str] | None = None

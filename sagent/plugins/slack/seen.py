@@ -1,4 +1,4 @@
-"""The messages that were taken: a service delivers some twice, and again after this process was started anew."""
+"""The messages that were handled: a service may deliver one twice, and again after a restart of this process."""
 
 import os
 import time
@@ -24,7 +24,7 @@ class SeenMessages:
             out.writelines(f"{at:.0f} {key}\n" for key, at in self._keys.items())
 
     def knows(self, key: str) -> bool:
-        """Return True if it was taken."""
+        """Return True if it was handled."""
         return " ".join(key.split()) in self._keys
 
     def take(self, key: str) -> bool:

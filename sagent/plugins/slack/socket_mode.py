@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 API = "https://slack.com/api/"
 MAX_RETRIES = 5  # of a call that Slack limits: each after as long as it says
-_SUBTYPES = ("", "file_share", "thread_broadcast")  # messages of people; the others are edits, joins and the like
+_SUBTYPES = ("", "file_share", "thread_broadcast")  # messages of people; others are edits, joins and the like
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 
 class SlackSurface:
-    """A ChatSurface. `team` and `bot` are who we are; messages of others' workspaces are those of guests."""
+    """A ChatSurface. `team` and `bot` are our own ids; authors from other workspaces are guests."""
 
-    most_text = 8_000  # a markdown block takes 12,000, and a message with its other blocks about 13,000
-    pause = 1.2  # chat.update is meant to be called about once a second in a channel
+    most_text = 8_000  # a markdown block may have 12,000, a whole message about 13,000
+    pause = 1.2  # chat.update allows about one call a second in a channel
 
     def __init__(self, web: "AsyncWebClient", socket: "SocketModeClient", team: str, bot: str) -> None:
         self._web, self._socket, self._team, self._bot = web, socket, team, bot
@@ -72,7 +72,7 @@ class SlackSurface:
 
         asked, own = urlsplit(attachment.source), urlsplit(self._web.base_url)
         if asked.netloc != own.netloc and not (asked.scheme == "https" and f".{asked.hostname}".endswith(".slack.com")):
-            raise ChatError(f"{attachment.name} is not at Slack")  # where the token is not to go
+            raise ChatError(f"{attachment.name} is not at Slack")  # the token must not be sent there
         headers = {"Authorization": f"Bearer {self._web.token}"}
         try:
             async with aiohttp.ClientSession() as http, http.get(attachment.source, headers=headers) as response:
@@ -99,7 +99,7 @@ class SlackSurface:
         return _data(response)
 
     async def _on_request(self, client: "AsyncBaseSocketModeClient", request: "SocketModeRequest") -> None:
-        """Take what Slack says, and acknowledge it at once: it is sent again after three seconds."""
+        """Handle Slack's request, and acknowledge it at once: it is repeated after three seconds."""
         from slack_sdk.socket_mode.response import SocketModeResponse
 
         for found in self._read(request.type, as_object(cast("object", request.payload))):  # pyright: ignore[reportUnknownMemberType] -- as the SDK has it
@@ -158,8 +158,7 @@ class SlackSurface:
 
 @asynccontextmanager
 async def open_slack(app_token: str, bot_token: str, api: str = API) -> AsyncGenerator[SlackSurface]:
-    """Yield the surface, connected. Raises ChatError for tokens that Slack does not take, and where it is not
-    reached."""
+    """Yield the connected surface. Raises ChatError for invalid tokens, and if Slack is unreachable."""
     from slack_sdk.errors import SlackClientError
     from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
     from slack_sdk.socket_mode.aiohttp import SocketModeClient
@@ -181,7 +180,7 @@ async def open_slack(app_token: str, bot_token: str, api: str = API) -> AsyncGen
         await socket.connect()
         yield surface
     finally:
-        with suppress(Exception):  # what the SDK cannot close any more is closed
+        with suppress(Exception):  # errors of the SDK while closing are irrelevant
             await socket.close()
 
 
@@ -215,7 +214,7 @@ def _plain(text: str) -> str:
 
 
 def _data(response: object) -> Mapping[str, object]:
-    """Return the data of Slack's answer; empty if that is no object."""
+    """Return the data of Slack's answer; empty if it is no object."""
     return as_object(getattr(response, "data", response))
 
 

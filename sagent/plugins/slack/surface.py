@@ -1,4 +1,4 @@
-"""The interface of a chat service. For another service this protocol is all there is to write."""
+"""The interface of a chat service; supporting another service means implementing this protocol."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, TypeAlias
@@ -8,7 +8,7 @@ from sagent.lib.dataclass import dataclass
 
 
 class ChatError(SagentError):
-    """A chat service refused something, or was not reached."""
+    """A chat service refused a request, or is unreachable."""
 
     kind = "chat"
 
@@ -39,7 +39,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of a person. `message` names it in its place; `addressed` says that it is meant for us."""
+    """A message of a person. `message` is its name in its place; `addressed` is True if it is meant for us."""
 
     thread: Thread
     message: str
@@ -72,7 +72,7 @@ Incoming: TypeAlias = Said | Pressed | Commanded
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """`choice` comes back when it is pressed: a name that means nothing elsewhere."""
+    """`choice` is returned when it is pressed: a name without other meaning."""
 
     choice: str
     label: str
@@ -82,8 +82,8 @@ class Button:
 class ChatSurface(Protocol):
     """A chat service. Texts are Markdown. Every call raises ChatError.
 
-    A message may have `most_text` characters, and may be edited once in `pause` seconds. `incoming` gives each thing
-    that happens, perhaps more than once, and ends when the connection is given up."""
+    A message may have `most_text` characters, and be edited once in `pause` seconds. `incoming` yields all events,
+    perhaps more than once, and ends when the connection is closed."""
 
     most_text: int
     pause: float
@@ -101,9 +101,9 @@ class ChatSurface(Protocol):
     async def upload(self, thread: Thread, name: str, data: bytes) -> None: ...
 
     async def download(self, attachment: Attachment, max_bytes: int) -> bytes:
-        """Return a file, of so many bytes at most."""
+        """Return a file of at most so many bytes."""
         ...
 
     async def answer(self, command: Commanded, text: str) -> None:
-        """Answer a command, for the eyes of who gave it."""
+        """Answer a command, visible only to its author."""
         ...

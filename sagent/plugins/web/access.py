@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
 
 Service = Mapping[str, str]
-"""What is set of one service: `base_url`, `api_key`, `email`, `model`."""
+"""Settings of one service: `base_url`, `api_key`, `email`, `model`."""
 
 _BUSY = (429, 503)
 _KEPT_HEADERS = ("content-type", "last-modified")
@@ -34,19 +34,19 @@ def default_directory() -> Path:
 
 
 def access_of(builder: "AgentBuilder") -> "WebAccess":
-    """Return what the tools of an agent share, with the services that its settings name."""
+    """Return the shared web access of an agent's tools, with the services in its settings."""
     services = cast("Mapping[str, Service]", builder.settings.of(WEB))
     return WebAccess((), builder.settings.state_dir / "web", services)
 
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """The web access that tools share. `allow_hosts` can be reached although they are not public: "localhost:3000",
+    """The web access that tools share. `allow_hosts` are reachable although they are not public: "localhost:3000",
     "intranet.corp:443".
 
-    Processes that share `directory` keep to one rate. `services` are configured by name: those for search and
-    papers, and "reader", whose `model` answers questions about pages. `interval` is in seconds, between two requests
-    to one host; `gateway` makes the connections, and takes a resolver for tests.
+    Processes that share `directory` keep a common rate. `services` are configured by name: those for search and papers,
+    and "reader", whose `model` answers questions about pages. `interval` is in seconds, between two requests to one
+    host; `gateway` makes the connections, and accepts a resolver for tests.
     """
 
     allow_hosts: tuple[str, ...] = ()
@@ -67,8 +67,8 @@ class WebAccess:
         return self.services.get(name, {})
 
     def entries(self, run: RunContext, address: WebAddress) -> tuple[Entry, ...]:
-        """Return the hosts that may be reached in addition to public ones: those listed here, those that the
-        policy's rules name, and this machine or a private address if the policy has judged exactly that call."""
+        """Return the hosts that may be reached in addition to public ones: those listed here, those in the policy's
+        rules, and this machine or a private address if the policy has judged exactly that call."""
         workspace = run.workspace
         names = list(self.allow_hosts)
         if workspace.profile is not None:
@@ -88,9 +88,9 @@ class WebAccess:
         seconds: float | None = None,
         named: bool = False,
     ) -> WebResponse:
-        """Send a request in its turn, or return a cached answer: that of a GET from a public address, no older than
-        `fresh` seconds. The answer may take `seconds`. If `named`, the person has set the address, which may be one of
-        this machine. Raises ToolError."""
+        """Send a request in its turn, or return a cached answer to a GET from a public address, no older than `fresh`
+        seconds. The answer may take `seconds`. `named`: the person has set the address, which may be on this machine.
+        Raises ToolError."""
         key = f"{request.method} {request.address} {request.headers.get('accept', '')}"
         if fresh and (found := self.cache.get(key, fresh=fresh)) is not None:
             return _kept(request.address, *found)
@@ -98,7 +98,7 @@ class WebAccess:
         endpoint = request.address.endpoint
         own = (Entry(endpoint.host, endpoint.port),) if named else ()
         turn = self.rate.turn(str(endpoint.host), pause, alone=alone)
-        async with nullcontext() if endpoint.must_be_named else turn:  # one's own is asked as fast as one likes
+        async with nullcontext() if endpoint.must_be_named else turn:  # one's own server has no rate limit
             response = await self.gateway.fetch(request, lambda: (*own, *self.entries(run, request.address)), seconds)
         if response.status in _BUSY and response.headers.get("retry-after", "").isdecimal():
             self.rate.back_off(str(endpoint.host), float(response.headers["retry-after"]))

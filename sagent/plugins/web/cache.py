@@ -1,4 +1,4 @@
-"""The cache of what was fetched a short while ago, on the disk, for all processes of this person."""
+"""The cache of recent fetches, on disk, for all processes of this person."""
 
 import json
 import time
@@ -15,7 +15,7 @@ _MAX_FILE_BYTES = 11_000_000
 
 
 class FetchCache:
-    """Entries by a key: a JSON object and bytes. What cannot be read or written is as if it were not there."""
+    """Entries by a key: a JSON object and bytes. Unreadable and unwritable entries count as missing."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""The WebFetch tool: a page as Markdown, a part at a time, or what it says about a question."""
+"""The WebFetch tool: shows a page as Markdown, in parts, or answers a question about it."""
 
 import asyncio
 import json as json_text
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PART = 30_000  # characters shown in one call
 _MAX_PROMPT_CHARS = 100_000  # that a question is put to
 _MAX_ERROR_CHARS = 2_000  # of an error's page
-_LOOKED_AT = 65_536  # bytes of what may be text, whatever its server calls it
+_LOOKED_AT = 65_536  # bytes that may be text, whatever the server's content type
 _ACCEPT = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, application/json;q=0.8, */*;q=0.5"
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
 _NO_TEXT = "(no text; what scripts would put there is not seen)"
@@ -69,14 +69,14 @@ class WebFetch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Foresee a request to a host; a POST may change something there."""
+        """Predict the effect: a request to a host; a POST may change something there."""
         request = _request(arguments)
         kind = "none" if request.method == "GET" else "execute"
         return Effect(kind, needs=(request.address.need,), reason=f"{request.method} {request.address}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Fetch and show it. Raises ToolError for an address that may not be reached, does not answer, or cannot be
-        shown."""
+        """Fetch and show it. Raises ToolError for an address that is forbidden, does not answer, or has unsupported
+        content."""
         from sagent.plugins.web.cache import FRESH
 
         request = _request(arguments)
@@ -95,8 +95,7 @@ class WebFetch(WebTool):
         return _part(page, response, as_int(arguments.get("offset")), run)
 
     async def _ask(self, question: str, page: "Page", response: "WebResponse", run: RunContext) -> ToolOutput:
-        """Let a small model, which has no tools, answer a question about the page. Its calls are billed to the role
-        "web"."""
+        """Let a small model without tools answer a question about the page. Its calls are billed to the role "web"."""
         from sagent.plugins.web.native import answer_of
 
         if run.caller is None:
@@ -120,7 +119,7 @@ class WebFetch(WebTool):
 
 
 def _request(arguments: JsonObject) -> "WebRequest":
-    """Return the request to send. Raises ToolError for what is no URL, carries a secret or contradicts itself."""
+    """Return the request to send. Raises ToolError for an invalid URL, a secret in it, or contradictory arguments."""
     from sagent.lib.json import json_thaw
     from sagent.plugins.gateway.address import check_secrets, parse_address
     from sagent.plugins.gateway.gateway import WebRequest
@@ -148,7 +147,7 @@ def _request(arguments: JsonObject) -> "WebRequest":
 
 
 async def _failure(response: "WebResponse") -> str:
-    """Describe a status, with what the page says about it."""
+    """Describe an error status, with the page's text about it."""
     from http import HTTPStatus
 
     known = {status.value: status.phrase for status in HTTPStatus}
@@ -169,7 +168,7 @@ def _is_bot_wall(response: "WebResponse") -> bool:
 
 
 async def _shown_media(response: "WebResponse", pages: str) -> ToolOutput | None:
-    """Return a PDF or an image; None for text. Raises ToolError for what is neither."""
+    """Return a PDF or an image; None for text. Raises ToolError for anything else."""
     from sagent.lib.encoding import Binary, decode
     from sagent.lib.image import image_type
     from sagent.tools.media import show_image
@@ -198,7 +197,7 @@ async def _shown_media(response: "WebResponse", pages: str) -> ToolOutput | None
 
 
 def _marked(parts: Sequence[Media], name: str) -> Iterator[Media]:
-    """Yield the text of pages between marks, that of several in a row together."""
+    """Yield the text of pages between marks, consecutive pages together."""
     for of_pages, group in groupby(parts, lambda part: isinstance(part, Text) and part.text.startswith("--- page ")):
         if of_pages:
             yield Text(mark("".join(part.text for part in group if isinstance(part, Text)), name) + "\n")
@@ -213,7 +212,7 @@ async def _read(response: "WebResponse", extractor: "Extractor") -> "Page":
 
 
 def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -> ToolOutput:
-    """Return a part of the text, where it is from, and how to go on."""
+    """Return a part of the text, its source, and how to continue."""
     total = len(page.text)
     if offset and offset >= total:
         raise ToolError(f"offset {offset} is after the end: the text has {total} characters.")

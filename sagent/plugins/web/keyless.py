@@ -1,4 +1,4 @@
-"""A search without a key: DuckDuckGo by the library ddgs, in a process of its own that is ended when it takes long."""
+"""A search without a key: DuckDuckGo through the library ddgs, in a separate process with a time limit."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ _MAX_ANSWER_BYTES = 2_000_000
 
 
 async def search_keyless(query: str, seconds: float, address: str = "") -> list[SearchResult]:
-    """Search DuckDuckGo, at another `address` if one is given. Raises ToolError."""
+    """Search DuckDuckGo, at another `address` if given. Raises ToolError."""
 
     if find_spec("ddgs") is None:
         from sagent.lib.installed import install_command
@@ -54,7 +54,7 @@ class _Library(Protocol):
 
 
 def answer() -> None:
-    """Write the search results, or the error: the other process's job."""
+    """Write the search results, or the error. Runs in the other process."""
     isolated.limit()
     query, address, seconds = json.loads(sys.stdin.buffer.read())
     library = cast("_Library", import_module("ddgs").DDGS)

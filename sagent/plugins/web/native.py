@@ -1,4 +1,4 @@
-"""A search by the provider's own tool: a model without other tools is asked to search, billed to the role "web"."""
+"""A search by the provider's own tool: a model without other tools performs it, billed to the role "web"."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _SYSTEM = (
 
 
 async def search_native(query: str, allowed: Sequence[str], blocked: Sequence[str], model: str, run: RunContext) -> str:
-    """Return what a model found, in its words. `model` is "" for the one that works. Raises ToolError."""
+    """Return a model's answer with its findings. `model` is "" for the current one. Raises ToolError."""
     if run.caller is None:
         raise ToolError("native: no model can be asked here.")
     model = model or run.caller.status().model

@@ -1,4 +1,5 @@
-"""From the bytes of a page to text for a model, in a process of its own: what is parsed was written by strangers."""
+"""Conversion of a page's bytes to text for a model, in a separate process, because the parsed data come from
+strangers."""
 
 import json
 import re
@@ -27,13 +28,13 @@ _MAX_ANSWER_BYTES = 40_000_000
 _HTML = ("text/html", "application/xhtml+xml")
 _CHARSET = re.compile(r"(?:charset|<\?xml [^<>]*encoding)\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_LOOKED_AT = 2048  # bytes of a page in which it may say its charset
+_LOOKED_AT = 2048  # bytes of a page that may declare its charset
 _WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
-"""What pages mean by names of charsets: https://encoding.spec.whatwg.org/#names-and-labels"""
+"""Meaning of charset names in pages: https://encoding.spec.whatwg.org/#names-and-labels"""
 _MAIN = ("main", "[role=main]", "article", "#content", "#main-content")
-_SHARE = 0.4  # of a page's text that its main part holds
+_SHARE = 0.4  # least share of a page's text in its main part
 _HEAVY = "script, style, noscript, template, svg, iframe"
-_DEEPEST = 500  # levels of elements that are converted: more are nobody's page
+_DEEPEST = 500  # levels of elements to convert: no real page has more
 _SPACES = re.compile(r"\n{3,}")
 _BASE = re.compile(r"<base\s[^<>]{0,500}href\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
 _MOVED = re.compile(r"<meta\s[^<>]{0,500}refresh[^<>]{0,500}\burl\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
@@ -51,8 +52,8 @@ class Page:
 
 
 async def read_page(data: bytes, content_type: str, extractor: Extractor, base: str) -> Page:
-    """Return the text of HTML, JSON, XML or plain text; links are made whole from the address `base`. What takes too
-    long is read plainly. Raises ToolError."""
+    """Return the text of HTML, JSON, XML or plain text; relative links are resolved with `base`. Slow pages are
+    converted simply. Raises ToolError."""
     for plain in (False, True):
         if (page := await _ask(data, [content_type, extractor, base, plain])) is not None:
             return page
@@ -60,7 +61,7 @@ async def read_page(data: bytes, content_type: str, extractor: Extractor, base: 
 
 
 async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
-    """Return the answer of the other process; None if it is late or wrong."""
+    """Return the answer of the other process; None if it is late or invalid."""
     asked = json.dumps(question).encode() + b"\n" + data
     try:
         done = await isolated.run_isolated(__name__, asked, seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_ANSWER_BYTES)
@@ -75,7 +76,7 @@ async def _ask(data: bytes, question: list[str | bool]) -> Page | None:
 
 
 def answer() -> None:
-    """Read the page on standard input, and write its text: the other process's job."""
+    """Read the page on standard input, and write its text. Runs in the other process."""
     isolated.limit()
     sys.setrecursionlimit(20_000)
     content_type, extractor, base, plain = json.loads(sys.stdin.buffer.readline())
@@ -98,8 +99,8 @@ def convert(data: bytes, content_type: str, extractor: Extractor, base: str, *, 
 
 
 def decode(data: bytes, content_type: str) -> str:
-    """Return the text of bytes, by their mark, what the server says, what the page says, or as UTF-8; what cannot be
-    read is U+FFFD."""
+    """Decode bytes by their byte order mark, the server's charset, the page's, or as UTF-8; undecodable bytes become
+    U+FFFD."""
     for bom, charset in _BOMS:
         if data.startswith(bom):
             return data[len(bom) :].decode(charset, "replace")
@@ -120,7 +121,7 @@ def decode(data: bytes, content_type: str) -> str:
 
 
 def _indented(text: str) -> str:
-    """JSON on lines; as it is, where it is none."""
+    """Return indented JSON; anything else unchanged."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=1)
     except (ValueError, RecursionError):
@@ -152,7 +153,7 @@ class _Converted(Protocol):
 
 
 def _from_html(text: str, extractor: Extractor, base: str, *, plain: bool) -> Page:
-    start = re.search("<title", text, re.IGNORECASE)  # the first one alone: to try each takes its square
+    start = re.search("<title", text, re.IGNORECASE)  # only the first one: trying each would take quadratic time
     found = _TITLE.match(text, start.start()) if start else None
     title = " ".join(unescape(found[1]).split())[:300] if found else ""
     if stated := _BASE.search(text):
@@ -182,7 +183,7 @@ def has_packages() -> bool:
 
 
 def _main_part(tree: _Tree, extractor: Extractor) -> _Node | None:
-    """Return the element that holds the text that people come for; None where no one does."""
+    """Return the element with the page's main text; None if none has."""
     if extractor == "article":
         for node in tree.css("nav, header, footer, aside, form, [role=navigation], [role=banner], [aria-hidden=true]"):
             node.decompose()

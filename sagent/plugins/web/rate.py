@@ -1,4 +1,4 @@
-"""A polite rate for each host, over all processes of this person: a file says when the next request may begin."""
+"""A polite rate for each host, over all processes of this person: a file has the time of the next request."""
 
 import asyncio
 import fcntl
@@ -17,16 +17,16 @@ _FARTHEST = 3600.0  # seconds: a time further ahead was written by a clock that 
 
 
 class HostRate:
-    """`directory` is where the files lie: the same for all processes that are to share a rate."""
+    """`directory` has the files, and is the same for all processes that share a rate."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     @asynccontextmanager
     async def turn(self, host: str, interval: float, *, alone: bool = False) -> AsyncGenerator[None]:
-        """Wait for a turn: one begins `interval` seconds after another, and where they go `alone` after its end, too.
+        """Wait for a turn: one begins `interval` seconds after another, and if `alone` also after its end.
 
-        Raises ToolError where that would take more than MAX_WAIT_SECONDS.
+        Raises ToolError if that would take more than MAX_WAIT_SECONDS.
         """
         async with AsyncExitStack() as held:
             if alone:
@@ -39,7 +39,7 @@ class HostRate:
             yield
 
     def back_off(self, host: str, seconds: float) -> None:
-        """Let no request begin for some time: the host has asked for that."""
+        """Pause requests for some time, because the host has asked for that."""
         with suppress(OSError), self._opened(host) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             until = time.time() + min(max(seconds, 0.0), _FARTHEST)
@@ -58,7 +58,7 @@ class HostRate:
 
     @contextmanager
     def _opened(self, host: str) -> Generator[int]:
-        """Yield the descriptor of the file that says when the next request may begin, for as long as the block."""
+        """Yield the descriptor of the file with the time of the next request, during the block."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self._path(host, "next"), flags, 0o600)
         try:
@@ -67,13 +67,13 @@ class HostRate:
             os.close(descriptor)
 
     def _path(self, host: str, what: str) -> Path:
-        """Return a file about a host, in a directory that is made where it is missing."""
+        """Return a host's file, in a directory that is created if missing."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._directory / f"{sha256_hex(host.encode())[:32]}.{what}"
 
 
 def _read(file: int) -> float:
-    """Return the time in a file; 0 for none, and for one that nobody can have meant."""
+    """Return the time in a file; 0 for none or an impossible one."""
     try:
         at = float(os.pread(file, 64, 0) or b"0")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Search results: read from a service's answer, held to the domains that were asked for, and listed."""
+"""Search results: parsed from a service's answer, filtered by domain, and listed."""
 
 import html
 import re
@@ -25,7 +25,7 @@ class SearchResult:
 
 
 def read_found(answer: object, service: SearchService) -> Iterator[SearchResult]:
-    """Yield the results in an answer; what is no result is left out."""
+    """Yield the valid results in an answer."""
     for name in service.found.split("."):
         answer = as_object(answer).get(name)
     for item in map(as_object, as_array(answer)):
@@ -43,7 +43,7 @@ def _text(value: object) -> str:
 def filter_domains(
     found: Iterable[SearchResult], allowed: Sequence[str], blocked: Sequence[str]
 ) -> Iterator[SearchResult]:
-    """Yield the results that lie in an allowed domain, if there are some, and in none that is blocked; each once."""
+    """Yield the results in allowed domains, if there are any such, and outside blocked ones; each once."""
     seen = set[str]()
     for each in found:
         try:

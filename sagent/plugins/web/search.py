@@ -51,7 +51,7 @@ class WebSearch(WebTool):
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Foresee a request to the person's search service, or to DuckDuckGo, a host like any other."""
+        """Predict the effect: a request to the person's search service, or to DuckDuckGo, a host like any other."""
         from sagent.plugins.gateway.address import check_secrets
 
         query = as_str(arguments.get("query"))
@@ -91,7 +91,7 @@ class WebSearch(WebTool):
         raise ToolError(" ".join(failures))
 
     def lacking(self) -> tuple[str, str]:
-        """Return the extra without which no search can be made, and the command that installs it, or empty strings."""
+        """Return the missing extra for searches, and the command that installs it, or empty strings."""
         from importlib.util import find_spec
 
         if self._services("") != (KEYLESS,) or find_spec("ddgs") is not None:
@@ -103,14 +103,14 @@ class WebSearch(WebTool):
         return "web", f"{install_command('web', PACKAGES)} (or set one of {keys})"
 
     def _services(self, named: str) -> tuple[str, ...]:
-        """Return the services to ask: the one that is named, else all that are set, else the one without a key."""
+        """Return the services to ask: the named one, else all configured ones, else the one without a key."""
         if named:
             return (named,)
         native = [NATIVE] if self.access.service(NATIVE) else []
         return (*filter(self._is_set, SEARCHES), *native) or (KEYLESS,)
 
     async def _native(self, query: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext) -> ToolOutput:
-        """Search with the provider's own search, as a model lists it. Raises ToolError."""
+        """Search with the provider's own tool, as listed by a model. Raises ToolError."""
         from sagent.plugins.web.native import search_native
 
         text = await search_native(query, allowed, blocked, self.access.service(NATIVE).get("model", ""), run)
@@ -133,7 +133,7 @@ class WebSearch(WebTool):
     async def _find(
         self, name: str, query: str, category: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext
     ) -> "Sequence[SearchResult]":
-        """Return what a service finds now, or found lately. Raises ToolError."""
+        """Return a service's results, new or recently cached. Raises ToolError."""
         from sagent.plugins.web.results import decode, encode
 
         cache = self.access.cache

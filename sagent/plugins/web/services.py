@@ -1,4 +1,4 @@
-"""The services that may be set by name: those that find pages and papers, and who reads pages."""
+"""The services that can be configured by name: for searching pages and papers, and the reader of pages."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,12 +12,12 @@ from sagent.plugin import RefusedError
 
 @dataclass(frozen=True, slots=True)
 class SearchService:
-    """A service that finds pages, as data: where it is asked, how, and where in its answer the results are.
+    """A service that finds pages, as data: its address, request, and the places of results in its answer.
 
-    `query`, `include` and `exclude` name members of the request, which go into the URL or, where it is `posted`, into
-    JSON; a service without the latter two is asked by the words "site:" in the query. `key` is a header, with "{}" for
-    the key, and `variables` those that may hold the key, or the address where there is no key. `found` is the way to
-    the list of results, the others are members of each. `categories` are members to add for one, "*" for any.
+    `query`, `include` and `exclude` name members of the request, in the URL or, if `posted`, in JSON; a service without
+    the latter two gets "site:" terms in the query. `key` is a header, with "{}" for the key, and `variables` those that
+    may have the key, or the address of a service without key. `found` is the path to the list of results, the others
+    are members of each. `categories` are members to add for one, "*" for any.
     """
 
     base_url: str
@@ -99,7 +99,7 @@ SEARCHES: Mapping[str, SearchService] = {
         interval=0.5,
     ),
 }
-"""In the order in which those that are set are asked."""
+"""In the order in which configured ones are asked."""
 
 PAPERS = ("arxiv", "semanticscholar", "openalex", "crossref", "unpaywall")
 SERVICES = ("reader", *SEARCHES, "native", "ddgs", *PAPERS)

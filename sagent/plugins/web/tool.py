@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 class WebTool:
-    """A tool for the web. `access` is shared with the other ones; where it is left out this one has its own."""
+    """A tool for the web. `access` is shared with the others; by default this one has its own."""
 
     deferrable = True
 
