@@ -18,7 +18,7 @@ from sagent.lib.process import run
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 from sagent.messages import Image, Part, Text
-from sagent.tools.textfile import encode, write_atomic
+from sagent.tools.textfile import encode
 
 HEADING = "## Notes"
 MAX_FILES = 200_000
@@ -83,7 +83,7 @@ def add_note(directory: Path, text: str) -> Path:
         gap = "\n" if section.endswith(f"{HEADING}\n") else ""
         rest = before[end:]
         after = f"{section}{gap}{note}" + (f"\n{rest}" if rest else "")
-    write_atomic(path.resolve(), encode(after.replace("\n", "\r\n") if crlf else after, found.encoding))
+    path.write_bytes(encode(after.replace("\n", "\r\n") if crlf else after, found.encoding))  # it may have other names
     return path
 
 

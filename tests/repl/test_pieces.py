@@ -466,9 +466,11 @@ def test_note_keeps_encoding_and_line_ends(codec: str, end: str, tmp_path: Path)
     text = f"# Café, déjà vu{end}{end}## Notes{end}{end}- Où est le garçon né à Besançon ?{end}"
     (tmp_path / "AGENTS.md").write_bytes(text.encode(codec))
     (tmp_path / "AGENTS.md").chmod(0o664)
+    (tmp_path / "other.md").hardlink_to(tmp_path / "AGENTS.md")
     path = add_note(tmp_path, "new")
     assert path.read_bytes().decode(codec) == f"{text}- new{end}"
     assert path.stat().st_mode & 0o777 == 0o664
+    assert path.samefile(tmp_path / "other.md")
 
 
 def test_note_in_what_is_no_text_is_refused(tmp_path: Path) -> None:
