@@ -181,8 +181,7 @@ class Advisors:
         self.outcomes.turn_over()
 
     async def _ask(self, advisor: Advisor, question: str, trigger: str) -> Advice:
-        """Ask an advisor, and report, count and log the outcome in any case. The same advisor is asked by one caller at
-        a time."""
+        """Ask an advisor, one caller at a time, and report, count and log the outcome in any case."""
         begun = time.monotonic()
         blank = Advice(advisor.name, advisor.model, trigger, "failed", question=question, usd=ZERO)
         asked: Asked | None = None

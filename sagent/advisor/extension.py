@@ -114,8 +114,7 @@ class AdvisorExtension(Advisors):
         return None if own is None or its is None else own + its
 
     def _asked_by_provider(self) -> Advisor | None:
-        """Return the advisor that a provider may ask itself: the only one, and without limits that the provider
-        ignores."""
+        """Return the advisor that a provider may ask itself: the only one, without limits that the provider ignores."""
         rules = self.setup.rules
         bounds = (rules.max_usd, rules.max_share, rules.max_tokens)
         return None if any(bound is not None for bound in bounds) else self.roster.alone

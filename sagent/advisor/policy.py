@@ -102,8 +102,7 @@ class AdvisorPolicy:
     async def _checkpoint(
         self, call: ToolCall, effect: Effect, workspace: Workspace, *, changes: bool
     ) -> tuple[str, str, str] | None:
-        """Return the rule that fires before a call: its name, its finding, and a key so that the same call is not held
-        twice."""
+        """Return the rule that fires before a call: its name, its finding, and a key, by which it is held only once."""
         triggers = self._advisors.triggers()
         if effect.kind in ("write", "execute") and "destructive" in triggers:
             what = " ".join(effect.command.split()) or f"{call.name} {call.arguments!r}"

@@ -458,8 +458,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         return self._life.end() if self._life is not None else None
 
     async def wait(self) -> Result:
-        """Return the result of the current run, or of the last one; of a spawned agent, once it has read all its
-        messages."""
+        """Return the result of the current run or the last one; of a spawned agent, once it has read its messages."""
         if self._life is not None:
             await asyncio.sleep(0)  # for messages from another thread
             await self._life.rested()

@@ -220,8 +220,7 @@ class Ask:
     max_usage: int = 0  # tokens of either kind that a provider can mean
 
     def can_be(self, charge: Charge) -> bool:
-        """Return True if a charge is plausible for such a call. Figures far beyond the request are an error of the
-        provider."""
+        """Return True if a charge is plausible for such a call; the provider erred if it is far beyond the request."""
         usage, usd, most = charge.usage, charge.usd, self.max_usage
         if not is_number(usage) or max(usage.total_input, usage.output) > most:
             return False

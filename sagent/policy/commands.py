@@ -144,8 +144,7 @@ class CommandJudge:
                 yield f"`{_shown(part.words)}` may go through what the rule {denying} denies."
 
     def obstacle(self) -> Obstacle | None:
-        """Return the part of the command that no rule allows; if several are not allowed, all of them, with a rule
-        for each."""
+        """Return the part of the command that no rule allows; of several, all of them, with a rule for each."""
         if self._script.doubt:
             return Obstacle(
                 f"The command cannot be taken apart with certainty: {self._script.doubt}.",

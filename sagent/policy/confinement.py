@@ -19,8 +19,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/System
 
 
 def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
-    """Return a profile that matches the judgement of file tools: paths that they would be denied or asked about are out
-    of reach."""
+    """Return a profile by the judgement of file tools: paths that they would be denied or asked about are hidden."""
     rules, home = judge.rules, os.path.realpath(judge.places.home)
     known = known_places()
     hidden = {*judge.places.secrets, *_sockets(judge)}

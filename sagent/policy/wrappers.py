@@ -87,8 +87,7 @@ def _beginnings(words: tuple[Word, ...]) -> set[int]:
 
 
 def _after_options(words: tuple[Word, ...], at: int) -> Iterator[int]:
-    """Yield the positions where a wrapper's command may begin; a word after an option may be its value or the
-    command."""
+    """Yield where a wrapper's command may begin; a word after an option may be its value or the command."""
     name = program(words[at]) if at < len(words) else ""
     if name in _FINDERS:
         yield from (each + 1 for each in range(at, len(words) - 1) if _RUNS_NEXT.fullmatch(words[each].text))

@@ -182,8 +182,7 @@ class Guard:
     def _noted(
         self, path: str, held: Container[str], links: dict[str, bool], others: Mapping[str, PathState]
     ) -> dict[str, tuple[PathLook | None, Path | None]]:
-        """Return the state of a path and of the first link on the way to it; or the state before commands of
-        `others`."""
+        """Return the state of a path and of the first link on the way to it; or that before commands of `others`."""
         if path in others and (adopted := self._adopted(path, others[path], links)) is not None:
             return {path: adopted}  # whatever links are on the way by now
         noted: dict[str, tuple[PathLook | None, Path | None]] = {}

@@ -325,11 +325,12 @@ def _open(file: Path) -> BinaryIO:
     raise SessionCorrupt(f"{file} is {special_kind(mode)}, not a log: put the log back in its place.")
 
 
-def begins_log(file: Path, *, empty: bool = True) -> bool:
-    """Return True for a file that begins as our logs do, whole or torn, or that is `empty`."""
+def begins_log(file: Path) -> bool:
+    """Return True for a file that begins as our logs do, whole or torn, or that is empty."""
     with suppress(OSError):
-        start = read_regular(file, max_bytes=71, cut=True)
-        return (bool(start) or empty) and b'{"id":"'.startswith(start[:7]) and _HEX.issuperset(start[7:])
+        start = read_regular(file, max_bytes=79, cut=True)
+        is_id = b'{"id":"'.startswith(start[:7]) and _HEX.issuperset(start[7:71])
+        return is_id and b'","at":"'.startswith(start[71:])
     return False
 
 

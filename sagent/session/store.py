@@ -33,6 +33,7 @@ REPAIRED = "repaired-"  # how the name of a directory in a session begins in whi
 _COPY = ".copy-"  # how the name of a directory begins in which a session is copied
 _REPAIRED = re.compile(REPAIRED + r"(draft|\d{8}-\d{6}-\d{6})")
 _PART = re.compile(rf"root(\.jsonl.*)?|blobs|{OUTPUTS}|{_REPAIRED.pattern}|signed\.json(\.sig)?(.*\.damaged-.*)?")
+_ENTRY = re.compile(rb'^\{"id":"[0-9a-f]{64}","at":"', re.MULTILINE)
 MAX_BEGIN_SECONDS = 5  # from when a session is made to when its log is there
 _BEGUN_SECONDS = 600  # in which a copy surely has its lock
 
@@ -197,8 +198,16 @@ def _has_lock(path: Path) -> bool:
 
 
 def is_proven(path: Path) -> bool:
-    """Return True for a directory that is a session's by its name, its lock or its log, not only by what is in it."""
-    return is_session_id(path.name) or _has_lock(path) or begins_log(path / "root.jsonl", empty=False)
+    """Return True for a session's directory by its name, by entries in its log, or by its lock beside those of children
+    or no log."""
+    if is_session_id(path.name):
+        return True
+    try:
+        data = read_regular(path / "root.jsonl", max_bytes=1 << 16, cut=True)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError) and _has_lock(path)
+    below = not data or any(map(begins_log, log_files(path)[1:]))
+    return _ENTRY.search(data) is not None or (below and _has_lock(path))
 
 
 def _parts(path: Path) -> list[Path]:
@@ -219,7 +228,10 @@ def own_files(path: Path) -> Iterator[Path]:
 
 
 def check_log(path: Path) -> None:
-    """Refuse the remains of a session without its log. Raises SessionCorrupt."""
+    """Refuse the remains of a session without its log. Raises SessionCorrupt, and SessionNotFound for another file in
+    the place of a log."""
+    if is_session(path) and not is_proven(path):
+        raise SessionNotFound(f"no session at {path}: its root.jsonl is not a log of sagent")
     if is_damaged(path):
         raise SessionCorrupt(
             f"{path} is a session without its log: {_what_is_wrong(path / 'root.jsonl')}. Put the log back, or begin "

@@ -436,6 +436,19 @@ async def test_files_of_person_outlive_session(place: str, state: Path, tmp_path
     assert not is_damaged(path)
 
 
+@pytest.mark.parametrize("lock", ["", '{"pid": 1}', '{"pid":1}'])
+def test_data_of_person_is_not_opened(lock: str, tmp_path: Path) -> None:
+    """Nor is anything put beside it, also where an earlier version has left its lock."""
+    (tmp_path / "root.jsonl").write_text('{"id": 1}\n{"id": 2')
+    if lock:
+        (tmp_path / "lock").write_text(lock)
+    before = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    for use in (Session.open, lambda path: copy(path, tmp_path / "state", tmp_path), delete):
+        with pytest.raises(SessionNotFound):
+            use(tmp_path)
+    assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
 def test_data_of_person_is_not_deleted(tmp_path: Path) -> None:
     for name in ("root.jsonl", "root/a.jsonl", "blobs/" + "a" * 64, "lock"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -31,7 +31,7 @@ from sagent.session.log import make_directory, read_log
 from sagent.session.names import agent_of, log_file
 from sagent.session.place import find_children, has_entries
 from sagent.session.statement import STATEMENT
-from sagent.session.store import REPAIRED, is_session, log_files, repaired
+from sagent.session.store import REPAIRED, is_proven, is_session, log_files, repaired
 from sagent.session.view import ID, first_id, session_of
 
 EFFORT = 8 << 30  # most bytes to hash when searching flipped bits: enough for a line of 46 kB
@@ -79,7 +79,7 @@ def repair(path: Path) -> tuple[Repair, ...]:
     logs unchanged, or a session that cannot be opened until the repair is repeated.
     """
     session = path if path.is_dir() else session_of(path)
-    if not is_session(session):
+    if not (is_session(session) and is_proven(session)):
         raise SessionNotFound(f"no session at {session}")
     with closing(Lock(session)):
         shutil.rmtree(session / f"{REPAIRED}{_DRAFT}", ignore_errors=True)  # of a repair that was killed: not whole

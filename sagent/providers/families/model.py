@@ -329,8 +329,7 @@ class WireModel(ABC, Generic[E_co]):
         """Record that the provider has begun to answer."""
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """Return True if an error names a part that can be left out, so that a retry may succeed. May raise a better
-        error."""
+        """Return True if an error names a part to leave out, so that a retry may succeed. May raise a better error."""
         return False
 
     @abstractmethod
