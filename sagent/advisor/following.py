@@ -22,8 +22,7 @@ _COMMON = frozenset(
 
 
 def stated_effect(reply: Message) -> tuple[str, str] | None:
-    """Return a reply's statement about advice: "followed", "rejected" or "contradicted", and the reason; None if there
-    is none."""
+    """Return a reply's statement about advice ("followed", "rejected", "contradicted") and the reason; or None."""
     text = reply.content
     match = _WORD.search(text, 0, text.rfind("]") + 1)  # else each beginning is searched to the end of the text
     return (match[1].lower(), match[2].strip()) if match else None

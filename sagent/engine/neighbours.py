@@ -31,8 +31,7 @@ class ExtraCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The state of an extension: a description of its advisors; each one's activity in this session; remarks at the end
-    of a run."""
+    """The state of an extension: a description of its advisors; each one's activity; remarks at the end of a run."""
 
     advisors: str = ""
     tallies: Mapping[str, AdvisorTally] = field(default_factory=dict[str, AdvisorTally])

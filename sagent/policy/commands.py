@@ -187,8 +187,7 @@ class CommandJudge:
         return self._paths.obstacle(reason, rule) if rule else Obstacle(reason, "Allowed with --permission-mode full.")
 
     def unsandboxed_rules(self) -> list[str]:
-        """Return the rules that let it run outside the sandbox, one for each part; none if its effect is uncertain or
-        may vary."""
+        """Return the rules that let it run outside the sandbox, one for each part; none if its effect may vary."""
         commands = self._certain()
         certain = all(map(_exactly, commands)) and not self.obeyed
         return [f"Unsandboxed({_raw(words)})" for words in commands] if certain else []

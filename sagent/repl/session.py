@@ -99,8 +99,7 @@ class UnreadMessage(Queued):
 
 
 class Outbox:
-    """Messages in the order in which they were typed. `prompts` are those that begin a turn; None in it only wakes the
-    reader."""
+    """Messages in the order of typing. `prompts` are those that begin a turn; None in it only wakes the reader."""
 
     def __init__(self) -> None:
         self.prompts: asyncio.Queue[Message | None] = asyncio.Queue()

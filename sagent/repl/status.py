@@ -49,8 +49,7 @@ def find_segments(plugins: Installed) -> Mapping[str, Segment]:
 
 
 def _segment(plugin: str, part: StatusPart) -> Segment:
-    """Return a function that renders a part. If the part fails or is slow, the reason is shown instead, and the rest
-    stays."""
+    """Return a function that renders a part; if that fails or is slow, the reason is shown in its place."""
     show, slow = cast("Callable[[Figures], object] | None", None), ""
 
     def segment(figures: Figures) -> Line:
