@@ -162,6 +162,10 @@ def _end(finish: str) -> str:
     return f'{{"id": "c", "choices": [{{"index": 0, "delta": {{}}, "finish_reason": {finish}}}]}}'
 
 
+def _ends(finish: str, beside: str) -> str:
+    return f'{{"id": "c", "choices": [{{"index": 0, "delta": {{}}, "finish_reason": "{finish}", {beside}}}]}}'
+
+
 def _part(part: str, finish: str = "") -> str:
     ended = f', "finishReason": "{finish}"' if finish else ""
     return f'{{"candidates": [{{"content": {{"role": "model", "parts": [{part}]}}, "index": 0{ended}}}]}}'
@@ -205,6 +209,17 @@ _RAW = (
         for first in ("MAX_TOKENS", "SAFETY")
     ),
     ("google", (_part('{"functionCall": {"name": "wipe"}}, {"text": "", "thoughtSignature": "eA=="}', "MAX_TOKENS"),)),
+    # Stop sequences and refusals beside a reason that says that all is well, and an object that says nothing.
+    *(
+        ("chat", (_asked(arguments), _ends(finish, beside), "[DONE]"))
+        for arguments in ('""', '"{}"', '"{\\"path\\": \\"made\\"}"')
+        for finish in ("stop", "tool_calls")
+        for beside in ('"stop_reason": "###"', '"matched_stop": "\\n\\n"', '"native_finish_reason": "stop_sequence"')
+    ),
+    ("chat", (_asked('"{}"'), "[DONE]")),
+    ("chat", (_asked('"{}"'), _end('"eot_reached"'), "[DONE]")),
+    ("chat", ('{"choices": [{"index": 0, "delta": {"refusal": "No."}}]}', _asked('"{}"', '"tool_calls"'), "[DONE]")),
+    ("google", (_part('{"functionCall": {"name": "wipe"}}', 'STOP", "finishMessage": "Stopped at a stop sequence.'),)),
 )
 
 ATTEMPTS = (

@@ -7,6 +7,7 @@ every other, by the policy.
 import html
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import unquote_plus
 
 from sagent.context.calls import WrittenCalls
@@ -22,7 +23,7 @@ from sagent.lib.json import (
     sha256_hex,
     valid_text,
 )
-from sagent.messages import Document, Image, Message, Opaque, Text, ToolCall, ToolResult
+from sagent.messages import CUT, Document, Image, Message, Opaque, Text, ToolCall, ToolResult
 from sagent.model import Request
 from sagent.plugins.textcalls.forms import (
     ARGUMENTS,
@@ -89,6 +90,7 @@ _ANSWERED = re.compile(
 )
 _PREFIX = re.compile(r"(?:functions?|default_api|tools?|api)[.:]")
 _NOISE = re.compile(r"[\s\"'\\`\u00ad\u200b-\u200f\u2060\ufeff]+")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _CALL_WORDS = re.compile(r"argument|parameter|tool|function|invoke|args|input|<\|", re.IGNORECASE)
 
@@ -121,7 +123,16 @@ def recognise(text: str, request: Request, reply: Message) -> WrittenCalls | Non
         return None
     stem = f"text{sha256_hex(f'{len(request.messages)} {text}'.encode())[:12]}"  # not twice in a history that shrinks
     calls = [call for span in spans for call in span.calls][:MAX_CALLS]
-    return WrittenCalls(around, tuple(ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)))
+    made = [ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)]
+    if reply.stop in CUT and not _is_closed(text[spans[-1].start :]):  # a missing brace is no slip there
+        made[-1] = replace(made[-1], whole=False)
+    return WrittenCalls(around, tuple(made))
+
+
+def _is_closed(text: str) -> bool:
+    """Return True if what is opened in a text is closed: strings, braces and brackets."""
+    bare = _STRING.sub("", text)
+    return '"' not in bare and all(bare.count(opens) <= bare.count(closes) for opens, closes in ("{}", "[]"))
 
 
 class _Reader:

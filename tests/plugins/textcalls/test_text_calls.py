@@ -208,7 +208,7 @@ async def test_unreadable_call_is_no_answer(text: str) -> None:
     message, shown, notes = await streamed(list(text))
     assert message.calls and all(call.malformed for call in message.calls)
     assert (shown, message.content) == ("", "")
-    assert any("cannot be read" in note for note in notes)
+    assert any("unreadable" in note for note in notes)
 
 
 async def test_unknown_tool_alone_is_a_call() -> None:
@@ -235,6 +235,24 @@ async def test_cut_reply_call_not_whole(stop: StopReason) -> None:
         message, *_ = await streamed([text], stop=stop)
         assert message.stop == stop
         assert not any(call.whole for call in message.calls) and len(message.calls) == text.count(marked)
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        (f"<tool_call>\n{CALL}\n", [True]),  # "</tool_call>" is the sequence
+        (f"```json\n{CALL}\n", [True]),
+        (f"<function_calls>\n{INVOKE}\n", [True]),
+        (f"<tool_call>\n{CALL[:-1]}", [False]),
+        ('<tool_call>\n{"name": "Read", "arguments": {}', [False]),
+        ('{"name": "Read", "parameters": {}', [False]),
+        (f"[TOOL_CALLS][{CALL}", [False]),
+        (f'<tool_call>{CALL}</tool_call>\n<tool_call>{{"name": "Read", "arguments": {{}}', [True, False]),
+    ],
+)
+async def test_stop_sequence_leaves_open_call_cut(text: str, whole: list[bool]) -> None:
+    message, *_ = await streamed([text], stop="stop_sequence")
+    assert [call.whole and call.malformed is None for call in message.calls] == whole
 
 
 async def test_call_from_advice_made() -> None:
