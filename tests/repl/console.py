@@ -102,8 +102,8 @@ class Console:
         """Press keys, by tmux's names, once the program waits for them.
 
         One that is pressed as soon as something is drawn, before the program knows that it is, chooses nothing."""
-        end = time.monotonic() + MAX_SETTLE_SECONDS
-        while is_busy(int(self.tmux("display-message", "-p", "#{pane_pid}"))) and time.monotonic() < end:
+        pane, end = int(self.tmux("display-message", "-p", "#{pane_pid}")), time.monotonic() + MAX_SETTLE_SECONDS
+        while is_busy(pane) and time.monotonic() < end:
             time.sleep(0.01)
         self.tmux("send-keys", *keys)
 
@@ -126,7 +126,7 @@ class Console:
             if single and all(text in screen for text in wanted) and (not gone or gone not in screen):
                 return screen
             assert time.monotonic() < end, f"{wanted}, {once!r} once, without {gone!r}: not seen in\n{screen}"
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def leave(self) -> None:
         """Close the terminal; the next one is another."""
