@@ -10,6 +10,7 @@ import pytest
 from console import Console, last_text
 
 from sagent.testing.server import Call, Cut, Stall, Turn
+from tests.depth import slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -245,7 +246,7 @@ def test_output_flood_is_bounded(console: Console) -> None:
     console.until("ended 0")
 
 
-@pytest.mark.parametrize("theme", ["auto", "dark"])
+@pytest.mark.parametrize("theme", ["auto", pytest.param("dark", marks=slow)])
 def test_resize_keeps_one_prompt_and_lines(console: Console, theme: str) -> None:
     console.environment["SAGENT_THEME"] = theme
     console.serve([Turn(text=LONG[:400])])
@@ -408,6 +409,7 @@ def test_stop_signal_and_resume_keep_keys(console: Console) -> None:
 
 
 @pytest.mark.needs("bash")
+@slow
 def test_stop_in_answer_and_resume(console: Console) -> None:
     console.serve([Turn(text=LONG, pieces=20, gap=0.01)])
     console.start(shell=True)
@@ -421,6 +423,7 @@ def test_stop_in_answer_and_resume(console: Console) -> None:
 
 
 @pytest.mark.needs("bash")
+@slow
 def test_stop_in_question_and_resume(console: Console) -> None:
     console.serve([Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "x"}),)), Turn(text="It is written.")])
     console.start("--permission-mode", "ask", shell=True)
@@ -468,6 +471,7 @@ def test_typing_resets_double_escape(console: Console) -> None:
     console.until("› hi!", "Esc again clears the input")
 
 
+@slow
 def test_early_draft_is_kept(console: Console) -> None:
     console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
     console.start(ready="›")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from console import Console
 
+from tests.depth import slow
+
 pytestmark = pytest.mark.needs("tmux")
 
 COLOURS = {"question": "Which **colour**?", "options": ["red", "green", "blue"]}
@@ -39,6 +41,7 @@ def test_number_or_words_answer(console: Console) -> None:
     console.until("Told: blue | three or so")
 
 
+@slow
 def test_several_are_ticked(console: Console) -> None:
     ask(console, {**COLOURS, "multiple": True})
     console.until("  1 ☐ red")
@@ -50,6 +53,7 @@ def test_several_are_ticked(console: Console) -> None:
     console.until("Told: red", "blue", gone="☑")
 
 
+@slow
 def test_long_option_can_be_read(console: Console) -> None:
     words = [" ".join(f"{name}{number}" for number in range(7)) for name in ("red", "green", "blue")]
     longest = " ".join(f"word{number:02}" for number in range(60))

@@ -11,6 +11,7 @@ from samples import PNG
 
 from sagent.repl.terminal.questions import QUIET_SECONDS
 from sagent.testing.server import Call, ErrorEvent, Received, Stall, Step, Turn
+from tests.depth import slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -163,7 +164,7 @@ def test_failed_run_returns_unread_words(console: Console) -> None:
     assert "and mind the tests" in last_text(server.requests[-1])
 
 
-@pytest.mark.parametrize("taking", [True, False])
+@pytest.mark.parametrize("taking", [True, pytest.param(False, marks=slow)])
 def test_keys_to_stopped_process_answer_nothing(console: Console, *, taking: bool) -> None:
     console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Done.")])
     console.start("--sandbox", "off")
@@ -191,6 +192,7 @@ def test_keys_to_stopped_process_answer_nothing(console: Console, *, taking: boo
 
 
 @pytest.mark.plugin("branches")
+@slow
 def test_question_takes_keys_again_when_idle(console: Console) -> None:
     server = console.serve(
         [Turn(calls=(Call("Write", {"file_path": "a.txt", "content": "a"}),)), Turn(text="Written.")]

@@ -20,7 +20,7 @@ from console import Console
 from sagent.errors import SessionBusy
 from sagent.session.store import Session, latest
 from sagent.testing.server import Call, Turn
-from tests.depth import deep
+from tests.depth import deep, slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -175,7 +175,9 @@ def test_typing_and_memory_during_flood(console: Console) -> None:
     console.until("ended 0")
 
 
-@pytest.mark.parametrize("name", ["render_block", "render_piece", "reduce", "expand"])
+@pytest.mark.parametrize(
+    "name", ["render_block", *(pytest.param(name, marks=slow) for name in ("render_piece", "reduce", "expand"))]
+)
 def test_failed_display_leaves_plain_text(console: Console, name: str) -> None:
     console.program = [sys.executable, "-c", BROKEN.format(package="sagent.repl.terminal", module="painter", name=name)]
     console.serve([Turn(text="The **first** answer.\n\nIts end.", calls=(Call("Bash", {"command": "echo x"}),)),
@@ -190,7 +192,7 @@ def test_failed_display_leaves_plain_text(console: Console, name: str) -> None:
     console.until("ended 0")
 
 
-@pytest.mark.parametrize("name", ["render_panel", "render_status"])
+@pytest.mark.parametrize("name", ["render_panel", pytest.param("render_status", marks=slow)])
 def test_failed_panel_fails_alone(console: Console, name: str) -> None:
     console.program = [sys.executable, "-c", BROKEN.format(package="sagent.repl", module="status", name=name)]
     console.serve([Turn(text="The first answer.", pieces=3, gap=0.05), Turn(text="The second answer.")])

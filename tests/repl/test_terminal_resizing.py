@@ -10,7 +10,7 @@ from console import Console
 from test_terminal_asking import ask
 
 from sagent.testing.server import Call, Turn
-from tests.depth import deep
+from tests.depth import deep, slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -80,7 +80,7 @@ def test_resize_leaves_nothing_of_question(console: Console) -> None:
     assert screen.count("? The model asks") == 0
 
 
-@pytest.mark.parametrize("low", [(80, 9), (40, 12)])
+@pytest.mark.parametrize("low", [(40, 12), pytest.param((80, 9), marks=slow)])
 def test_answered_question_gone_after_growth(console: Console, low: tuple[int, int]) -> None:
     question = "\n\n".join(f"Line {number} of what is to be known before this can be answered." for number in range(6))
     asked = Call("AskUser", {"question": question, "options": ["red", "green", "blue"]})
@@ -105,7 +105,7 @@ def test_answered_question_gone_after_growth(console: Console, low: tuple[int, i
     assert [screen.count(text) for text in once] == [1] * len(once)
 
 
-@pytest.mark.parametrize(("lines", "narrow"), [(1, (40, 24)), (6, (20, 6))])
+@pytest.mark.parametrize(("lines", "narrow"), [(1, (40, 24)), pytest.param(6, (20, 6), marks=slow)])
 def test_longer_row_leaves_nothing_after_resize(console: Console, lines: int, narrow: tuple[int, int]) -> None:
     question = "\n\n".join(f"Line {number} of what is to be known." for number in range(lines))
     ask(console, {"question": question, "options": ["red", "green"]}, width=80, height=24)
@@ -119,6 +119,7 @@ def test_longer_row_leaves_nothing_after_resize(console: Console, lines: int, na
     assert "\n".join(rows).count("◌ AskUser") == 1
 
 
+@slow
 def test_question_takes_keys_after_resize(console: Console) -> None:
     console.serve([Turn(calls=(Call("Bash", {"command": "make deploy"}),))])
     console.start("--sandbox", "off", width=80, height=24)

@@ -10,6 +10,7 @@ from console import Console, last_text
 from sagent.session.contents import Environment
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Turn
+from tests.depth import slow
 from tests.walls import has_bubblewrap
 
 pytestmark = pytest.mark.needs("tmux", "bwrap")
@@ -47,6 +48,7 @@ def test_wanted_rules_allowed_for_session(console: Console, tmp_path: Path) -> N
     assert len(server.requests) == 3
 
 
+@slow
 def test_small_terminal_shows_all_wants_above(console: Console, tmp_path: Path) -> None:
     lines = "\n".join(f"echo line {number}" for number in range(30))
     console.serve([needing(f"{lines}\ntouch {tmp_path}/made", f"write:{tmp_path}"), Turn(text="Understood.")])
@@ -86,7 +88,7 @@ def test_unnameable_want_is_allowed_once(console: Console, tmp_path: Path) -> No
     assert (tmp_path / "made").read_text() == "free\n"
 
 
-@pytest.mark.parametrize("width", [30, 40, 60])
+@pytest.mark.parametrize("width", [30, *(pytest.param(width, marks=slow) for width in (40, 60))])
 def test_status_line_says_no_sandbox(console: Console, width: int) -> None:
     console.serve([Turn(text="Hello.")])
     console.start("--sandbox", "off", width=width, height=10, ready="edit · no sandbox")
@@ -112,7 +114,7 @@ def test_sandbox_switch_is_logged(console: Console) -> None:
     assert not (console.cwd.parent / "outside").exists()
 
 
-@pytest.mark.parametrize(("letter", "kept"), [("s", False), ("a", True)])
+@pytest.mark.parametrize(("letter", "kept"), [("a", True), pytest.param("s", False, marks=slow)])
 def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: str, kept: bool) -> None:
     (tmp_path / "other").mkdir()
     file = tmp_path / "other" / "made"
@@ -131,7 +133,7 @@ def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: 
     assert (settings.exists() and f'"Edit({tmp_path}/other)"' in settings.read_text()) == kept
 
 
-@pytest.mark.parametrize("word", ["s", "always"])
+@pytest.mark.parametrize("word", ["s", pytest.param("always", marks=slow)])
 def test_print_only_lines_are_reason_for_no(console: Console, tmp_path: Path, word: str) -> None:
     turns = [needing(f"echo free > {tmp_path}/{name}", "all") for name in "ab"]
     server = console.serve([*turns, Turn(text="Done.")])

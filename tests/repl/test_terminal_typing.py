@@ -9,6 +9,7 @@ from console import Console
 from samples import PNG
 
 from sagent.testing.server import Received, Turn
+from tests.depth import slow
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -61,6 +62,7 @@ def test_vi_words_and_undo(console: Console) -> None:
     console.until("Read: threeone two .")
 
 
+@slow
 def test_unmarked_pasted_lines_are_one_message(console: Console, tmp_path: Path) -> None:
     server = console.serve(echo)
     console.start()
@@ -102,6 +104,7 @@ def test_enter_sends_only_completion(console: Console) -> None:
     console.until("› and @twin-two.txt now")
 
 
+@slow
 def test_completion_prefix_is_not_sent(console: Console) -> None:
     server = console.serve(echo)
     console.start()
@@ -141,7 +144,7 @@ def test_clipboard_image_is_attached(console: Console, tmp_path: Path, program: 
     assert base64.b64encode(PNG).decode() in str(server.requests[0].json["messages"])
 
 
-@pytest.mark.parametrize("image", [PNG[:40], b""])
+@pytest.mark.parametrize("image", [PNG[:40], pytest.param(b"", marks=slow)])
 def test_unusable_clipboard_image_is_told(console: Console, tmp_path: Path, image: bytes) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -220,7 +223,10 @@ def test_terminal_is_restored_at_exit(console: Console, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "colour"),
-    [(b"\x1b]11;rgb:ffff/ffff/f0f0\x1b\\", "34m"), (b"\x1b]11;rgb:1a/1b/26\x07", "36m")],
+    [
+        (b"\x1b]11;rgb:ffff/ffff/f0f0\x1b\\", "34m"),
+        pytest.param(b"\x1b]11;rgb:1a/1b/26\x07", "36m", marks=slow),
+    ],
 )
 def test_colours_follow_terminal_background(console: Console, answer: bytes, colour: str) -> None:
     console.serve(echo)
