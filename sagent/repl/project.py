@@ -13,6 +13,7 @@ from sagent.errors import UsageError
 from sagent.lib.encoding import Binary, decode
 from sagent.lib.git import git_call
 from sagent.lib.image import image_type
+from sagent.lib.json import valid_text
 from sagent.lib.names import path_of
 from sagent.lib.process import run
 from sagent.lib.regular import read_regular
@@ -192,8 +193,9 @@ def _attached(path: Path, name: str) -> Part:
     data = path.read_bytes()
     if (shown := media_in(data, path.name)) is not None:
         return shown
-    if b"\0" in data[:8192]:
-        raise ValueError("it is not text, an image, a PDF or a recording (WAV, MP3) that models can read")
-    content = data.decode("utf-8", "replace")
+    if isinstance(decoded := decode(data), Binary):
+        raise ValueError("it is not text, an image, a PDF or a recording (WAV, MP3) that models can read")  # noqa: TRY004 -- its bytes
+    content, how = valid_text(decoded.text), decoded.encoding.name
+    shown = "" if how == "utf-8" else f' encoding="{how}"'
     cut = f"\n[{len(content) - MAX_TEXT_CHARS} more characters: read the file]" if len(content) > MAX_TEXT_CHARS else ""
-    return Text(f'\n<file path="{name}">\n{content[:MAX_TEXT_CHARS]}{cut}\n</file>')
+    return Text(f'\n<file path="{name}"{shown}>\n{content[:MAX_TEXT_CHARS]}{cut}\n</file>')

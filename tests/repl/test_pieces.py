@@ -284,6 +284,22 @@ def test_mentions_attach_by_kind(tmp_path: Path) -> None:
     assert wrong[0].startswith("@e.bin is not attached")
 
 
+@pytest.mark.parametrize(
+    ("codec", "said"),
+    [("utf-8", ""), ("utf-16", "utf-16-le with BOM"), ("utf-16-be", "utf-16-be"), ("cp1251", "cp1251"), ("gbk", "gb")],
+)
+def test_mentioned_text_is_decoded(codec: str, said: str, tmp_path: Path) -> None:
+    text = (
+        "这是一个用中文写的文件，里面有很多常用的字。" if codec == "gbk" else "Привет, мир! Это обычный русский текст. "
+    )
+    (tmp_path / "f.txt").write_bytes((text * 20).encode(codec))
+    ((part,), wrong) = attach("@f.txt", tmp_path)
+    assert isinstance(part, Text)
+    assert text * 20 in part.text
+    assert said in part.text.split("\n")[1]
+    assert (wrong, "encoding" in part.text) == ([], bool(said))
+
+
 def test_dragged_images_are_attached(tmp_path: Path) -> None:
     image = Image("image/png", PNG)
     for name in ("a.png", "b c.png", "it's.png"):
