@@ -1,4 +1,5 @@
-"""Sessions for people to read: as pages, Markdown, recordings and bundles; turn by turn; what their advisors said."""
+"""Sessions for people to read: as pages, Markdown, recordings and bundles; turn by turn; and their advisors'
+answers."""
 
 from sagent.config.declared import SESSION
 from sagent.config.values import path_of

@@ -15,7 +15,7 @@ from sagent.session.entries import Entry
 from sagent.usage import Sum
 
 ROLE = "advisor:"
-KINDS = ("advice", "request", "spent")  # of entries that say something of advisors
+KINDS = ("advice", "request", "spent")  # of entries about advisors
 OUTCOMES = ("followed", "rejected", "contradicted")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -25,8 +25,8 @@ class Consultation:
     """One consultation as a log has it. `agent` asked, `at` is when it ended (UTC, ISO 8601), `reason` says why there
     is no advice.
 
-    `outcome` is "followed", "rejected" or "contradicted", "" where it is not known; `why` is the executor's reason.
-    `rated` is the sum of a person's ratings, each 1 or -1.
+    `outcome` is "followed", "rejected" or "contradicted", "" if unknown; `why` is the executor's reason. `rated` is the
+    sum of a person's ratings, each 1 or -1.
     """
 
     entry: str
@@ -51,7 +51,7 @@ class Consultation:
 
 @dataclass(frozen=True, slots=True)
 class AdvisorRecord:
-    """Record of one advisor. `triggers` counts the calls made, `verdicts` the answers that name one; `withheld` and
+    """Record of one advisor. `triggers` counts the calls made, `verdicts` the answers with one; `withheld` and
     `unanswered` count reasons, ignoring differences in numbers; the most frequent come first."""
 
     tally: AdvisorTally
@@ -67,7 +67,7 @@ class AdvisorRecord:
 
     @property
     def known(self) -> int:
-        """Answers whose outcome is known."""
+        """Answers with a known outcome."""
         return self.tally.followed + self.tally.rejected + self.tally.contradicted
 
     @property
@@ -77,7 +77,7 @@ class AdvisorRecord:
 
     @property
     def usd_per_followed(self) -> Decimal | None:
-        """USD for each advice that was followed; None where none was, or where the price of a call is not known."""
+        """USD for each followed advice; None if there is none, or if the price of a call is unknown."""
         usd, followed = self.tally.usd, self.tally.followed
         return None if usd is None or not followed else usd / followed
 
@@ -96,14 +96,14 @@ class Review:
 
     @property
     def consult_rate(self) -> float | None:
-        """Consultations for each turn; None before there is a turn."""
+        """Consultations per turn; None before the first turn."""
         return self.calls / self.turns if self.turns else None
 
 
 def review(logs: Mapping[str, Iterable[Entry]]) -> Review:
     """Review the logs of a session's agents, given by path. Entries that cannot be read are skipped."""
     found: list[Consultation] = []
-    judged: list[AdviceOutcome | AdviceRated] = []  # outcomes are those of consultations that are in no log
+    judged: list[AdviceOutcome | AdviceRated] = []  # outcomes of consultations that are in no log
     spent: dict[str, Sum] = {}
     turns = 0
     for agent, entries in logs.items():
@@ -207,7 +207,7 @@ def _standing(
 
 
 def _counted(texts: Iterable[str]) -> Mapping[str, int]:
-    """Count the texts, the most frequent first; texts that differ only in numbers count as the first of them."""
+    """Count the texts, most frequent first; texts that differ only in numbers count as the first of them."""
     first: dict[str, str] = {}
     counted = Counter(first.setdefault(_NUMBER.sub("#", text), text) for text in texts)
     return dict(counted.most_common())

@@ -1,4 +1,4 @@
-"""Cards of a page that show what was said and done in a session, in order, with each child's inside its own."""
+"""Cards of a page with a session's messages and calls, in order, with each child's inside its own."""
 
 import base64
 import html
@@ -16,9 +16,9 @@ from sagent.session.contents import StoredMedia
 from sagent.transcript.redaction import Redaction
 
 MAX_MEDIA_BYTES = 1_500_000  # of images on a page
-MAX_OPEN_LINES = 40  # of a change that is shown unasked
+MAX_OPEN_LINES = 40  # of a change to show unfolded
 _DEEPEST = 20  # children within children
-_LINE = 160  # characters of a call that stand in its line
+_LINE = 160  # characters of a call in its heading
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _VERBS = {"AgentSend": "Wrote to", "AgentSpawn": "Asked an agent", "AskUser": "Asked the person", "Bash": "Ran",
           "Edit": "Edited", "ExitPlan": "Proposed a plan", "Glob": "Looked for", "Grep": "Searched for",
@@ -31,7 +31,7 @@ Fetch = Callable[[str], bytes | None]
 
 
 class Cards:
-    """The cards of one session; `images` counts the pictures on them."""
+    """The cards of one session; `images` counts their pictures."""
 
     def __init__(self, timeline: Timeline, redaction: Redaction, prose: Prose, fetch: Fetch) -> None:
         self.images = 0
@@ -46,7 +46,7 @@ class Cards:
             self._cards.setdefault(agent_of(each), []).append((place, each))
 
     def all(self) -> Iterator[str]:
-        """Yield the root's cards, each child's where it was started; at the end children whose start is not known."""
+        """Yield the root's cards, with each child's at its start; at the end children with an unknown start."""
         yield from self._of("root", 0)
         while self._cards:
             yield from self._child(next(iter(self._cards)), 1)
@@ -60,7 +60,7 @@ class Cards:
                 yield from self._card(place, each)
 
     def _child(self, path: str, depth: int) -> Iterator[str]:
-        """Yield a child, folded under what it came to."""
+        """Yield a child's cards, folded under its result."""
         member = self._timeline.agents.get(path)
         facts = [", ".join(member.models), count(member.turns, "turn"), count(member.calls, "call")] if member else []
         if member and (took := seconds_between(member.log.first, member.log.last)) is not None:
@@ -133,7 +133,7 @@ class Cards:
                 assert_never(shown)
 
     def call(self, call: Call) -> Iterator[str]:
-        """Yield a tool call and what came of it, folded."""
+        """Yield a tool call and its result, folded."""
         prose = self._prose
         arguments = as_object(self._redaction.value(dict(call.arguments)))
         gist = next((name for name in MAIN_ARGUMENTS if str(arguments.get(name, "")).strip()), "")
@@ -170,7 +170,7 @@ class Cards:
         return f'<dl class="facts">{"".join(rows)}</dl>' if rows else ""
 
     def _image(self, media: StoredMedia) -> str:
-        """Return an image, while there is room for it."""
+        """Return an image, while there is room."""
         kind, name = media
         data = self._fetch(name) if kind in _IMAGES else None
         if data is None or self._media + len(data) > MAX_MEDIA_BYTES:
@@ -196,7 +196,7 @@ def agent_of(shown: Shown) -> str:
 
 
 def when(at: str) -> str:
-    """Return a time of the log for a person."""
+    """Format a time of the log for a person."""
     return html.escape(at[:19].replace("T", " ") + " UTC" if at else "")
 
 
@@ -205,7 +205,7 @@ def _name(path: str) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the first line of it, cut."""
+    """Return its first line, cut."""
     return cut(text.split("\n", 1)[0], _LINE)
 
 

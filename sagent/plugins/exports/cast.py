@@ -1,4 +1,5 @@
-"""A session as a recording of a terminal, in the form of asciinema (asciicast 2): what the REPL would have printed.
+"""A session as a recording of a terminal, in the form of asciinema (asciicast 2): the output that the REPL would have
+printed.
 
 See docs.asciinema.org/manual/asciicast/v2.
 """
@@ -25,7 +26,7 @@ from sagent.transcript.redaction import Redaction
 
 WIDTH, HEIGHT = 100, 30
 MAX_IDLE_SECONDS = 2.0  # between two pieces, however long it took
-TYPED, PRINTED = 0.03, 0.04  # seconds for a character of a person's prompt, and for a row
+TYPED, PRINTED = 0.03, 0.04  # seconds for a character of a prompt, and for a row of output
 MAX_TYPING_SECONDS = 2.0  # for a prompt
 _ATTRIBUTES = {"bold": "1", "dim": "2", "italic": "3", "underline": "4", "reverse": "7", "strike": "9"}
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray")
@@ -61,15 +62,15 @@ def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
 
 
 class _Recording:
-    """The clock of a recording: that of the log, without its pauses."""
+    """The clock of a recording: the log's, without pauses."""
 
     def __init__(self) -> None:
-        self._now = self._shown = 0.0  # and when it last showed something
+        self._now = self._shown = 0.0  # and at the last output
         self._at: float | None = None  # of the log
         self._styles = _sgr()
 
     def reach(self, at: float | None) -> None:
-        """Time passes until something happens in the log."""
+        """Advance the clock to a time in the log."""
         if at is not None:
             passed = 0.0 if self._at is None else max(0.0, at - self._at)
             self._now = min(self._now + passed, self._shown + MAX_IDLE_SECONDS)
@@ -146,7 +147,7 @@ def _at(shown: Shown) -> float | None:
 
 
 def _seconds(at: str) -> float | None:
-    """Return a time of the log in seconds since 1970; None where it has none."""
+    """Return a time of the log in seconds since 1970; None if it has none."""
     try:
         return datetime.fromisoformat(at).timestamp()
     except ValueError:

@@ -38,7 +38,7 @@ from sagent.session.touches import Touched
 if TYPE_CHECKING:
     from sagent.usage import Charge
 
-MAX_NAMED_FILES = 20  # that are named where files were rewound
+MAX_NAMED_FILES = 20  # to list when files were rewound
 _DETAILS: Mapping[type[contents.Content], Sequence[str]] = {
     contents.SwitchedEntry: ("model", "effort", "advisor", "reason"),
     contents.Compacted: ("reason", "before", "after"),
@@ -54,7 +54,7 @@ _DETAILS: Mapping[type[contents.Content], Sequence[str]] = {
     contents.Forked: (),
     contents.Repaired: ("reason", "dropped_bytes"),
 }
-"""What is shown of the entries that are remarks, by their fields."""
+"""The shown fields of entries that are remarks."""
 
 
 @dataclass(slots=True)
@@ -68,14 +68,14 @@ class LogEnds:
 
 
 class SessionReader:
-    """Reads some logs of a session. When all steps were read, `logs` has what each of them holds, by its agent."""
+    """Reads some logs of a session. After all steps, `logs` has each log's range, by agent."""
 
     def __init__(self, session: Path, files: Sequence[Path]) -> None:
         self.logs: dict[str, LogEnds] = {}
         self._files = {file: LogReader(agent_of(session, file)) for file in files}
 
     def steps(self) -> Iterator[Step]:
-        """Yield the steps. A line that cannot be read is a step of its own. Raises OSError."""
+        """Yield the steps. An unreadable line is a step of its own. Raises OSError."""
         streams = [_lines(file) for file in self._files]
         for _, file, number, found, damage in heapq.merge(*streams, key=lambda each: each[0]):
             log, error = self._files[file], found
@@ -98,8 +98,8 @@ class SessionReader:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, Path, int, Entry | ValueError | SessionCorrupt, str]]:
-    """Yield the lines with their times, numbers, and what damage their ends show: a damaged one has the time of the
-    line before, and a clock that went back does not change the order."""
+    """Yield the lines with their times, numbers, and damage: a damaged one has the time of the line before, and a clock
+    that was set back does not change the order."""
     at, before = "", ""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -116,15 +116,15 @@ def _lines(file: Path) -> Iterator[tuple[str, Path, int, Entry | ValueError | Se
 
 
 class LogReader:
-    """Reads the entries of one agent's log, one after the other."""
+    """Reads the entries of one agent's log in order."""
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self._names: dict[str, str] = {}  # of calls, by their ids
-        self.reserved: dict[str, Charge] = {}  # for calls of which no more is known
+        self.reserved: dict[str, Charge] = {}  # for calls without a known end
 
     def read(self, entry: Entry) -> Iterable[Step]:
-        """Return the steps of an entry. Raises SessionCorrupt for one that cannot be read."""
+        """Return the steps of an entry. Raises SessionCorrupt for an unreadable one."""
         agent, at, content = self.agent, entry.at, entry.content
         self._follow(entry.id, content)
         match content:

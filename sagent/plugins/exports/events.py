@@ -27,15 +27,15 @@ from sagent.session.entries import decode
 from sagent.usage import Charge
 
 _SKIPPED = {"text_delta", "thinking_delta", "tool_progress", "tool_started", "advice_delta"}
-"""Pieces of what comes whole later."""
+"""Pieces of messages that follow as a whole."""
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[Step]:
-    """Yield the steps of a run from lines of JSON, in UTF-8 or, as PowerShell writes them, in UTF-16. A line that
-    cannot be read is a step of its own."""
+    """Yield the steps of a run from lines of JSON, in UTF-8 or, as PowerShell writes them, in UTF-16. An unreadable
+    line is a step of its own."""
     first = b""
     for number, line in enumerate(lines, 1):
-        first = first or line[:1]  # by which UTF-16 and UTF-32 have the NULs of a line's end before it or behind it
+        first = first or line[:1]  # UTF-16 and UTF-32 differ in the position of line ends' NULs
         bare = line.removesuffix(b"\n")
         whole = bare.rstrip(b"\0") if first in (b"\0", b"\xfe") else bare.lstrip(b"\0")
         if not whole.strip(b"\0\r\t "):
@@ -96,7 +96,7 @@ def _turn(agent: str, event: Mapping[str, object]) -> Iterator[Step]:
 
 
 def _consulted(agent: str, event: Mapping[str, object]) -> Iterator[Step]:
-    content = decode("advice", event)  # its members are those of the log, but for USD
+    content = decode("advice", event)  # its members are the log's, except for USD
     if isinstance(content, ConsultationEntry):
         advice = replace(content.advice, usd=as_usd(event.get("usd")))
         yield Consulted(agent, advice)

@@ -1,4 +1,4 @@
-"""A session for others: as a bundle that proves itself, as a page, as Markdown, or as lines of JSON."""
+"""A session for others: as a verifiable bundle, a page, Markdown, or lines of JSON."""
 
 import heapq
 import json
@@ -31,7 +31,7 @@ from sagent.usage import Sum
 
 
 def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction) -> tuple[bytes, Exported]:
-    """Return a session as a page or as Markdown. What is damaged is left out and reported. Raises SagentError and
+    """Return a session as a page or as Markdown. Damaged parts are left out and reported. Raises SagentError and
     OSError."""
     proof = verify(session)
     timeline = read_timeline(session, named_logs(session))
@@ -44,8 +44,8 @@ def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction
 
 
 def export_lines(session: Path, redaction: Redaction) -> Iterator[bytes]:
-    """Yield every entry of every agent, in the order written, each a line of JSON with its `agent`; one that secrets
-    were taken out of says so by `"redacted":true`, and no longer matches its id. Raises SessionCorrupt and OSError."""
+    """Yield every entry of every agent, in the order written, each a line of JSON with its `agent`; a redacted one has
+    `"redacted":true`, and no longer matches its id. Raises SessionCorrupt and OSError."""
     streams = [_entries(session, file) for file in named_logs(session)]
     for _, agent, entry in heapq.merge(*streams, key=lambda item: item[0]):
         line = redaction.entry(entry)
@@ -73,7 +73,7 @@ def export_bundle(session: Path, out: Path, redaction: Redaction, settings: Mapp
 
 
 class _Bundle:
-    """A bundle while it is put together. What secrets were taken out of lies in `scratch`."""
+    """A bundle under construction. Redacted files are in `scratch`."""
 
     def __init__(self, session: Path, scratch: Path, redaction: Redaction) -> None:
         self._session = session
@@ -118,7 +118,7 @@ class _Bundle:
         }
 
     def _log(self, file: Path) -> None:
-        """Add a log without its unfinished end; if anything is redacted, a copy."""
+        """Add a log without its incomplete end; if anything is redacted, a copy."""
         name = f"{agent_of(self._session, file)}.jsonl"
         size, changed = 0, {}
         copy = self._scratch / sha256_hex(name.encode())

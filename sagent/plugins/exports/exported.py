@@ -1,4 +1,4 @@
-"""Interface of a format of exported sessions: what it is given, and what it returns."""
+"""Interface of a format of exported sessions: its input and output."""
 
 import sys
 from codecs import iterdecode
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Exporting:
-    """A session that is to be exported to `out`, or with None to standard output. All text that is written goes through
-    `redaction`, which takes out what looks like a secret."""
+    """A session to export to `out`, or with None to standard output. All text goes through `redaction`, which removes
+    likely secrets."""
 
     session: Path
     redaction: Redaction
@@ -39,8 +39,8 @@ class Exporting:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Outcome of an export: how many secrets were taken out, of how many entries and blobs, and what is wrong with what
-    was exported. `id` is that of a bundle's manifest; `unsearched` are blobs that are no text."""
+    """Outcome of an export: the number of removed secrets, changed entries and blobs, and problems of the exported
+    session. `id` is that of a bundle's manifest; `unsearched` are blobs that are not text."""
 
     secrets: int = 0
     entries: int = 0

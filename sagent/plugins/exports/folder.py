@@ -1,4 +1,4 @@
-"""A folder of shared sessions, as any web server can show it: each as a page, and one page that lists them all."""
+"""A folder of shared sessions for any web server: each as a page, and one page that lists them all."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,20 +16,20 @@ from sagent.plugins.exports.page import escape, page, section, table
 from sagent.plugins.exports.timeline import Timeline
 from sagent.transcript.redaction import Redaction
 
-ABOUT = "session.json"  # what the list says of a session, in its folder
-MARK = "Shared with sagent"  # in each list of ours, by which it is known
+ABOUT = "session.json"  # a session's entry for the list, in its folder
+MARK = "Shared with sagent"  # in each of our lists, to recognize it
 FORMS = {"index.html": "page", "session.md": "Markdown", "session.cast": "recording"}
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFolder:
-    """A folder for a web server: what is written here may be read by all."""
+    """A folder for a web server: everyone can read it."""
 
     path: Path
 
     def add(self, timeline: Timeline, name: str, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-        """Write a session's files, in the place of those that were shared of it before, and the list. Raises UsageError
-        where another session has its name there or the folder has a page of somebody else's, and OSError."""
+        """Write a session's files, replacing earlier ones of it, and the list. Raises UsageError if another session has
+        its name there or the folder has a foreign page, and OSError."""
         below, index = self.path / name, self.path / "index.html"
         if index.exists() and MARK.encode() not in index.read_bytes():
             raise UsageError(f"{index} is not a list of shared sessions and would be replaced: choose another folder.")

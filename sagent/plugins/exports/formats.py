@@ -1,4 +1,4 @@
-"""The formats of exported sessions: those that there are, and ours."""
+"""The formats of exported sessions: plugins' and ours."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -24,7 +24,7 @@ def find_format(plugins: "Installed", name: str) -> ExportFormat:
 
 
 def export_session(form: ExportFormat, exporting: Exporting) -> Exported:
-    """Export a session. Raises OSError and SagentError, also where a plugin's format fails."""
+    """Export a session. Raises OSError and SagentError, also if a plugin's format fails."""
     try:
         done = cast("Callable[[Exporting], object]", resolve(form.write))(exporting)
         if not isinstance(done, Exported):
@@ -58,8 +58,8 @@ def export_jsonl(exporting: Exporting) -> Exported:
 
 
 def export_bundle_file(exporting: Exporting) -> Exported:
-    """Export all of a session as a bundle, with the settings that somebody has made, as they are now, without keys.
-    Raises UsageError where it would go to standard output."""
+    """Export a whole session as a bundle, with a person's present settings without keys. Raises UsageError for standard
+    output."""
     from sagent.config.report import show
 
     if exporting.out is None:

@@ -1,4 +1,4 @@
-"""A session as Markdown, to be read or pasted. Texts of the session stay text: what could be markup is fenced."""
+"""A session as Markdown, to read or paste. Its texts stay text: possible markup is fenced."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from sagent.transcript.redaction import Redaction
 from sagent.usage import Sum
 
 _MARKUP = re.compile(r"[<&\\]|\]\s*[:(]|https?:|^ {0,3}(?:[#>|=~-]|```)|^\t| {4}", re.MULTILINE)
-"""What could be anything but plain words: markup, links, images, headings, rules."""
+"""Anything that may not be plain words: markup, links, images, headings, rules."""
 
 
 def write_markdown(timeline: Timeline, redaction: Redaction, checked: VerificationSummary) -> str:
@@ -21,7 +21,7 @@ def write_markdown(timeline: Timeline, redaction: Redaction, checked: Verificati
     body = "".join(f"{line}\n" for each in timeline.shown for line in page.shown(each))
     found = redaction.count
     head = "".join(f"{line}\n" for line in page.head(timeline, checked))
-    redaction.count = found  # what was taken out of a title is counted where it was said
+    redaction.count = found  # secrets in a title are counted in its message
     return head + body
 
 

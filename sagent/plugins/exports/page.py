@@ -1,7 +1,7 @@
-"""The parts of a page that needs nothing but itself: no network, no other file, and no script but its own.
+"""The parts of a self-contained page: no network, no other file, and no script but its own.
 
-Whatever a model, a tool or a file says is text on it: escaped, and the page's policy lets nothing run or load that is
-not named by its sha256.
+Everything from a model, a tool or a file is text: escaped, and the page's policy only runs and loads parts named by
+their sha256.
 """
 
 import base64
@@ -19,7 +19,7 @@ UNSAFE = {
     **{code: f"[U+{code:04X}]" for code in range(0x80, 0xA0)},
     **{code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)},
 }
-"""Control characters as their pictures, and marks that turn the direction of a text around as what they are."""
+"""Pictures of control characters, and names of characters that change a text's direction."""
 
 
 def escape(text: str) -> str:
@@ -28,8 +28,7 @@ def escape(text: str) -> str:
 
 
 def page(title: str, header: str, main: str, footer: str, skip_to: str, *, style: str = "", script: str = "") -> str:
-    """Return the whole of it; a link at its top skips to the section `skip_to`. `style` is added to that of all
-    pages."""
+    """Return the whole page; a link at its top skips to the section `skip_to`. `style` is added to the common one."""
     style = Path(__file__).with_name("page.css").read_text("utf-8") + style
     scripts, code, images = f"script-src '{_source(script)}'; ", f"<script>{script}</script>\n", "img-src data:; "
     policy = (
@@ -49,7 +48,7 @@ def page(title: str, header: str, main: str, footer: str, skip_to: str, *, style
 
 
 def policy_of(page: str) -> str:
-    """Return the policy of a page, for those who serve it, to say in a header too."""
+    """Return the policy of a page, for servers to send in a header too."""
     found = _POLICY.search(page)
     return html.unescape(found[1]) if found else "default-src 'none'"
 
@@ -58,7 +57,7 @@ _POLICY = re.compile('<meta http-equiv="Content-Security-Policy" content="([^"]*
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Return a part of the page with its heading; "" where there is nothing in it."""
+    """Return a part of the page with its heading; "" if it is empty."""
     head = f'<section aria-labelledby="{name}">\n<h2 id="{name}" tabindex="-1">{title}</h2>\n'
     return "".join((head, *parts, "</section>\n")) if any(parts) else ""
 
@@ -73,8 +72,7 @@ _HEADING = re.compile(r'<h2 id="(\w+)" tabindex="-1">([^<]*)</h2>')
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], label: str, caption: str = "", kind: str = "") -> str:
-    """Return a table of cells that are HTML; it scrolls by itself where it is wide. The first cell of a row is its
-    title."""
+    """Return a table of HTML cells, which scrolls separately if it is wide. The first cell of a row is its title."""
     columns = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join(f"<tr>{''.join(_cells(heads, row))}</tr>\n" for row in rows)
     named = f"<caption>{caption}</caption>" if caption else ""
@@ -86,7 +84,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], label: str, capti
 
 
 def _cells(heads: Sequence[str], row: Sequence[str]) -> Iterator[str]:
-    """Yield each with the name of its column, which stands before it where the screen is narrow."""
+    """Yield each with the name of its column, which precedes it on a narrow screen."""
     yield f'<th scope="row">{row[0]}</th>'
     for name, cell in zip(heads[1:], row[1:], strict=True):
         yield f'<td data-name="{name}">{cell}</td>'

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from pygments.token import _TokenType
 
-MAX_MARKDOWN_CHARS = 30_000  # of a text that is read as Markdown: some Markdown takes time by the square
-_MAX_CELLS = 20_000  # of a table, those included that rows are short of: each takes 20 microseconds
-MAX_CODE_CHARS = 30_000  # of a text whose parts are coloured
+MAX_MARKDOWN_CHARS = 30_000  # of a text to parse as Markdown: some Markdown takes quadratic time
+_MAX_CELLS = 20_000  # of a table, including missing ones: each takes 20 microseconds
+MAX_CODE_CHARS = 30_000  # of a text to colour
 MAX_TOTAL_CODE_CHARS = 400_000
 _SLOW = re.compile(r"[^\n]{400}|\s{200}")  # over what lexers go back and forth
 _CUT = 4_000  # characters read past a cut, so that a secret at it is whole
@@ -27,7 +27,7 @@ _LANGUAGES = frozenset((
     "jsx", "kotlin", "make", "php", "py", "python", "rb", "rs", "ruby", "rust", "sh", "shell", "sql", "swift", "toml",
     "ts", "tsx", "typescript", "xml", "yaml", "yml",
 ))  # fmt: skip
-"""Which pygments is asked about: names and what files end in."""
+"""Names and file suffixes for which pygments is used."""
 _ALIASES = {"kt": "kotlin", "pyi": "python", "htm": "html", "h": "c", "mjs": "js", "zsh": "sh"}
 _CLASSES = {"Keyword": "k", "String": "s", "Comment": "c", "Number": "n", "Function": "f", "Class": "f", "Tag": "k",
             "Decorator": "f", "Inserted": "i", "Deleted": "d"}  # fmt: skip
@@ -43,8 +43,7 @@ def _cells(text: str) -> int:
 
 
 class Prose:
-    """Brings texts of theirs to one page: cut to `cap` characters, without secrets. `left_out` counts the texts that
-    were cut."""
+    """Brings a session's texts to a page: cut to `cap` characters, without secrets. `left_out` counts the cut texts."""
 
     def __init__(self, redaction: Redaction, cap: int) -> None:
         self.left_out = 0
@@ -72,8 +71,8 @@ class Prose:
         return "\n".join(f'<span class="at">{number:>4}</span> {line}' for number, line in lines)
 
     def markdown(self, text: str, *, breaks: bool = False, top: int = 4) -> str:
-        """Markdown; with `breaks`, a new line stays one, as people mean it who write in a prompt. `top` is the level of
-        its highest heading."""
+        """Render Markdown; with `breaks`, line breaks are kept, as in prompts. `top` is the level of its highest
+        heading."""
         clean = self.clean(text)
         if len(clean) > MAX_MARKDOWN_CHARS or _cells(clean) > _MAX_CELLS:
             return f'<div class="plain">{escape(clean)}</div>'
@@ -86,7 +85,7 @@ class Prose:
         return f'<div class="prose">{valid_text(html).translate(UNSAFE)}</div>'
 
     def asked(self, text: str) -> str:
-        """Render a person's message: their words, with the attachments folded."""
+        """Render a person's message: their text, with the attachments folded."""
         shown: list[str] = []
         place = 0
         while start := _ATTACHED.search(text, place):
@@ -152,8 +151,7 @@ def _parser(highlight: Callable[[str, str, str], str]) -> "MarkdownIt":
 
 
 def _safe(tokens: "Sequence[Token]", top: int) -> "Iterator[Token]":
-    """Yield the tokens, with headings that follow each other in order, whatever levels were skipped, and nothing that
-    is styled, empty or loaded."""
+    """Yield the tokens, with consecutive heading levels, and without styles, empty elements and external resources."""
     from markdown_it.token import Token
 
     above: list[int] = []

@@ -1,4 +1,4 @@
-"""A run for a person to read: turn by turn, what was allowed and what was advised, and what it cost."""
+"""A run for a person to read: turn by turn, with permissions, advice and cost."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
@@ -31,16 +31,15 @@ from sagent.transcript.redaction import SEARCHED_CHARS, Redaction
 from sagent.usage import Charge, Sum, Usage
 
 ROOT = "root"
-BRIEF = 12  # lines of a text that are shown
-WIDTH = 100  # characters of a call's arguments that are shown
+BRIEF = 12  # lines of a text to show
+WIDTH = 100  # characters of a call's arguments to show
 _LEFT_OUT = ("sent", "files rewound")  # remarks that are not shown
-_DETAILS = {"spawned": ("agent",), "job": ("job", "state")}  # where not all of them are
+_DETAILS = {"spawned": ("agent",), "job": ("job", "state")}  # for remarks with only some details
 
 
 @dataclass(slots=True)
 class Report:
-    """The lines of a run, one step after the other, without what `redaction` takes out. `lines` of a text are shown,
-    None is all of them."""
+    """The lines of a run, step by step, redacted by `redaction`. `lines` of a text are shown, None is all of them."""
 
     lines: int | None = BRIEF
     redaction: Redaction = field(default_factory=Redaction)
@@ -55,8 +54,7 @@ class Report:
     _ended: Ended | None = None
 
     def show(self, steps: Iterable[Step]) -> Iterator[str]:
-        """Yield every line, the summary last. They may hold whatever a model or a file says: make them safe to
-        print."""
+        """Yield every line, the summary last. They contain texts of models and files: make them safe to print."""
         for step in steps:
             self.steps += not isinstance(step, Damaged)
             yield from self._step(step)
@@ -159,7 +157,7 @@ class Report:
         if checks:
             yield "policy  " + ", ".join(checks)
         for role, sums in sorted(self._roles.items(), key=lambda item: (item[0] != "executor", item[0])):
-            later = sums.unpriced and self._ended is not None and not self._ended.unpriced  # known at the end alone
+            later = sums.unpriced and self._ended is not None and not self._ended.unpriced  # known only at the end
             usd = "" if later else f", {_sum(sums.usd, sums.unpriced)}"
             yield f"{role}  {count(sums.charges, 'call')}, {_tokens(sums.usage)}{usd}"
         unbilled = Decimal(0)
@@ -189,7 +187,7 @@ class Report:
 
     def _text(self, text: str, first: str, other: str) -> Iterator[str]:
         lines = text.strip("\n").splitlines() if text.strip() else []
-        if self.lines is not None:  # a line says something, and no more than a screen shows of it
+        if self.lines is not None:  # only one line, as much as a screen shows
             lines = [line for line in lines if line.strip()]
         shown = lines if self.lines is None else [line[:SEARCHED_CHARS] for line in lines[: self.lines]]
         more = len(lines) - len(shown)

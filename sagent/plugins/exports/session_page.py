@@ -1,4 +1,4 @@
-"""A session as one page that needs nothing but itself: the answer, the conversation, and then what it came to."""
+"""A session as one self-contained page: the answer, the conversation, and then the totals."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ from sagent.plugins.exports.times import seconds_between
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Sum
 
-SIZE = 9_500_000  # bytes that a page is held to, by cutting long texts
+SIZE = 9_500_000  # maximum bytes of a page, reached by cutting long texts
 CAPS = (50_000, 20_000, 8_000, 4_000, 2_000, 1_000, 500, 250, 120)  # characters that a text may be cut to
-MANY = 200  # cards from which on a browser lays out only those that are seen
+MANY = 200  # cards from which on a browser only lays out visible ones
 _FRAME = 700  # bytes around a text, about
 
 
@@ -41,7 +41,7 @@ class VerificationSummary:
 
 
 def write_page(timeline: Timeline, redaction: Redaction, checked: VerificationSummary, fetch: Fetch) -> bytes:
-    """Return the page, in UTF-8. `fetch` brings a blob, None where it is lost."""
+    """Return the page, in UTF-8. `fetch` returns a blob, None if it is lost."""
     found = redaction.count
     page = b""
     for cap in _caps(timeline):
@@ -64,7 +64,7 @@ class _Page:
         cards = f"<div{many}>{''.join(self._cards.all())}</div>\n"
         conversation = section("conversation", "Conversation", self.tools(), cards)
         after = (self.costs(), self.tool_calls(), self.consultations(), self.audit(checked), self.facts(checked))
-        before = self._redaction.count  # what is said again was counted where it was said
+        before = self._redaction.count  # repetitions were counted already
         named = self._timeline.heading(self._redaction) or self._timeline.session
         title = self._prose.text(named) or "A session"
         main = "".join((self.answer(), conversation, *after))
@@ -74,7 +74,7 @@ class _Page:
         return page(title, header, main, _KEYS, "conversation", script=script)
 
     def answer(self) -> str:
-        """Return the root's last words, or why there are none; nothing where the whole conversation is no longer than
+        """Return the root's last message, or why there is none; nothing if the whole conversation is no longer than
         that."""
         shown = [(place, each) for place, each in enumerate(self._timeline.shown) if agent_of(each) == "root"]
         asked = [place for place, each in shown if isinstance(each, Said) and not each.sender]
@@ -163,7 +163,7 @@ class _Page:
         return table(heads, rows, f"Cost by {what}", f"By {what}", "stack")
 
     def _who(self, what: str, name: str) -> str:
-        """Return a name; that of an agent shows what is its own."""
+        """Return a name; an agent's with its own part marked."""
         shown = self._prose.text(name)
         return f'<a href="#conversation" data-agent="{shown}">{shown}</a>' if what == "agent" else shown
 
@@ -224,7 +224,7 @@ _KEYS = (
 
 
 def _caps(timeline: Timeline) -> Sequence[int]:
-    """Return the length to which texts must be cut to fit, and further lengths to try if they do not."""
+    """Return the length to which texts must be cut to fit, and smaller ones to try."""
     texts: list[str] = []
     calls = [call for _, _, call in calls_of(timeline)]
     for each in timeline.shown:
@@ -238,7 +238,7 @@ def _caps(timeline: Timeline) -> Sequence[int]:
 
 
 def _weight(text: str) -> float:
-    """Bytes on a page for a character of a text, going by how it begins."""
+    """Estimate the bytes on a page for a character of a text, by its beginning."""
     sample = text[:1_000]
     return len(html.escape(valid_text(sample)).encode()) / len(sample)
 
@@ -250,6 +250,6 @@ def _usd(sums: Sum) -> str:
 
 
 def _bar(share: float) -> str:
-    """Return a share of the most, as a bar; the figure next to it says the same."""
+    """Return a bar for a share of the maximum; the figure next to it has the same value."""
     drawn = f'<rect width="{max(100 * share, 1):.0f}" height="6"></rect>'
     return f'<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'

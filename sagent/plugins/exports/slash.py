@@ -49,7 +49,7 @@ async def export(context: CommandContext, form: str = "html", file: str = "") ->
 
 
 async def _replaces(context: CommandContext, path: Path) -> bool:
-    """Ask whether to replace a file. Raises UsageError if there is nobody to ask."""
+    """Ask whether to replace a file. Raises UsageError if no one can be asked."""
     if not context.has_person:
         raise UsageError(f"{path} exists already: remove it first, or choose another file.")
     options = [Option("keep", "No, keep it"), Option("replace", "Yes, replace it")]
@@ -57,7 +57,7 @@ async def _replaces(context: CommandContext, path: Path) -> bool:
 
 
 def show_page(page: Path) -> str:
-    """Open a page in the desktop's browser, where there is a desktop before the person: what came of it, in words."""
+    """Open a page in the desktop's browser, if the person has a desktop; return a sentence about the result."""
     mac = sys.platform == "darwin"
     name = "open" if mac else "xdg-open"
     if "SSH_CONNECTION" in os.environ or "SSH_TTY" in os.environ:
@@ -66,7 +66,7 @@ def show_page(page: Path) -> str:
         return "Not opened in a browser: there is no desktop here."
     if (program := shutil.which(name, path=system_path())) is None:
         return f"Not opened in a browser: there is no {name} here."
-    # a browser may run on after us: what has not failed by then has opened it
+    # a browser may outlive us: without a failure by then it has opened the page
     line = '"$0" "$1" & for i in 1 2 3 4 5; do sleep 0.2; kill -0 $! 2>&- || { wait $!; exit; }; done'
     argv, null = ["/bin/sh", "-c", line, program, page.as_uri()], subprocess.DEVNULL
     done = subprocess.run(argv, stdin=null, stdout=null, stderr=null, start_new_session=True, check=False)

@@ -1,4 +1,4 @@
-"""Steps of a run, whatever it was read from. `at` is UTC, ISO 8601, "" if unknown."""
+"""Steps of a run, from any source. `at` is UTC, ISO 8601, "" if unknown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -67,8 +67,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call's result: its text, or of an event its outcome in a line. `seconds` is how long it took, `diff` what it
-    changed."""
+    """A call's result: its text, or for an event a one-line outcome. `seconds` is its duration, `diff` its change."""
 
     agent: str
     call: str
@@ -93,7 +92,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Consulted:
-    """An advisor was asked, or was not: its status is "withheld" then. `entry` is that of the log."""
+    """An advisor was asked, or not: then its status is "withheld". `entry` is that of the log."""
 
     agent: str
     advice: Advice
@@ -121,7 +120,7 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something else that happened, with what is known of it by name."""
+    """Another event, with its known details by name."""
 
     agent: str
     kind: str
@@ -131,8 +130,8 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run is over. `usd` is what the session has cost by kind ("executor", "advisor", "other"), and what counts
-    towards a budget beyond it ("unbilled"); with `unpriced` models it is a minimum."""
+    """A run is over. `usd` is the session's cost by kind ("executor", "advisor", "other"), and the additional amount
+    that counts towards a budget ("unbilled"); with `unpriced` models it is a minimum."""
 
     agent: str
     stop: str
@@ -145,7 +144,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A line that could not be read; `agent` is whose log it is in, `place` the file's name where there are several."""
+    """An unreadable line; `agent` is the owner of its log, `place` the file's name if there are several."""
 
     line: int
     reason: str
@@ -171,5 +170,5 @@ Step: TypeAlias = (
 
 
 def torn(line: bytes) -> str:
-    """Return what to add to the report of a damaged line that has no end."""
+    """Return an addition to the report of a damaged line without an end."""
     return "" if line.endswith(b"\n") else "; it has no end: its writer was killed, or is still at work"

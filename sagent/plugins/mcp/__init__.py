@@ -1,5 +1,4 @@
-"""MCP (modelcontextprotocol.io): tools of servers that are tools like any other, and sagent as a server for others.
-Needs sagent[mcp]."""
+"""MCP (modelcontextprotocol.io): servers' tools for agents, and sagent as a server for others. Needs sagent[mcp]."""
 
 from typing import TYPE_CHECKING
 

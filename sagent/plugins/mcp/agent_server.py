@@ -1,9 +1,9 @@
-"""sagent as an MCP server (modelcontextprotocol.io): other agents start sessions, go on with them and look at them.
+"""sagent as an MCP server (modelcontextprotocol.io): other agents start, continue and inspect sessions.
 
-Needs sagent[mcp]. There are three tools: `sagent`, `sagent_reply` and `sagent_status`. What a session may do is decided
-by the policy that the server was started with. If the client supports elicitation, the policy's questions go to the
-client's person; otherwise they are denials. A client before 2026-07-28 is asked while the call waits. A later one gets
-an `input_required` result, and the run continues when the call is repeated with the answer.
+Needs sagent[mcp]. There are three tools: `sagent`, `sagent_reply` and `sagent_status`. The server's policy decides what
+a session may do. If the client supports elicitation, the policy's questions go to the client's person; otherwise they
+are denials. A client before 2026-07-28 is asked while the call waits. A later one gets an `input_required` result, and
+the run continues when the call is repeated with the answer.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.types import CallToolResult, InputRequiredResult
 
-QUESTION_TIMEOUT_SECONDS = 600.0  # in which a question is answered; after that the answer is no
+QUESTION_TIMEOUT_SECONDS = 600.0  # for an answer; after that it is no
 _INPUT_REQUIRED = "2026-07-28"  # the first version in which a server cannot send requests
 _APPROVAL = "approval"
 _RUNS = 200  # that a server remembers
 WHOLE = "sagent/result"
-"""What the object of `--output-format json` is called among the `_meta` of a result."""
+"""Key of the object of `--output-format json` in the `_meta` of a result."""
 _READ = ("result", "is_error", "error", "session_id", "permission_denials")
 
 ANSWER: dict[str, object] = {
@@ -47,7 +47,7 @@ ANSWER: dict[str, object] = {
     },
     "required": ["decision"],
 }
-"""The form in which a person answers, as MCP's elicitation has them."""
+"""The form for a person's answer, in MCP's elicitation schema."""
 
 
 Open: TypeAlias = Callable[[ClientOptions, Callable[[Event], None], Asker | None], AbstractAsyncContextManager[Agent]]
@@ -58,7 +58,7 @@ Open: TypeAlias = Callable[[ClientOptions, Callable[[Event], None], Asker | None
 class Question:
     """A question for a person, and the future of its answer: None allows, a text denies and says why."""
 
-    name: str  # by which a client that was asked comes back to it: an answer counts for this question alone
+    name: str  # by which an asked client comes back to it: an answer counts for this question only
     text: str
     answer: "asyncio.Future[str | None]"
 
@@ -67,8 +67,8 @@ class Question:
 class Run:
     """A prompt at work, or its outcome."""
 
-    name: str  # with which the names of its questions begin
-    asks: bool  # whether there is somebody to ask
+    name: str  # prefix of its questions' names
+    asks: bool  # whether there is a person to ask
     news: "asyncio.Queue[str | Question | None]" = field(default_factory=asyncio.Queue[str | Question | None])
     session: str = ""
     state: Literal["working", "asking", "done", "failed", "interrupted"] = "working"
@@ -88,7 +88,7 @@ class Run:
             self.news.put_nowait(said)
 
     def on_end(self, task: "asyncio.Task[Result]") -> None:
-        """Record whether the task succeeded, and end its news."""
+        """Record whether the task succeeded, and end its event stream."""
         self.ended = time.monotonic()
         if task.cancelled():
             self.state = "interrupted"
@@ -99,7 +99,7 @@ class Run:
         self.news.put_nowait(None)
 
     async def ask(self, call: ToolCall, ask: Ask) -> str | None:
-        """Put a call to the person, and wait for the answer."""
+        """Ask the person about a call, and wait for the answer."""
         self.questions += 1
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         question = Question(f"{self.name}.{self.questions}", question_text(call, ask), answer)
@@ -207,14 +207,14 @@ def make_server(sessions: Sessions) -> "MCPServer":
 async def _answer(
     sessions: Sessions, options: ClientOptions, prompt: str, context: "Context"
 ) -> "CallToolResult | InputRequiredResult":
-    """Begin a run, or go on with the one that had asked something, up to its result or its next question."""
+    """Begin a run, or continue the one with an open question, up to its result or its next question."""
     run = sessions.find(context.request_state)
     if context.request_state is not None and run is None:
         return _result("The server has been restarted since it asked; what the session did is in its log.", None)
     if run is None:
         run = sessions.begin(options, prompt, asks=_can_ask(context))
     elif run.question is not None:
-        if run.question.name != context.request_state:  # an earlier answer, sent again
+        if run.question.name != context.request_state:  # an earlier answer, repeated
             return _input_required(run.question)
         _take(run.question, (context.input_responses or {}).get(_APPROVAL))
         run.question = None
@@ -231,34 +231,33 @@ async def _answer(
                     _take(news, await _elicit(context, news.text))
                 case _:
                     assert_never(news)
-        run.news.put_nowait(None)  # for the same request, sent again
+        run.news.put_nowait(None)  # for the same request, repeated
         return _result("The run was interrupted.", None) if run.task.cancelled() else _finished(run.task.result())
     except SagentError as error:
         return _result(str(error), {"is_error": True, "error": {"kind": error.kind, "message": str(error)}})
     except OSError as error:
         text = failure_of(error)
         return _result(text, {"is_error": True, "error": {"kind": "failed", "message": text}})
-    except BaseException:  # cancelled, or the client cannot be reached: nobody waits for the run any more
+    except BaseException:  # cancelled, or the client is unreachable: nobody waits for the run any more
         run.task.cancel()
         await asyncio.wait([run.task])
         raise
 
 
 def _can_ask(context: "Context") -> bool:
-    """Return True if the client can put a form to its person. (Before there were modes, `elicitation` had no
-    members.)"""
+    """Return True if the client can show its person a form. (Before there were modes, `elicitation` had no members.)"""
     capabilities = context.client_capabilities
     can = capabilities.elicitation if capabilities is not None else None
     return can is not None and (can.form is not None or can.url is None)
 
 
 async def _elicit(context: "Context", text: str) -> object:
-    """Ask while the call waits, as clients before 2026-07-28 are asked. A failure allows nothing."""
+    """Ask while the call waits, for clients before 2026-07-28. A failure allows nothing."""
     from mcp import MCPError
 
     try:
         return await context.session.elicit_form(text, ANSWER, context.request_id)
-    except (MCPError, ValueError):  # ValueError: what the client answered is no answer
+    except (MCPError, ValueError):  # ValueError: an invalid answer of the client
         return None
 
 

@@ -1,7 +1,7 @@
-"""Answers of a server to calls, prompts and readings, mended before the SDK reads them.
+"""Repairs a server's answers to calls, prompts and readings before the SDK parses them.
 
-The SDK refuses a whole answer for one block that the protocol does not know. Here such a block becomes a line of text
-that names it, and what an answer can do without is left out of it.
+The SDK rejects a whole answer for one block that the protocol does not define. Here such a block becomes a line of text
+that names it, and optional invalid members are removed.
 """
 
 import re
@@ -19,7 +19,7 @@ MAX_SHOWN = 500  # characters of a block that cannot be shown
 COMPLETE: Mapping[str, object] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Members that each answer has in the newest revision."""
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
-_KEPT = {  # members of a block, by its type, that say something
+_KEPT = {  # informative members of a block, by its type
     "text": ("text",),
     "image": ("data", "mimeType"),
     "audio": ("data", "mimeType"),
@@ -34,11 +34,11 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.=+-]+)*;base64,", re.I
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]+")
 _INCOMPLETE = ("input_required", "task")  # types of answers to a call that are no result yet
 _OF_CALL = frozenset(("content", "structuredContent", "isError", "_meta", "toolResult", *COMPLETE))
-_MEDIA = {"image": "image/png", "audio": "audio/wav"}  # what a block is said to be that does not say it
+_MEDIA = {"image": "image/png", "audio": "audio/wav"}  # default media types of blocks
 
 
 def mend_answer(result: MutableMapping[str, object], version: str, *, of_call: bool = False) -> None:
-    """Make the answer to a call, a prompt or a reading one that the SDK takes. Other answers stay as they are."""
+    """Repair the answer to a call, a prompt or a reading for the SDK. Other answers are unchanged."""
     if "toolResult" in result and "content" not in result:  # how the first revision had it
         result["structuredContent"] = result.pop("toolResult")
     if of_call and result.get("resultType") not in _INCOMPLETE:
@@ -52,10 +52,9 @@ def mend_answer(result: MutableMapping[str, object], version: str, *, of_call: b
 
 
 def _keep_unknown(result: MutableMapping[str, object]) -> None:
-    """Have members of an answer to a call that the protocol does not know shown: whole where there is nothing else, by
-    their names beside other content."""
+    """Show undefined members of an answer to a call: whole if there is nothing else, by name beside other content."""
     unknown = {name: value for name, value in result.items() if name not in _OF_CALL}
-    if (kind := result.get("resultType", "complete")) != "complete":  # the server means something else by it
+    if (kind := result.get("resultType", "complete")) != "complete":  # another kind of result
         result["resultType"] = "complete"
         unknown |= {"resultType": kind} if kind else {}
     content, structured = result.get("content"), result.get("structuredContent")
@@ -68,7 +67,7 @@ def _keep_unknown(result: MutableMapping[str, object]) -> None:
 
 
 def tolerate_output(session: "ClientSession") -> None:
-    """Have results that do not match the output schema of their tool said to be so, in place of being refused."""
+    """Report results that do not match the output schema of their tool, instead of rejecting them."""
     from mcp.types import TextContent
 
     strict = session.validate_tool_result
@@ -88,7 +87,7 @@ def _mend_call(result: MutableMapping[str, object], version: str) -> None:
     blocks = as_array(content) or (() if content in (None, []) else (content,))
     blocks = [each for block in blocks for each in as_array(block) or (block,)]
     result["content"] = [_block(each, version) for block in blocks for each in _unpacked(block)]
-    if "structuredContent" in result and not isinstance(structured, dict):  # which older revisions do not know
+    if "structuredContent" in result and not isinstance(structured, dict):  # older revisions only know objects
         del result["structuredContent"]
         if structured is not None:
             result["content"] = [*as_array(result["content"]), _text(_shown(structured))]
@@ -99,7 +98,7 @@ def _mend_call(result: MutableMapping[str, object], version: str) -> None:
 
 
 def _unpacked(block: object, depth: int = 0) -> Iterator[object]:
-    """Yield a block, or the blocks that it has, as results of other protocols have them."""
+    """Yield a block, or the blocks in it, as results of other protocols have them."""
     fields = as_object(block)
     inner = as_array(fields.get("content"))
     if as_str(fields.get("type")) in _KEPT or not inner or depth == _MAX_DEPTH:
@@ -114,8 +113,7 @@ def _unpacked(block: object, depth: int = 0) -> Iterator[object]:
 
 
 def _block(block: object, version: str) -> object:
-    """Return a block that the SDK takes: as it is, with only the members that are needed, or as a line that names
-    it."""
+    """Return a block that the SDK accepts: unchanged, with only the needed members, or as a line that names it."""
     if isinstance(block, str):
         return _text(block)
     fields = as_object(block)
@@ -145,7 +143,7 @@ def _block(block: object, version: str) -> object:
 
 
 def _described(block: object, kind: str) -> object:
-    """Return a text that names a block which nobody knows, with its text or content."""
+    """Return a text that names an unknown block, with its text or content."""
     fields = as_object(block)
     text = fields.get("text")
     rest = {name: value for name, value in fields.items() if name != "type"} if kind else block
@@ -158,7 +156,7 @@ def _described(block: object, kind: str) -> object:
 
 
 def _medium(value: object, kind: str, depth: int = 0) -> Mapping[str, object] | None:
-    """Find the data of an image, a recording or a document, as other protocols have them: in a data URL, or beside its
+    """Find the data of an image, a recording or a document in other protocols' forms: in a data URL, or beside its
     type."""
     fields = as_object(value)
     named = next((each for name in _TYPES if (each := as_str(fields.get(name)))), "")
@@ -174,7 +172,7 @@ def _medium(value: object, kind: str, depth: int = 0) -> Mapping[str, object] | 
 
 
 def _without_data(value: object, depth: int = 0) -> object:
-    """Return a value with how long it is in place of each text that nobody reads."""
+    """Return a value with the length in place of each text that nobody reads."""
     if isinstance(value, str) and len(value) > MAX_SHOWN and (_BASE64.fullmatch(value) or value.startswith("data:")):
         return f"({len(value):,} characters of data)"
     if depth < _MAX_DEPTH and (fields := as_object(value)):
@@ -187,15 +185,14 @@ def _without_data(value: object, depth: int = 0) -> object:
 
 
 def _data_of(kind: str, fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the data of an image or a recording, as other protocols name it and its type too: that is looked for in
-    the data themselves."""
+    """Return the data of an image or a recording in other protocols' members; the type is detected from the data."""
     held = as_object(fields.get("source")) or fields
     named = (as_str(held.get(name)) for name in _TYPES)
     return {"data": held.get("data"), "mimeType": next(filter(None, named), _MEDIA[kind])}
 
 
 def _message(message: object, version: str) -> object:
-    """Return a message of a prompt, which has one block."""
+    """Return a message of a prompt, which has a single block."""
     fields = as_object(message)
     role = fields.get("role")
     return {
@@ -216,7 +213,7 @@ def _resource(held: object, version: str) -> object:
 
 
 def _is_read(method: str, members: Mapping[str, object], version: str) -> bool:
-    """Return True if the SDK takes an answer with these members."""
+    """Return True if the SDK accepts an answer with these members."""
     from mcp_types.methods import parse_server_result
     from pydantic import ValidationError
 
@@ -224,7 +221,7 @@ def _is_read(method: str, members: Mapping[str, object], version: str) -> bool:
         parse_server_result(method, version, {**COMPLETE, **members})
     except ValidationError:
         return False
-    except (KeyError, ValueError):  # of a version that is not known, which the SDK says
+    except (KeyError, ValueError):  # the SDK reports an unknown version
         pass
     return True
 

@@ -1,4 +1,4 @@
-"""Limits for a server's answers over HTTP: few compressed bytes may stand for very many."""
+"""Limits for a server's answers over HTTP, because a few compressed bytes may expand to very many."""
 
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +28,7 @@ def http_client(
 
 
 def _bound(response: httpx2.Response, on_more: Callable[[], object]) -> None:
-    """Let no more than MAX_LINE_BYTES be read of an answer. Events are bounded one by one, by who reads them."""
+    """Limit an answer to MAX_LINE_BYTES. Events are limited separately by their reader."""
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         return
     encoding = response.headers.get("content-encoding", "").strip().lower()

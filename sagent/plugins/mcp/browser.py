@@ -1,7 +1,7 @@
-"""A real browser for agents: Playwright's MCP server with the Chromium of this machine, set up for the sandbox.
+"""A real browser for agents: Playwright's MCP server with this machine's Chromium, configured for the sandbox.
 
-In a sandbox the only way out is a proxy that wants a name, which `playwright-mcp` takes from a file; Chromium's own
-sandbox needs namespaces, which ours refuses; and both would write where nothing may be written.
+In a sandbox the only network access is a proxy that needs a user name, which `playwright-mcp` reads from a file;
+Chromium's own sandbox needs namespaces, which ours refuses; and both would write to forbidden places.
 """
 
 import json
@@ -21,7 +21,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chro
 
 
 def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Replace this process by the server, with more arguments of its own. Raises UsageError if a program is missing."""
+    """Replace this process by the server, with further arguments. Raises UsageError if a program is missing."""
     path = environ.get("PATH")
     program = shutil.which(PROGRAM, path=path)
     if program is None:
@@ -45,7 +45,7 @@ def start_browser(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def configuration(browser: str, folder: Path, environ: Mapping[str, str]) -> Mapping[str, object]:
-    """Return the server's configuration: no window, nothing kept, files below the folder, and the proxy."""
+    """Return the server's configuration: no window, nothing saved, files below the folder, and the proxy."""
     proxy = urlsplit(environ.get("HTTP_PROXY", ""))
     launch: dict[str, object] = {"headless": True, "executablePath": browser, "chromiumSandbox": _has_namespaces()}
     if proxy.hostname:
@@ -60,7 +60,7 @@ def configuration(browser: str, folder: Path, environ: Mapping[str, str]) -> Map
 
 
 def _may_listen() -> bool:
-    """Return True if there are the sockets with a name that Chromium listens on."""
+    """Return True if the named sockets that Chromium needs are allowed."""
     try:
         socket.socket(socket.AF_UNIX).close()
     except PermissionError:
@@ -69,7 +69,7 @@ def _may_listen() -> bool:
 
 
 def _has_namespaces() -> bool:
-    """Return True if Chromium can have its own sandbox: not as root, and not within ours."""
+    """Return True if Chromium can use its own sandbox: not as root, and not within ours."""
     program = shutil.which("unshare")
     if os.geteuid() == 0 or program is None:
         return False

@@ -1,4 +1,4 @@
-"""The catalog of MCP servers for a person: prompts, which become commands, and resources, which are mentioned."""
+"""The catalog of MCP servers for a person: prompts as commands, and resources as mentions."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_PAGES = 100  # of one list
 MAX_LISTED = 1_000  # of one server
-MAX_TEXT_CHARS = 400_000  # of what is put into a message
+MAX_TEXT_CHARS = 400_000  # to insert into a message
 
 
 class _Page(Protocol):
@@ -32,7 +32,7 @@ Page = TypeVar("Page", bound=_Page)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt of a server. `arguments` are its parameters in their order, each with whether it must be given."""
+    """A prompt of a server. `arguments` are its parameters in order, each with True if required."""
 
     server: str
     own: str
@@ -41,7 +41,7 @@ class Prompt:
 
     @property
     def name(self) -> str:
-        """The command by which it is used."""
+        """The command that runs it."""
         return f"mcp__{plain(self.server)}__{plain(self.own)}".lower()
 
     @property
@@ -55,7 +55,7 @@ class Prompt:
         return " ".join(f"<{name}>" if required else f"[{name}]" for name, required in self.arguments)
 
     def read(self, typed: str) -> Mapping[str, str]:
-        """Return the arguments in what was typed, by their places; the last one takes the rest. Raises UsageError."""
+        """Parse the typed arguments by position; the last one takes the rest. Raises UsageError."""
         try:
             words = shlex.split(typed)
         except ValueError:
@@ -72,7 +72,7 @@ class Prompt:
 
 
 async def every_page(read: Callable[[str | None], Awaitable[Page]]) -> list[Page]:
-    """Return the pages of a list, of which a server that never ends has a bounded number."""
+    """Return the pages of a list, a limited number in case it never ends."""
     pages = [await read(None)]
     while (cursor := pages[-1].next_cursor) is not None and len(pages) < MAX_PAGES:
         pages.append(await read(cursor))
@@ -80,7 +80,7 @@ async def every_page(read: Callable[[str | None], Awaitable[Page]]) -> list[Page
 
 
 async def list_prompts(link: Link) -> Sequence[Prompt]:
-    """Return the prompts of a server. Raises what the connection raises."""
+    """Return the prompts of a server. Raises the connection's errors."""
     client = await link.client()
     if client.server_capabilities.prompts is None:
         return ()
@@ -110,7 +110,7 @@ async def fill_prompt(link: Link, prompt: Prompt, typed: str) -> str:
 
 
 async def list_resources(link: Link) -> Sequence[str]:
-    """Return the addresses of a server's resources that can be typed. Raises what the connection raises."""
+    """Return the addresses of a server's resources that can be typed. Raises the connection's errors."""
     client = await link.client()
     if client.server_capabilities.resources is None:
         return ()
@@ -120,7 +120,7 @@ async def list_resources(link: Link) -> Sequence[str]:
 
 
 async def read_resource(link: Link, uri: str) -> Sequence[Media]:
-    """Read a resource, as a model is shown it. Raises UsageError."""
+    """Read a resource for a model. Raises UsageError."""
     try:
         got = await (await link.client()).read_resource(uri)
     except Exception as error:

@@ -1,6 +1,6 @@
-"""The offer of one MCP server in a session, and the messages to the model when it changes.
+"""The tools of one MCP server in a session, and the messages to the model when they change.
 
-What the model was given stays as it is, so that a provider's cache of it stays good; changes are reported in a
+The tools that the model was given stay the same, so that a provider's cache stays valid; changes are reported in a
 message.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp.types import Tool as McpToolInfo
 
 MAX_NAMES_CHARS = 500  # of a list of names
-MAX_SCHEMA_CHARS = 2_000  # of a schema that is other than before
+MAX_SCHEMA_CHARS = 2_000  # of a changed schema
 MAX_TEXT_CHARS = 6_000  # of one message
 MAX_REPORTS = 10  # messages about one server
 
@@ -24,7 +24,7 @@ Admitted: TypeAlias = tuple[Sequence[McpTool], Sequence[McpTool]]
 
 
 class Offer:
-    """The `tools` of a server that the model was given, of all those that it `listed` then."""
+    """The `tools` of a server that the model was given, and the list `listed` at that time."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class Offer:
         self._reports = 0
 
     def update(self, listed: Mapping[str, "McpToolInfo"]) -> str:
-        """Take what it lists now, and say what is other than before; "" for nothing. Raises ValueError or TypeError,
-        and takes nothing, where a definition cannot be read."""
+        """Compare the present list, and describe the changes; "" for none. Raises ValueError or TypeError, without
+        changing anything, if a definition is invalid."""
         now = {name: Definition(info) for name, info in listed.items()}
         gone, back, other = list[McpTool](), list[McpTool](), list[McpTool]()
         for tool in self._tools:

@@ -1,4 +1,4 @@
-"""`sagent mcp`: the MCP servers of the settings, and sagent as a server for others."""
+"""`sagent mcp`: the MCP servers in the settings, and sagent as a server for others."""
 
 import argparse
 import asyncio
@@ -112,7 +112,7 @@ def _list(settings: "Settings") -> int:
 
 
 def _test(settings: "Settings", name: str | None) -> int:
-    """Start the servers and show what they offer; 1 where one cannot be used."""
+    """Start the servers and show their offers; return 1 if one is unusable."""
     servers = servers_of(settings) if name is None else {name: _server(settings, name)}
     notices: list[str] = []
     rows = [(tool.name, one_line(tool.description, 100)) for tool in asyncio.run(_offered(settings, servers, notices))]
@@ -125,7 +125,7 @@ def _test(settings: "Settings", name: str | None) -> int:
 
 
 def _approve(settings: "Settings", name: str) -> int:
-    """Keep what the tools of a server are now as what was approved, and show those that are other than before."""
+    """Save the present tools of a server as approved, and show the changed ones."""
     server = {name: _server(settings, name)}
     notices: list[str] = []
     tools = asyncio.run(_offered(settings, server, notices))
@@ -189,7 +189,7 @@ def _add(given: Mapping[str, object]) -> int:
 
 
 def _login(settings: "Settings", name: str) -> int:
-    """Have the person log in; 1 where that fails."""
+    """Log the person in; return 1 on failure."""
     server = _remote(settings, name)
     if "issuer" in server.oauth:
         raise UsageError(f"{name} needs no login: its oauth settings have an issuer and a secret or key.")
@@ -248,7 +248,7 @@ def _server(settings: "Settings", name: str) -> "McpServer":
 
 
 def _own_file(given: Mapping[str, object]) -> Path:
-    """Return the person's settings file, where it can be changed. Raises UsageError."""
+    """Return the person's settings file, if it can be changed. Raises UsageError."""
     named = given["config"]
     path = path_of(str(named)) if named is not None else find_file(load_settings({}).config_dir)[0]
     if path.suffix != ".toml":
@@ -266,7 +266,7 @@ def _pairs(flag: str, value: object) -> dict[str, str]:
 def _serve(flags: dict[str, object]) -> int:
     where = flags.pop("http", None)
     address = _address(str(where)) if where is not None else None
-    load_settings(flags)  # what is wrong with them is said at once, and not to the first client
+    load_settings(flags)  # reports their errors now, not to the first client
     require("sagent mcp serve", "mcp", PACKAGES, "mcp")
     from sagent.plugins.mcp.agent_server import Sessions
 
@@ -288,8 +288,8 @@ def _address(where: str) -> tuple[str, int]:
 
 
 def opener(flags: Mapping[str, object]) -> "Open":
-    """Return a function that opens agents as the flags say, within what a client may choose: never above the budget
-    of the flags."""
+    """Return a function that opens agents by the flags, within a client's permitted choices: never above the flags'
+    budget."""
 
     def opened(
         options: "ClientOptions", listener: "Callable[[Event], None]", ask: "Asker | None"
@@ -317,7 +317,7 @@ async def _over_stdio(sessions: "Sessions") -> int:
 
 
 async def _over_http(sessions: "Sessions", host: str, port: int) -> int:
-    """Serve at an address until SIGINT or SIGTERM. Where it listens, and a token that was made, is said on stderr."""
+    """Serve at an address until SIGINT or SIGTERM. The address, and a generated token, are printed on stderr."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     from sagent.plugins.hosting.door import Bounded, Door

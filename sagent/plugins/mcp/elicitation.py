@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 
-MAX_MESSAGE_CHARS = 2_000  # of what a server says with a question
-MAX_QUESTIONS = 30  # questions of a server from one call to the next
+MAX_MESSAGE_CHARS = 2_000  # of a server's text with a question
+MAX_QUESTIONS = 30  # of a server between two calls
 _TRIES = 3  # for an answer that is accepted
 _ANSWER, _SUGGESTED, _DECLINE = "Answer", "Use the suggested values", "Decline"
 _OPEN, _OPENED = "Open it in the browser", "I have opened it myself"
@@ -41,14 +41,14 @@ class _Asking:
 
 
 class Elicitor:
-    """Puts the questions of all servers to one person."""
+    """Asks one person the questions of all servers."""
 
     def __init__(self, answer: Answerer | None) -> None:
         self._answer, self._floor = answer, asyncio.Lock()
         self._asked: dict[str, int] = {}  # by server, since its last call began
 
     def begin(self, server: str) -> None:
-        """Begin a call of a server, which may ask questions of its own."""
+        """Begin a call of a server, which may ask questions."""
         self._asked[server] = 0
 
     async def ask(self, server: str, params: "ElicitRequestParams") -> "ElicitResult":
@@ -64,7 +64,7 @@ class Elicitor:
             return await self._form(server, self._answer, params)
 
     async def show_pages(self, server: str, data: object) -> str:
-        """Ask about the pages that a server wants opened before it does a call; what the model is to read."""
+        """Ask about the pages that a server wants opened before a call; return the text for the model."""
         from mcp import types
         from pydantic import ValidationError
 
@@ -143,7 +143,7 @@ def _asked(fields: tuple[Field, ...]) -> str:
 
 
 async def _ask_field(text: str, field: Field, extra: tuple[str, ...], ask: _Asking) -> tuple[Action, object]:
-    """Return the word "accept" with the value, None for a field that is left out; or the action that ends the form."""
+    """Return "accept" with the value, None for a field that is left out; or the action that ends the form."""
     wrong = ""
     for _ in range(_TRIES):
         said = await ask(f"{wrong}{text}", (*field.options(), *extra), multiple=field.multiple)
@@ -163,7 +163,7 @@ def _content(values: Mapping[str, object]) -> "dict[str, str | int | float | boo
 
 
 def _host_of(url: str) -> str | None:
-    """Return the host of a page that may be shown; None for an address that is no page, or that hides whose it is."""
+    """Return the host of a page that may be shown; None for another address, or one that disguises its host."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,4 +1,4 @@
-"""The fields of a form that an MCP server wants filled in: flat, of strings, numbers, yes or no, and choices."""
+"""The fields of an MCP server's form: flat, of strings, numbers, booleans, and choices."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,7 @@ LEAVE_OUT = "(leave it out)"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a form. `choices` are the values by the words that a person is shown; `default` is None without
-    one."""
+    """A field of a form. `choices` maps displayed texts to values; `default` is None without one."""
 
     name: str
     title: str
@@ -48,14 +47,13 @@ class Field:
         return (*first, *self.choices, *(() if self.required else (LEAVE_OUT,)))
 
     def shown(self, value: object) -> str:
-        """Return a value in the words that stand for it."""
+        """Return the displayed text of a value."""
         values = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] -- JSON
         words = {_key(each): word for word, each in self.choices.items()}
         return one_line(printable(", ".join(words.get(_key(each), str(each)) for each in values)), 200)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] -- JSON
 
     def read(self, said: str) -> tuple[object, str]:
-        """Return the value that an answer means, None where the field is left out; and what is wrong with it, in
-        words."""
+        """Parse an answer into a value, None if the field is left out; and return its error, if any."""
         if LEAVE_OUT in said.split("\n") and not self.required:
             return None, ""
         if self.default is not None and said == self.shown(self.default) and not self.multiple:
@@ -69,7 +67,7 @@ class Field:
         return alike[0] if alike else word
 
     def judge(self, value: Json) -> tuple[object, str]:
-        """Return the value as the schema has it; and what is wrong with it, in words."""
+        """Return the value in the schema's form; and its error, if any."""
         value = coerce(self.schema, value)
         if wrong := violations(self.schema, value):
             return None, wrong[0]
@@ -80,7 +78,7 @@ class Field:
 
 
 def read_fields(schema: Mapping[str, object]) -> tuple[Field, ...] | None:
-    """Return the fields of a form in their order; None for what is no flat form, or too long for a person."""
+    """Return the fields of a form in order; None if it is not flat, or too long for a person."""
     properties = as_object(schema.get("properties"))
     if len(properties) > MAX_FIELDS:
         return None

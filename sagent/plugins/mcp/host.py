@@ -1,4 +1,4 @@
-"""The host of MCP servers in a session: a sandbox for programs, its directories, a person who is asked."""
+"""The host of MCP servers in a session: a sandbox for programs, its directories, and a person to ask."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.profile import Need
 
 Confine: TypeAlias = Callable[[Sequence[str], "Sequence[Need]"], Awaitable[Confined]]
-"""How a server's command line is run, with what was granted to it."""
+"""The sandboxing of a server's command line, with its grants."""
 
 
 async def unconfined(argv: Sequence[str], needs: "Sequence[Need]") -> Confined:

@@ -1,4 +1,4 @@
-"""The connection to one MCP server: made when it is needed, in a task of its own, and made again when it was lost."""
+"""The connection to one MCP server: made on demand in a separate task, and again after a loss."""
 
 import asyncio
 import re
@@ -30,20 +30,19 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
-START_TIMEOUT_SECONDS = 20.0  # that a server may take to be ready for a call, where it has no more to start
+START_TIMEOUT_SECONDS = 20.0  # for a server to be ready for a call, if it has nothing more to start
 _ENDING = 3.0  # seconds for a connection to end
 _MAX_RESTART_DELAY_SECONDS = 30.0  # between two starts
-_MAX_CALL_WAIT_SECONDS = 4.0  # that a call waits for a restart; with more to go it fails at once
-_RELISTEN = 60.0  # seconds at most until changes are listened for again
+_MAX_CALL_WAIT_SECONDS = 4.0  # that a call waits for a restart; with longer waits it fails at once
+_RELISTEN = 60.0  # maximum seconds until changes are listened for again
 
 
 class NotYet(ConnectionError):
-    """A server is not started again so soon."""
+    """It is too early to start a server again."""
 
 
 class Link:
-    """The link to one server. `on_changed` is called with a list that it has changed, `elicitor` puts its questions
-    to a person."""
+    """The link to one server. `on_changed` is called with a changed list, `elicitor` asks a person its questions."""
 
     def __init__(self, name: str, server: McpServer, processes: ProcessGroup, host: Host, elicitor: Elicitor) -> None:
         self.name, self.server = name, server
@@ -52,12 +51,12 @@ class Link:
         self._program = Program(processes, lambda: None)
         self._profile: Profile | None = None  # that it runs within
         self._login: Login | None = None
-        self._refuses = False  # a server with a URL: it has last said so to who is not logged in
-        self.unread: dict[str, str] = {}  # what it lists that cannot be read, by name, with the reason
+        self._refuses = False  # a server with a URL has last refused an unauthenticated request
+        self.unread: dict[str, str] = {}  # invalid items in its lists, by name, with the reason
         self.adds = False  # it may change its tools, as it says
-        self.attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple  # to what it does for a call
+        self.attend: Callable[[], Callable[[], Sequence[str]]] = lambda: tuple  # watches its effects during a call
         self._task: asyncio.Task[None] | None = None
-        self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that have not ended yet
+        self._lives: set[asyncio.Task[None]] = set()  # of this connection, and of lost ones that still end
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[Client] | None = None
         self._failures = 0  # in a row
@@ -68,13 +67,13 @@ class Link:
 
     @property
     def state(self) -> str:
-        """The state of the connection, in words."""
+        """Describe the state of the connection."""
         if self._ready is not None and self._ready.done() and not self._stop.is_set():
             return "connected"
         return "failed" if self._failures else "not connected"
 
     async def client(self) -> "Client":
-        """Return a connection that is ready. Raises whatever keeps it from that."""
+        """Return a ready connection. Raises any error that prevents it."""
         if self._task is None or self._task.done() or self._stop.is_set():
             await self._pause()
         if self._task is None or self._task.done() or self._stop.is_set():
@@ -89,7 +88,7 @@ class Link:
             return await asyncio.shield(self._ready)
 
     async def _pause(self) -> None:
-        """Wait before one more start of a server that fails again and again. Raises NotYet where that would be long."""
+        """Wait before another start of a server that fails repeatedly. Raises NotYet if that would be long."""
         if self._failures < 2:
             return
         pause = min(2.0 ** (self._failures - 2), _MAX_RESTART_DELAY_SECONDS)
@@ -124,11 +123,11 @@ class Link:
             stop.set()
 
     def works(self) -> None:
-        """Record that it has answered: the next failure is the first one."""
+        """Record an answer: the next failure counts as the first one."""
         self._failures = 0
 
     async def _live(self, ready: "asyncio.Future[Client]", stop: asyncio.Event, *, again: bool) -> None:
-        """Run a connection from start to end in one task: its cancel scopes may not be left in another."""
+        """Run a connection from start to end in one task, because its cancel scopes must be left in the same task."""
         try:
             try:
                 await self._serve(ready, stop, again=again)
@@ -236,7 +235,7 @@ class Link:
                 pass
 
     async def _listen(self, client: "Client") -> None:
-        """Receive changes by the one long request that the protocol has for them since 2026-07-28."""
+        """Receive changes by the protocol's long request, available since 2026-07-28."""
         from mcp import MCPError
         from mcp.client.subscriptions import (
             ListenNotSupportedError,
@@ -263,7 +262,7 @@ class Link:
                         pause = 1.0
                         if (kind := kinds.get(type(event))) is not None:
                             self.on_changed(kind)
-            except ListenNotSupportedError:  # the earlier protocol, in which servers say so by themselves
+            except ListenNotSupportedError:  # the earlier protocol, in which servers send changes unasked
                 return
             except (MCPError, SubscriptionLost, TimeoutError):
                 pass
@@ -274,7 +273,7 @@ class Link:
                     self.on_changed(cast("Kind", kind))
 
     def _read_login(self) -> "Login | None":
-        """Return the person's login at the server, where there is one."""
+        """Read the person's login at the server, if there is one."""
         if not self.server.url or self._host.state is None or "issuer" in self.server.oauth:
             return None
         from sagent.plugins.mcp.login import Login, LoginFile
@@ -293,7 +292,7 @@ class Link:
         return self.login_wanted() or (self._program.fault if self._died or is_closed(error) else "") or failure(error)
 
     def login_wanted(self) -> str:
-        """Return why it wants a login; "" if it has taken what it was last sent."""
+        """Return why it needs a login; "" if it has accepted the last request."""
         if self._login is not None and self._login.lacks:
             return self._login.lacks
         if self._refuses and "issuer" in self.server.oauth:
@@ -301,8 +300,7 @@ class Link:
         return f"it needs a login: sagent mcp login {self.name}" if self._refuses else ""
 
     def hint(self, said: str | None = None) -> str:
-        """Name the setting that gives it more, if what it has said, or that it does not run, may come from its
-        sandbox."""
+        """Name the setting that grants it more, if its errors or its failure to run may come from its sandbox."""
         from sagent.sandbox.signs import was_held_back, within
 
         if self._profile is None or not (said is None or was_held_back(said, failed=True)):

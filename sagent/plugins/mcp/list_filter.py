@@ -1,7 +1,7 @@
-"""Lists of a server, one item at a time: the SDK refuses a whole list for one item that the protocol does not know.
+"""Filters a server's lists item by item, because the SDK rejects a whole list for one undefined item.
 
-Answers to calls are mended likewise, block by block.
-What an item can do without is left out of it; an item that still cannot be read is left out of the list, and named.
+Answers to calls are repaired in the same way, block by block. Optional invalid members of an item are removed; an item
+that is still invalid is left out of the list, and reported.
 """
 
 from collections.abc import AsyncGenerator, Mapping, MutableMapping, MutableSet
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _KINDS = ("tools", "prompts", "resources")
 _NEEDED = {"", "name", "inputSchema", "uri", "arguments"}  # what these say cannot be guessed
-MAX_DEPTH = 100  # objects and arrays within each other, in a schema
+MAX_DEPTH = 100  # nested objects and arrays in a schema
 _NEWEST = "2026-07-28"
 
 
@@ -27,7 +27,7 @@ _NEWEST = "2026-07-28"
 async def filtered_streams(
     transport: "Transport", unread: MutableMapping[str, str]
 ) -> "AsyncGenerator[TransportStreams]":
-    """Yield the streams of a transport. Its lists hold what can be read; `unread` gets the rest by name, with the
+    """Yield the streams of a transport. Its lists have the valid items; `unread` gets the others by name, with the
     reason."""
     async with transport as (incoming, outgoing):
         calls = set[object]()
@@ -35,7 +35,7 @@ async def filtered_streams(
 
 
 class _Wrapped:
-    """A stream around one of the SDK's, which is closed with it."""
+    """A wrapper around one of the SDK's streams, closed with it."""
 
     def __init__(self, inner: "ReadStream[SessionMessage | Exception] | WriteStream[SessionMessage]") -> None:
         self._inner = inner
@@ -54,8 +54,8 @@ class _Wrapped:
 
 
 class _NotedStream(_Wrapped):
-    """A stream of messages, as the SDK writes it. The ids of calls of tools are noted: answers do not say of what they
-    are."""
+    """A stream of messages, as the SDK writes it. It records the ids of tool calls, because answers do not repeat the
+    method."""
 
     def __init__(self, outgoing: "WriteStream[SessionMessage]", calls: MutableSet[object]) -> None:
         super().__init__(outgoing)
@@ -107,13 +107,13 @@ class _FilteredStream(_Wrapped):
         return item
 
     def _read(self, kind: str, item: object) -> list[object]:
-        """Return the item as the SDK takes it, or nothing."""
+        """Return the item in a form that the SDK accepts, or nothing."""
         fields, wrong = dict(as_object(item)), dict[str, str]()
         if kind == "tools" and (schema := as_object(fields.get("inputSchema"))) is fields.get("inputSchema"):
             fields["inputSchema"] = {"type": "object", **schema}
             if _depth(schema) > MAX_DEPTH:
                 wrong = {"inputSchema": "nested too deeply"}
-        for _ in range(0 if wrong else 3):  # the revision, and then the SDK, say what is wrong
+        for _ in range(0 if wrong else 3):  # the revision, and then the SDK, report errors
             wrong = _wrong(kind, fields, self._version)
             if not wrong:
                 return [fields]
@@ -126,7 +126,7 @@ class _FilteredStream(_Wrapped):
 
 
 def _depth(value: object) -> int:
-    """Return the greatest depth of objects and arrays within each other."""
+    """Return the greatest depth of nested objects and arrays."""
     deepest, level = 0, [value]
     while level := [inner for each in level for inner in (*as_object(each).values(), *as_array(each))]:
         deepest += 1
@@ -134,7 +134,7 @@ def _depth(value: object) -> int:
 
 
 def _wrong(kind: str, fields: Mapping[str, object], version: str) -> dict[str, str]:
-    """Return what does not follow the protocol, by the member of the item that it is in."""
+    """Return the protocol violations, by the member of the item."""
     from mcp_types.methods import parse_server_result
     from pydantic import ValidationError
 
@@ -142,6 +142,6 @@ def _wrong(kind: str, fields: Mapping[str, object], version: str) -> dict[str, s
         parse_server_result(f"{kind}/list", version, {**COMPLETE, kind: [fields]})
     except ValidationError as error:
         return {str(one["loc"][2]) if len(one["loc"]) > 2 else "": one["msg"] for one in error.errors()}
-    except (KeyError, ValueError):  # of a version that is not known, which the SDK says
+    except (KeyError, ValueError):  # the SDK reports an unknown version
         pass
     return {}

@@ -1,7 +1,8 @@
-"""Logins at MCP servers by OAuth: made once by a person in a browser, kept in a file for each server, renewed unseen.
+"""Logins at MCP servers by OAuth: made once by a person in a browser, kept in a file for each server, renewed
+automatically.
 
-The SDK speaks the protocol (metadata, registration, PKCE, step-up). Here are the file, the lock that has one process at
-a time renew a token, and the address on loopback to which the browser returns.
+The SDK implements the protocol (metadata, registration, PKCE, step-up). This module has the file, the lock under which
+one process at a time renews a token, and the loopback address to which the browser returns.
 """
 
 import asyncio
@@ -30,15 +31,15 @@ from sagent.plugins.mcp.server import McpServer
 
 LOGIN_TIMEOUT_SECONDS = 300.0  # for a person to log in
 _RENEWING = 30.0  # seconds that another process may take to renew a token
-_EARLY = 30.0  # seconds before its end in which a token is renewed
+_EARLY = 30.0  # seconds before its expiry to renew a token
 
 Redirect = Callable[[str], Awaitable[None]]
 Callback = Callable[[], Awaitable[AuthorizationCodeResult]]
 
 
 class StoredLogin(BaseModel):
-    """The file of a server's login. `expires` is a time as `time.time()` gives it; `wanted` are scopes that the
-    server has asked for since the login."""
+    """The file of a server's login. `expires` is a time as in `time.time()`; `wanted` are scopes that the server has
+    requested since the login."""
 
     url: str
     tokens: OAuthToken | None = None
@@ -74,7 +75,7 @@ class LoginStore:
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
-        """Yield the right to renew the tokens, which nobody else has."""
+        """Yield the exclusive right to renew the tokens."""
         yield
 
 
@@ -98,7 +99,7 @@ class LoginFile(LoginStore):
         put(self.path, kept.model_dump_json(exclude_none=True).encode())
 
     def forget(self) -> bool:
-        """Remove the login; whether there was one."""
+        """Remove the login; return True if there was one."""
         try:
             self.path.unlink()
         except FileNotFoundError:
@@ -114,8 +115,8 @@ class LoginFile(LoginStore):
 
 
 class Login(OAuthClientProvider):
-    """A server's login in every request to it. Without `redirect` there is nobody to log in: what would need that is an
-    OAuthFlowError, and the scopes that are lacking are kept for the next login."""
+    """A server's login in every request to it. Without `redirect` there is nobody to log in: if that is needed, it
+    raises OAuthFlowError, and saves the missing scopes for the next login."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Login(OAuthClientProvider):
             client_metadata_url=server.oauth.get("client_metadata_url"),
         )
         self._name, self._store, self._silent = name, store, redirect is None
-        self.lacks = ""  # what a person has to do about it, in words: the connection fails without saying why
+        self.lacks = ""  # instruction for the person: the connection fails without a reason
 
     async def _initialize(self) -> None:
         await super()._initialize()
@@ -150,7 +151,7 @@ class Login(OAuthClientProvider):
         return await super()._perform_authorization()
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        refused = ""  # a token that the server has not taken, although it should still be good
+        refused = ""  # a token that the server has rejected before its expiry
         while True:
             async with AsyncExitStack() as lock:
                 await self._make_ready(lock, refused)
@@ -174,7 +175,7 @@ class Login(OAuthClientProvider):
                     await flow.aclose()
 
     async def _make_ready(self, lock: AsyncExitStack, refused: str) -> None:
-        """Have the tokens as they are kept, and the right to renew them where that is needed."""
+        """Load the stored tokens, and take the right to renew them if needed."""
         if not self._initialized:
             await self._initialize()
         if (refused or not self.context.is_token_valid()) and self.context.can_refresh_token():
@@ -190,7 +191,7 @@ class Login(OAuthClientProvider):
         return response.status_code == 401 and self.context.can_refresh_token()
 
     async def _refusal(self, response: httpx2.Response) -> OAuthFlowError:
-        """Return an error that tells the person to log in; the scopes that were asked for are kept."""
+        """Return an error that tells the person to log in; the requested scopes are saved."""
         if response.status_code == 401:
             why = "its login is missing or no longer valid"
         else:
@@ -206,7 +207,7 @@ class Login(OAuthClientProvider):
 
 
 def _wants_login(response: httpx2.Response) -> bool:
-    """Return True if a server does not take the login, or wants one with more rights."""
+    """Return True if a server rejects the login, or wants one with more rights."""
     lacking = response.status_code == 403 and extract_field_from_www_auth(response, "error") == "insufficient_scope"
     return response.status_code == 401 or lacking
 
@@ -216,13 +217,14 @@ async def _nowhere(url: str) -> None:
 
 
 async def _nobody() -> AuthorizationCodeResult:
-    raise OAuthFlowError("there is nobody to log in")  # the SDK wants a callback, and is refused before it calls it
+    raise OAuthFlowError("there is nobody to log in")  # the SDK requires a callback; it is refused before it is called
 
 
 async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[str], None]) -> int:
-    """Have a person log in at a server, by the address that is passed to `show`, and keep the login.
+    """Log a person in at a server, by the address that is passed to `show`, and save the login.
 
-    Returns how many tools the server then lists. Raises OAuthFlowError, TimeoutError, and what the connection raises.
+    Return the number of tools that the server then lists. Raises OAuthFlowError, TimeoutError, and the connection's
+    errors.
     """
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
@@ -236,7 +238,7 @@ async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[
         arrival.expect(url)
         show(url)
 
-    made = LoginStore(server.url)  # until it is whole the file stays as it is, for other sessions use it
+    made = LoginStore(server.url)  # the file stays until the new one is complete, because other sessions use it
     if (client := server.oauth.get("client_id")) is not None:
         secret = server.oauth.get("client_secret")
         made.kept.client = OAuthClientInformationFull(
@@ -256,8 +258,8 @@ async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[
 
 
 class _Arrival:
-    """The browser's return from a login. Only what carries the state of the address that was last shown counts: any
-    page can send a browser to this one."""
+    """The browser's return from a login. Only a request with the state of the last shown address counts, because any
+    page can send a browser here."""
 
     def __init__(self) -> None:
         self._state = ""
@@ -266,7 +268,7 @@ class _Arrival:
 
     @asynccontextmanager
     async def closing(self, listener: asyncio.Server) -> AsyncGenerator[None]:
-        """Close the listener in the end, and hang up on whoever is still connected to it."""
+        """Close the listener at the end, with all open connections."""
         try:
             yield
         finally:
@@ -306,7 +308,7 @@ class _Arrival:
         self._open.discard(writer)
 
     def _take(self, target: str) -> tuple[str, str]:
-        """Return the status and the words for a browser that asks for this."""
+        """Return the status and the text for a browser's request."""
         given = _queried(target)
         ours = bool(self._state) and secrets.compare_digest(given.get("state", "").encode(), self._state.encode())
         if urlsplit(target).path != "/callback" or not ours or not ({"code", "error"} & given.keys()):

@@ -1,4 +1,4 @@
-"""Logins at MCP servers without a person: by a client id and its secret or key, for a server that the settings name.
+"""Logins at MCP servers without a person: by a client id and its secret or key, for a server in the settings.
 
 https://modelcontextprotocol.io/extensions/auth/oauth-client-credentials
 """

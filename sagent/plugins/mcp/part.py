@@ -1,5 +1,5 @@
-"""The MCP servers of a session, as parts of its agent: opened with what they are given, watched, and asked about when
-their tools are no longer what was approved."""
+"""The MCP servers of a session, as parts of its agent: opened, watched, and questioned when their tools differ from the
+approved ones."""
 
 from collections.abc import Mapping
 
@@ -14,8 +14,8 @@ from sagent.plugins.mcp.table import servers_of
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Open the servers of the settings, and those that an editor brings, until the session is closed, and offer their
-    tools; the agent reads what changes there, and the person has their prompts and resources."""
+    """Open the servers in the settings, and those of an editor, until the session is closed, and offer their tools; the
+    agent reads about changes, and the person gets their prompts and resources."""
     settings, workspace, servers = builder.settings, builder.workspace, Servers()
     builder.sources.append(servers)
     builder.surface.sources.append(servers)
@@ -32,8 +32,7 @@ async def add(builder: AgentBuilder) -> None:
 
 
 def _wanted(builder: AgentBuilder) -> Mapping[str, McpServer]:
-    """Return the servers of the settings and those that an editor brings, each with the needs that settings give one of
-    its name."""
+    """Return the servers in the settings and those of an editor, each with the needs in settings for its name."""
     own = servers_of(builder.settings)
     brought = {
         name: McpServer(one.command, one.args, one.env, one.url, one.headers, needs=own.get(name, McpServer()).needs)
@@ -43,6 +42,6 @@ def _wanted(builder: AgentBuilder) -> Mapping[str, McpServer]:
 
 
 async def ask_about_changes(builder: AgentBuilder) -> None:
-    """Put the question about changed tools around what judges calls; in mode full nothing is asked."""
+    """Add the question about changed tools to the policy; mode full asks nothing."""
     servers, policy = next(each for each in builder.sources if isinstance(each, Servers)), builder.policy
     builder.judge = PinPolicy(builder.judge, servers.by_name, lambda: policy.mode == "full")

@@ -1,6 +1,6 @@
-"""The question about a tool of an MCP server that is defined otherwise than when it was approved.
+"""The question about a tool of an MCP server whose definition differs from the approved one.
 
-A server can change what it says of a tool after a person has allowed it, and a model follows what is said there.
+A server can change a tool's description after a person has allowed it, and a model follows descriptions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ from sagent.tool import Effect, Workspace
 
 
 class PinPolicy(Policy):
-    """A policy in which a tool that was approved, and says something else by now, is asked about first, whatever rule
-    allows it. `free` is whether nothing is to be asked at all."""
+    """A policy that first asks about a tool whose definition has changed since its approval, whatever rule allows it.
+    `free` is True if nothing is to be asked."""
 
     def __init__(self, inner: Policy, tools: Callable[[], Mapping[str, McpTool]], free: Callable[[], bool]) -> None:
         self._inner, self._tools, self._free = inner, tools, free

@@ -1,4 +1,4 @@
-"""Pins of approved MCP tools: a hash of each definition, kept for all sessions."""
+"""Pins of approved MCP tools: a hash of each definition, stored for all sessions."""
 
 import json
 from contextlib import suppress
@@ -12,20 +12,20 @@ FILE = "approved.json"
 
 
 class Pins:
-    """Hashes by server and tool, in a file of a directory that all sessions have; in memory where there is none."""
+    """Hashes by server and tool, in a file of a directory shared by all sessions; in memory without one."""
 
     def __init__(self, directory: Path | None) -> None:
         self._path = directory / FILE if directory is not None else None
         self._known: dict[str, dict[str, str]] | None = None
 
     def of(self, server: McpServer, tool: str) -> str | None:
-        """Return the hash of a tool's definition when it was last approved."""
+        """Return the hash of a tool's definition at its last approval."""
         if self._known is None:
             self._known = self._read()
         return self._known.get(_key(server), {}).get(tool)
 
     def approve(self, server: McpServer, tool: str, fingerprint: str) -> None:
-        """Keep what a tool is now. Where it cannot be written it is known in this session."""
+        """Save a tool's present definition. If the file cannot be written, it applies to this session."""
         if self.of(server, tool) == fingerprint:
             return
         assert self._known is not None
@@ -43,7 +43,7 @@ class Pins:
         return {key: {tool: as_str(one) for tool, one in as_object(tools).items()} for key, tools in data.items()}
 
     def _write(self, key: str, tool: str, fingerprint: str) -> None:
-        """Add one hash to what the file holds by now, for another session may have added its own."""
+        """Add one hash to the file's present contents, because another session may have added its own."""
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,6 +57,5 @@ class Pins:
 
 
 def _key(server: McpServer) -> str:
-    """Return a server by what is run, or its address: under another name it is the same, with another command it is
-    not."""
+    """Return a server's identity by its command or address: its name does not matter."""
     return sha256_hex(wire_bytes([server.url or [server.command, *server.args]]))[:32]

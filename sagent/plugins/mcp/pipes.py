@@ -1,6 +1,6 @@
-"""An MCP server that is a program: started with two pipes, a message on each line, and ended with all it has started.
+"""An MCP server that is a program: started with two pipes, one message a line, and ended with all its processes.
 
-In addition to what the SDK does: lines are bounded, the program cannot outlive this process, and why it ended is known.
+In addition to the SDK: lines are limited, the program cannot outlive this process, and the reason of its end is known.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 1 << 26  # of one message
 _END_SECONDS = 1.0  # that a program gets to end by itself, once its standard input has ended
-_LAST_WORDS = 2_000  # bytes of its standard error that are kept
-_PROBED = 3.0  # seconds for a server to say which protocol it speaks, before it is asked by the earlier one's handshake
+_LAST_WORDS = 2_000  # bytes of its standard error to keep
+_PROBED = 3.0  # seconds for a server to state its protocol, before the earlier handshake is used
 _CHUNK = 1 << 16
 _INTERNAL_ERROR = -32603  # JSON-RPC's code for an error of the server
 _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 
 
 class Program:
-    """A run of a server's program. `fault` says why it came to an end; `on_end` is called when its output ends."""
+    """A run of a server's program. `fault` is why it ended; `on_end` is called when its output ends."""
 
     def __init__(self, processes: ProcessGroup, on_end: Callable[[], None]) -> None:
         self._processes, self._on_end = processes, on_end
@@ -77,7 +77,7 @@ class Program:
     async def _read(
         self, reader: asyncio.StreamReader, arriving: "MemoryObjectSendStream[SessionMessage | Exception]"
     ) -> None:
-        """Pass its messages on; what is no message is skipped. The end of the stream ends the client's."""
+        """Pass its messages on, skipping invalid ones. The end of the stream ends the client's."""
         import anyio
         from mcp.shared.message import SessionMessage
 
@@ -90,11 +90,11 @@ class Program:
                 self._heard = True
                 await arriving.send(SessionMessage(message))
         self._on_end()
-        while await reader.read(_CHUNK):  # one that waits for its output to be read cannot end
+        while await reader.read(_CHUNK):  # a program that waits for its output to be read cannot end
             pass
 
     async def _hurry(self, arriving: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
-        """Answer the first request, which asks for a protocol, where the server passes over what it does not know."""
+        """Answer the first request, which negotiates a protocol, if the server ignores unknown requests."""
         import anyio
         from mcp.shared.message import SessionMessage
         from mcp.types import REQUEST_TIMEOUT, ErrorData, JSONRPCError
@@ -124,8 +124,8 @@ async def _end(program: PipedProcess) -> None:
 
 
 def _message(line: bytes) -> "JSONRPCMessage":
-    """Return the message of a line. The SDK's reader refuses what is nested more than some 200 deep, and answers of
-    another shape, so that whoever waits for one would wait for as long as a call may take."""
+    """Return the message in a line. The SDK's reader rejects deep nesting (about 200) and other forms of answers, and
+    the caller would then wait for the call's whole timeout."""
     from mcp.types import jsonrpc_message_adapter
 
     try:
@@ -135,7 +135,7 @@ def _message(line: bytes) -> "JSONRPCMessage":
 
 
 def _mended(message: object) -> object:
-    """Return an answer as JSON-RPC has it: its result and its error are objects, and it has one of them."""
+    """Return an answer in JSON-RPC's form: its result and its error are objects, and it has one of them."""
     fields = as_object(message)
     if "method" in fields or not isinstance(number := fields.get("id"), int | str):
         return message
@@ -152,8 +152,8 @@ def _mended(message: object) -> object:
 
 
 def _as_json(line: bytes) -> bytes:
-    """Return a line that the reader takes, where it is JSON but for half a surrogate pair, a byte that is no UTF-8, or
-    NaN: else whoever waits for this message would wait for as long as a call may take."""
+    """Return a line in the reader's form if it is JSON except for half a surrogate pair, a byte that is not UTF-8, or
+    NaN; otherwise the caller would wait for the call's whole timeout."""
     if not _SUSPECT.search(line):
         try:
             line.decode()
@@ -169,7 +169,7 @@ async def _write(
     leaving: "MemoryObjectReceiveStream[SessionMessage]",
     arriving: "MemoryObjectSendStream[SessionMessage | Exception]",
 ) -> None:
-    """Pass our messages on. Where nobody reads them, the client's stream is closed: it waits for answers."""
+    """Pass our messages on. If nobody reads them, the client's stream is closed, because it waits for answers."""
     try:
         async for message in leaving:
             writer.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")

@@ -12,8 +12,8 @@ from sagent.repl.settings_file import checked, one_by_one, read_file, with_table
 
 @one_by_one
 def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> bytes:
-    """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError, which says that the
-    file has what `taken` says, where there is one of this name."""
+    """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError with the text `taken` if the name
+    exists."""
     text, before = read_file(path)
     rows = as_object(before.get(table))
     if name in rows:
@@ -24,7 +24,7 @@ def add_row(path: Path, table: str, name: str, given: Mapping[str, object], take
 
 @one_by_one
 def remove_row(path: Path, table: str, name: str, what: str) -> bytes:
-    """Remove `[TABLE.NAME]`, which is a `what`. Raises as `add_rule`, and UsageError where there is none."""
+    """Remove `[TABLE.NAME]`, which is a `what`. Raises as `add_rule`, and UsageError if it does not exist."""
     text, before = read_file(path)
     rows = as_object(before.get(table))
     if name not in rows:

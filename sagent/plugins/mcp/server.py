@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """A server of tools: a command that is run, or a URL. `timeout` is in seconds, for one call, `start_timeout` for
-    all that comes before. A command runs in the sandbox, and `needs` is what it gets there in addition. `oauth` is what
-    a login at a URL needs and its server does not say: `scope`, `client_id`, `client_secret`, `client_metadata_url`,
-    `callback_port`; with `issuer` the login needs no person, but a secret or key. With `always_load` its tools
-    go out with every request, however many there are."""
+    """A server of tools: a command to run, or a URL. `timeout` is in seconds, for one call, `start_timeout` for
+    everything before. A command runs in the sandbox, and `needs` are its additional permissions there. `oauth` has
+    values for a login at a URL that its server does not publish: `scope`, `client_id`, `client_secret`,
+    `client_metadata_url`, `callback_port`; with `issuer` the login needs no person, but a secret or key. With
+    `always_load` its tools are in every request, however many there are."""
 
     command: str = ""
     args: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""The MCP servers of a session (modelcontextprotocol.io): what they offer, and what changes. Needs sagent[mcp].
+"""The MCP servers of a session (modelcontextprotocol.io): their offers, and changes of these. Needs sagent[mcp].
 
-All are started together; each lives in a task of its own for as long as the session, and one that has ended is started
-by the next call. Programs run in the sandbox.
+All are started together; each has its own task during the session, and the next call restarts one that has ended.
+Programs run in the sandbox.
 """
 
 import asyncio
@@ -38,34 +38,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOGINS = "mcp"
-"""The directory of logins, and of what was approved, in the state directory."""
+"""The directory of logins and approvals in the state directory."""
 
 MAX_TOOLS = 128  # of one server
-MAX_SCHEMA_CHARS = 200_000  # of descriptions and schemas of one server: every request carries them
-MAX_DESCRIBED_CHARS = 20_000  # of them, of tools that it adds, in one message that describes them
-_RELISTING = 1.0  # seconds at least between two looks at what has changed
+MAX_SCHEMA_CHARS = 200_000  # of descriptions and schemas of one server, which every request carries
+MAX_DESCRIBED_CHARS = 20_000  # of them, for added tools, in one message that describes them
+_RELISTING = 1.0  # minimum seconds between two checks for changes
 
 
 class Servers:
-    """All servers of a session. `tools` is what they offered when it began, and what they have added."""
+    """All servers of a session. `tools` are those at the start, and those added since."""
 
     def __init__(self) -> None:
         self.tools: tuple[McpTool, ...] = ()
         self.configured: Mapping[str, McpServer] = {}
         self.links: dict[str, Link] = {}
         self._announce: Callable[[str], None] = lambda _: None
-        self._attended = asyncio.Event()  # somebody is there to whom changes are announced
-        self._intake: Intake | None = None  # of tools that a server adds; without it they wait for the next session
+        self._attended = asyncio.Event()  # a receiver for announcements is there
+        self._intake: Intake | None = None  # of added tools; without it they wait for the next session
         self._pins = Pins(None)
         self._looking: dict[str, asyncio.Task[None]] = {}  # by server
         self._again: set[str] = set()  # servers that have changed while they were looked at
-        self._on_prompts: Callable[[], object] = lambda: None  # are others than before
+        self._on_prompts: Callable[[], object] = lambda: None  # called when prompts change
         self._prompts: dict[str, Sequence[Prompt]] = {}  # by server, as they were last listed
         self._resources: dict[str, Sequence[str]] = {}
 
     @asynccontextmanager
     async def opened(self, servers: Mapping[str, McpServer], notices: list[str], host: Host) -> AsyncGenerator[None]:
-        """Start them, and stop them in the end. What could not be reached is said in the notices."""
+        """Start the servers, and stop them at the end. Notices name unreachable ones."""
         self.configured = servers
         if not servers or not await _has_package(servers, notices):
             yield
@@ -87,12 +87,12 @@ class Servers:
                 await processes.aclose()
 
     def announce_to(self, agent: Callable[[str], None]) -> None:
-        """Give somebody what has changed since the servers were opened, in words for the model."""
+        """Send a function the changes since the servers were opened, as text for the model."""
         self._announce = agent
         self._attended.set()
 
     def stop_announcing(self) -> None:
-        """Announce nothing any more, for the agent has ended."""
+        """Stop announcing, because the agent has ended."""
         self._announce = lambda _: None
 
     def by_name(self) -> Mapping[str, McpTool]:
@@ -109,7 +109,7 @@ class Servers:
         self._intake = intake
 
     def follow(self, changed: Callable[[], object]) -> None:
-        """Call this from now on when the prompts of a server are others."""
+        """Call a function whenever the prompts of a server change."""
         self._on_prompts = changed
 
     async def offered(self) -> Sequence[surface.Prompt]:
@@ -118,7 +118,7 @@ class Servers:
         return [surface.Prompt(one.name, one.shown, partial(self.fill, one)) for one in found]
 
     async def prompts(self) -> Sequence[Prompt]:
-        """Return the prompts of all servers that are there."""
+        """Return the prompts of all present servers."""
         return await self._listed(self._prompts, list_prompts)
 
     async def resources(self) -> Sequence[str]:
@@ -129,8 +129,8 @@ class Servers:
     async def _listed(
         self, known: dict[str, Sequence[T]], read: Callable[[Link], Awaitable[Sequence[T]]]
     ) -> Sequence[T]:
-        """Return the lists of all servers, asking those that were not asked or have changed; one that fails has
-        nothing for now."""
+        """Return the lists of all servers, asking those with a missing or changed one; a failed one has nothing for
+        now."""
 
         async def look(link: Link) -> None:
             with suppress(Exception):  # nobody waits for this one list
@@ -142,7 +142,7 @@ class Servers:
         return [one for name in self.links for one in known.get(name, ())]
 
     async def fill(self, prompt: Prompt, typed: str) -> str:
-        """Return the text of a prompt, given what was typed after it. Raises UsageError."""
+        """Return the text of a prompt, given its typed arguments. Raises UsageError."""
         return await fill_prompt(self.links[prompt.server], prompt, typed)
 
     def has(self, mention: str) -> bool:
@@ -180,7 +180,7 @@ class Servers:
         return kept
 
     def _admit(self, link: Link, added: "Sequence[McpToolInfo]") -> Admitted:
-        """Give the session what a server has added to its tools, in the bounds that its tools have at the start."""
+        """Add a server's new tools to the session, within the limits for tools at the start."""
         if self._intake is None:
             return (), ()
         own = [tool for tool in self.tools if tool.server == link.name]
@@ -212,11 +212,11 @@ class Servers:
         link.on_changed = on_changed
 
     async def _look_again(self, link: Link, offer: Offer) -> None:
-        """List a server's tools anew, and announce what is other than before. Where that fails the last list stands."""
+        """List a server's tools again, and announce changes. On failure the last list stays."""
         await self._attended.wait()
         while True:
             self._again.discard(link.name)
-            with suppress(Exception):  # whatever it is, the next call of a tool reports it
+            with suppress(Exception):  # the next call of a tool reports the error
                 async with asyncio.timeout(link.server.start_timeout):
                     listed = await list_tools(link)
                 if text := offer.update({info.name: info for info in listed}):
@@ -233,9 +233,9 @@ async def open_servers(
     confine: Confine | None = None,
     logins: Path | None = None,
 ) -> AsyncGenerator[tuple[McpTool, ...]]:
-    """Yield the tools of all servers that could be reached; what could not be is said in the notices.
+    """Yield the tools of all reachable servers; notices name the others.
 
-    All servers are started together, and stopped in the end. Without `confine` their programs run in no sandbox.
+    All servers are started together, and stopped at the end. Without `confine` their programs run in no sandbox.
     `logins` is the directory of the logins at servers.
     """
     opened = Servers()
@@ -272,7 +272,7 @@ async def _has_package(servers: Mapping[str, McpServer], notices: list[str]) -> 
 
 
 def confining(sandbox: Sandbox, profile: "Callable[[], Profile]", cwd: Path) -> Confine:
-    """Programs run in a directory and in a sandbox, within the profile that there is when one is started."""
+    """Run programs in a directory and in a sandbox, with the profile at the time of their start."""
     from sagent.sandbox.profile import Need
 
     async def confine(argv: Sequence[str], needs: Sequence[Need]) -> Confined:
@@ -286,7 +286,8 @@ def confining(sandbox: Sandbox, profile: "Callable[[], Profile]", cwd: Path) -> 
 
 @contextmanager
 def _quiet(*loggers: str) -> Generator[None]:
-    """Keep what the SDK logs off stderr, where it goes if nobody has set logging up; who has gets it as ever."""
+    """Keep the SDK's logs off stderr, where they go without logging configuration; with one, they are logged as
+    usual."""
     handler = logging.NullHandler()
     for name in loggers:
         logging.getLogger(name).addHandler(handler)
@@ -309,7 +310,7 @@ def _bounded(server: str, tools: Sequence[McpTool], notices: list[str]) -> Seque
 
 
 def _fitting(tools: Sequence[McpTool], max_chars: int) -> list[McpTool]:
-    """Return the tools that have room within so many characters of descriptions and schemas."""
+    """Return the tools that fit into so many characters of descriptions and schemas."""
     kept: list[McpTool] = []
     for tool in tools:
         size = len(tool.description) + len(json_dump(tool.parameters))
@@ -320,8 +321,9 @@ def _fitting(tools: Sequence[McpTool], max_chars: int) -> list[McpTool]:
 
 
 def _number(tools: Sequence["McpTool"], notices: list[str], names: set[str]) -> None:
-    """Give each tool a unique name that is not in `names`: characters that a model cannot be shown make some alike. A
-    tool whose own name fits keeps it, so that a rule that allows it never covers another, whatever its server adds."""
+    """Give each tool a unique name that is not in `names`, because some names become equal without unprintable
+    characters. A tool with a valid name keeps it, so that a rule that allows it never covers another, whatever its
+    server adds."""
     numbered: list[str] = []
     for tool in sorted(tools, key=lambda tool: tool.name != f"mcp__{tool.server}__{tool.own}"):
         first, number = tool.name, 1

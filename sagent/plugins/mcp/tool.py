@@ -1,4 +1,4 @@
-"""A tool of an MCP server, as a tool like any other."""
+"""A tool of an MCP server, as a Tool."""
 
 import json
 import re
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from sagent.lib.json import Thawed
 
 MAX_DESCRIPTION_CHARS = 2_000
-MAX_SHOWN_CHARS = 8_000  # of a definition that a person is to approve
+MAX_SHOWN_CHARS = 8_000  # of a definition that a person has to approve
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 class Definition:
-    """A server's definition of a tool, as a model can be shown it. `fingerprint` is of all that it says."""
+    """A server's definition of a tool, in a form for a model. `fingerprint` covers all of it."""
 
     def __init__(self, info: "McpToolInfo") -> None:
         self.description = printable(info.description or info.title or info.name)[:MAX_DESCRIPTION_CHARS]
@@ -55,10 +55,10 @@ class Definition:
 
 
 class McpTool:
-    """A tool of a server. What its server says of its effects is not believed: a policy asks as for a command.
+    """A tool of a server. The server's statements about its effects are not trusted: a policy asks as for a command.
 
-    `description` and `parameters` are what the model was given, which stays as it was in a session; `now` is what the
-    server says of it by now, None where it offers it no more.
+    `description` and `parameters` are those that the model was given, unchanged in a session; `now` is the server's
+    present definition, None if it no longer offers the tool.
     """
 
     def __init__(self, link: Link, info: "McpToolInfo", pins: Pins) -> None:
@@ -69,16 +69,16 @@ class McpTool:
         self.now: Definition | None = (given := Definition(info))
         self._first = given.fingerprint
         self.description, self.parameters = given.description, given.parameters
-        self._judged: dict[str, str] = {}  # what it was by the ids of calls, when they were judged
+        self._judged: dict[str, str] = {}  # definition by ids of calls, at the time of judgement
 
     @property
     def lenient(self) -> Literal[False, "schema"]:
-        """What the server is to judge: the schema, where it is no longer the one that the model was given."""
+        """Left to the server: the schema, if it has changed since the model was given it."""
         return "schema" if self.now is None or self.now.fingerprint != self._first else False
 
     @property
     def changed(self) -> bool:
-        """True if it is defined otherwise than when it was last approved."""
+        """True if its definition has changed since its last approval."""
         pinned = self._pins.of(self._link.server, self.own)
         return self.now is not None and pinned is not None and pinned != self.now.fingerprint
 
@@ -88,7 +88,7 @@ class McpTool:
             self._pins.approve(self._link.server, self.own, self.now.fingerprint)
 
     def note_judged(self, call: str) -> None:
-        """Note the tool's present definition, by which a call is judged and a person may be asked."""
+        """Record the tool's present definition, by which a call is judged and a person may be asked."""
         if self.now is not None:
             self._judged[call] = self.now.fingerprint
 
@@ -102,7 +102,7 @@ class McpTool:
             self.approve()
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Call it. Raises ToolError where there is no result; of a call that was sent it may be unknown what it did."""
+        """Call it. Raises ToolError without a result; the effect of a sent call may then be unknown."""
         if self.now is None:
             raise ToolError(f"The MCP server {self.server} no longer offers {printable(self.own)}.")
         self._settle(run.call_id)
@@ -133,8 +133,7 @@ class McpTool:
     async def _call(
         self, client: "Client", arguments: "dict[str, Thawed]", run: RunContext, *, again: bool = True
     ) -> "CallToolResult":
-        """Return the server's answer. A call is made once more only where the server has said that it did not read
-        it."""
+        """Return the server's answer. A call is repeated only if the server has said that it did not read it."""
         from mcp import MCPError
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -185,7 +184,7 @@ _UNKNOWN = "Whether it did what the call asked for is unknown: find out before y
 
 
 def _is_ended_session(error: "MCPError") -> bool:
-    """Return True if a server of the earlier protocol knows no such session: what was sent in it was not read."""
+    """Return True if a server of the earlier protocol does not know the session: its messages were not read."""
     return error.message == "Session terminated"
 
 
@@ -201,8 +200,8 @@ def _schema(given: Mapping[str, object]) -> JsonObject:
 
 
 def _usual(schema: object) -> object:
-    """Return the schema without types that JSON Schema does not have, as "float": providers refuse each request with
-    one, and the server judges arguments itself."""
+    """Return the schema without types unknown to JSON Schema, such as "float": providers refuse each request with one,
+    and the server checks arguments itself."""
     if not isinstance(schema, dict):
         return [_usual(each) for each in as_array(cast("object", schema))] if isinstance(schema, list) else schema
     found: dict[str, object] = {}
@@ -217,5 +216,5 @@ def _usual(schema: object) -> object:
 
 
 def _finite(value: object) -> object:
-    """Return the value without numbers that JSON has no word for."""
+    """Return the value without numbers that JSON cannot express."""
     return json.loads(json.dumps(value), parse_constant=lambda _: None)

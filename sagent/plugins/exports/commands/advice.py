@@ -1,4 +1,4 @@
-"""`sagent advice`: what a session's advisors were asked, what became of it and what it cost; and a word on it."""
+"""`sagent advice`: a session's consultations with their outcome and cost; and rating an advice."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from sagent.transcript.redaction import Redaction
 from sagent.usage import BUCKETS
 
 GOOD, BAD = 1, -1
-REASONS = 3  # that are shown of each kind
+REASONS = 3  # of each kind to show
 
 
 def run_advice(argv: Sequence[str]) -> int:
@@ -50,13 +50,13 @@ def run_advice(argv: Sequence[str]) -> int:
     show(redaction.value(_as_json(path.name, found)) if given.json else None, lines, as_json=given.json)
     report_secrets(redaction)
     if damaged:
-        damaged[0].add_note(REPORTED)  # stdout has its one object; stderr says what it lacks
+        damaged[0].add_note(REPORTED)  # stdout has its single object; stderr lists its gaps
         raise damaged[0]
     return 0
 
 
 def _entries(file: Path, damaged: list[SessionCorrupt]) -> Iterator[Entry]:
-    """Yield a log's entries; what comes before damage is worth showing."""
+    """Yield a log's entries up to a damaged one."""
     try:
         yield from read_log(file)
     except SessionCorrupt as error:
@@ -85,7 +85,7 @@ def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
 
 
 def _as_json(session: str, found: Review) -> Mapping[str, object]:
-    """Return the review as one object. A price that is not known is null, and so is a rate of nothing."""
+    """Return the review as one object. An unknown price is null, and so is a rate without a base."""
     return {
         "session": session,
         "turns": found.turns,

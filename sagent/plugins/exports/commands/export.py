@@ -1,4 +1,4 @@
-"""`sagent export`: a session for others, without the secrets in it."""
+"""`sagent export`: a session for others, without its secrets."""
 
 import argparse
 import sys
@@ -43,7 +43,7 @@ def _export_as(session: Path, form: ExportFormat, given: argparse.Namespace, set
         done = export_session(form, Exporting(session, redaction, None if given.out == "-" else out, settings))
     except OSError as error:
         if given.out == "-" and error.filename is None:
-            raise  # nobody reads it any more, or it has no room
+            raise  # its reader is gone, or the disk is full
         where = error.filename if isinstance(error.filename, str) else out  # bytes are a name within a directory
         raise UsageError(f"{where}: {error.strerror or error}. Nothing was exported.") from error
     _report(done, "" if given.out == "-" else str(out), redaction)

@@ -54,7 +54,7 @@ def _steps(name: str, cwd: str | None, place: StoreAt | None) -> Iterator[Step]:
             yield from read_events(sys.stdin.buffer)
         elif place is None and name and path.exists() and not path.is_dir():
             with path.open("rb") as lines:
-                if not lines.peek(16).startswith(b'{"id":"'):  # as an entry of a log begins, and no event
+                if not lines.peek(16).startswith(b'{"id":"'):  # the beginning of a log entry, which no event has
                     yield from read_events(lines)
                     return
             session = session_of(path.absolute())
