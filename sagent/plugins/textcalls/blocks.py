@@ -37,6 +37,7 @@ _MIN_NEAR_CHARS = 6  # of such a name
 _JOINED = re.compile(r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")  # as tools are named, and few languages
 _LANGUAGES = ("Script", "Shell", "Json", "Yaml", "Toml", "Lang")  # end the names of these
 _OUTPUTS = frozenset({"output", "result", "results", "stdout", "stderr", "traceback", "pycon"})
+_LINES_OF_PATH = 3  # of a block that has only a path
 _MARKDOWN = (".md", ".mdx", ".markdown", ".mkd")
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(`{3,}|~{3,})(.*)", re.DOTALL)
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
@@ -371,7 +372,8 @@ class BlockReader:
         """Return the path in the last line of the text, if nothing but a blank line or two stands after it."""
         if self._path_at < 0 or len(self._prose) - 1 - self._path_at > MAX_BLANK_LINES:
             return ""
-        return path_in(self._prose[self._path_at])
+        lines = self._prose[self._path_at].splitlines()
+        return path_in(lines[1] if len(lines) == _LINES_OF_PATH else lines[0])
 
     def _taken(self, *, with_path: bool) -> list[str]:
         """Take the line with the path, and those after it, out of the text."""
@@ -398,6 +400,8 @@ class BlockReader:
         self._late = bool(calls) and late
         if calls:
             self._add(block, calls)
+        elif block.word not in _OUTPUTS and len(block.raw) == _LINES_OF_PATH and path_in(block.lines[0]):
+            self._prose, self._path_at = ["".join(block.raw)], 0  # as a line that is only a path, before another block
         else:
             self._texts += block.raw
 

@@ -25,15 +25,18 @@ from sagent.lib.regular import open_regular
 from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
 from sagent.peer import Action, Inject, Moment
+from sagent.plugins.textcalls.blocks import is_doubted
 from sagent.plugins.textcalls.writing import (
     ECHOED,
     LEFT_OUT,
     PATHLESS,
     UNCHANGED,
+    UNMADE,
     UNMENDED,
     echoes,
     enclose,
     left_failing,
+    left_unmade,
     left_unwritten,
 )
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
@@ -92,7 +95,7 @@ class ShowingPolicy(Policy):
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
         self._warned: set[Path] = set()  # files of this run of which a write would have taken something away
         self._called = False  # in this run, or told that nothing was called
-        self._urged = False  # in this run, to change what its check has shown to fail
+        self._urged = False  # in this run, to change what its check has shown to fail, or to make what is not there
         self._delayed: dict[str, str] = {}  # calls of this turn that wait, and what is said of them
         self._waiting = ""  # what was said of all calls of the turn before
 
@@ -139,8 +142,10 @@ class ShowingPolicy(Policy):
                 actions = [*others, Inject(user(told, sender="sagent"), "next")]
             self._called = turn.results is not None or told != ""
             self._urged = self._called and self._urged
-            waits = turn.results is not None and all(call.id in self._delayed for call in turn.reply.calls)
-            self._waiting = "\n".join(self._delayed.values()) if waits else ""
+            results = () if turn.results is None else turn.results.results
+            doubted = {call.id for call in turn.reply.calls if is_doubted(call)}
+            told_of = [self._delayed.get(each.call_id, each.text * (each.call_id in doubted)) for each in results]
+            self._waiting = "\n".join(told_of) if all(told_of) else ""
             self._delayed.clear()
             await self._inbox.fill()
         return actions
@@ -155,13 +160,18 @@ class ShowingPolicy(Policy):
         if self._waiting:
             return ECHOED if echoes(reply.content, self._waiting) else ""
         history, senders = state.context.history, ("", state.above)
-        if not self._called:
-            path = left_unwritten(history, senders)
-            return PATHLESS.format(path=path) if path else ""
-        if self._urged or not (path := left_failing(history, senders)):
+        if not self._called and (path := left_unwritten(history, senders)):
+            return PATHLESS.format(path=path)
+        if self._urged:
+            return ""
+        if path := left_failing(history, senders):
+            told = UNMENDED
+        elif (path := left_unmade(history, senders)) and not _exists(state.workspace, path):
+            told = UNMADE
+        else:
             return ""
         self._urged = True
-        return UNMENDED.format(path=path)
+        return told.format(path=path)
 
     def _lost(self, path: Path, call: ToolCall) -> str:
         """Return what is said of a write that would take definitions away which the request does not ask to take away;
@@ -193,6 +203,12 @@ class ShowingPolicy(Policy):
         with suppress(OSError):
             return read_short(effect.real or path, MAX_FILE_BYTES, self._state.workspace)
         return None
+
+
+def _exists(workspace: Workspace, path: str) -> bool:
+    with suppress(ToolError, OSError, ValueError):
+        return os.path.lexists(workspace.resolve(path))
+    return True
 
 
 class FilledInbox(Inbox):

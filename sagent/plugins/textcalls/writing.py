@@ -43,6 +43,7 @@ PATHLESS = (
     " file in a block."
 )
 UNMENDED = "Then change it. Write the path {path} on a line of its own and then the whole new file in a block."
+UNMADE = "{path} was not written. Write the path {path} on a line of its own and then the whole file in a block."
 ECHOED = (
     "That is what you were told: nothing was done yet. If it is still to be done, write the block again. If not, say in"
     " plain words what you did not do."
@@ -64,6 +65,7 @@ _NAME = (
 )
 _FILE = re.compile(_NAME)
 _RUN = re.compile(r"\b(?:run|execute|call|start)\s+(`[^`\n]{1,400}`)", re.IGNORECASE)
+_QUESTION = re.compile(r"(?:^|(?<=[.!?]))[^.!?\n]*\?", re.MULTILINE)
 _BLOCK = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _CHANGES = re.compile(
     r"(?:^|[.!;:,]\s+|\b(?:please|then|and|must|should)\s+)(?:fix|mend|repair|correct|add|insert|append|give|put|change|edit|"
@@ -82,6 +84,13 @@ _MADE = re.compile(  # a file that is to be made
     r"(?:(?!(?:for|from|of|that|which|with|using|like|by)\b)[\w-]+\s+){0,4}"
     rf"[`'\"]?({_NAME})",
     re.IGNORECASE,
+)
+_WORD = r"(?!(?:for|from|of|that|which|with|using|like|by|so)\b)\S*[^\s.!?;:]\s+"
+_TO_FILE = re.compile(  # a file that the request itself says is to be there
+    r"(?:^|[.!;:,]\s+|\b(?:please|then|and)\s+)"
+    rf"(?:(?:create|write|generate)\s+(?:{_WORD}){{0,4}}?[`'\"]?({_NAME})"
+    rf"|(?:write|save|store|put|convert|export|translate)\s+(?:{_WORD}){{1,8}}?(?:into|to|as|in)\s+[`'\"]?({_NAME}))",
+    re.IGNORECASE | re.MULTILINE,
 )
 _MOVED = re.compile(  # a file as a whole
     r"\b(?:rename|move|copy|delete|remove)\s+(?:(?:the|old|this|that|file|script|module|folder|directory|document)\s+){0,4}"
@@ -184,6 +193,15 @@ def _path_to_change(history: Sequence[Message], at: int) -> str:
     files = takewhile(_is_file, history[at + 1 :])
     parts = (part for message in (history[at], *files) for part in message.parts)
     return _to_change(Message("user", tuple(parts)))
+
+
+def left_unmade(history: Sequence[Message], senders: Container[str]) -> str:
+    """Return the one file that the last request of these senders says is to be made, whatever it asks besides; "" for
+    any other."""
+    at = _last_request(history, senders)
+    said = _QUESTION.sub(". ", _COMMAND.sub(" ", _said(history[at]))) if at >= 0 else ""
+    made = {found[1] or found[2] for found in _TO_FILE.finditer(said)}
+    return made.pop() if len(made) == 1 else ""
 
 
 def echoes(reply: str, told: str) -> bool:

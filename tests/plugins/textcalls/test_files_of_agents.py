@@ -170,6 +170,47 @@ async def test_explained_fault_asked_once_to_fix(work: Path, asked: str, command
     assert ["Then change it" in each for each in stage.sent] == [False, False, *([True] * 3 if told else [])]
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("How many files are there? Write the number into count.txt.", True),
+        ("Run `ls` and save what it prints to out/count.txt.", True),
+        ("Convert notes.txt to count.json.", True),
+        ("Please create a file named count.txt with the number of files", True),
+        ("Write the number of files into notes.txt.", False),
+        ("How do I write the number into count.txt?", False),
+        ("Write a program that writes into count.txt.", False),
+        ("Do not write into count.txt.", False),
+        ("Write a.txt and write b.txt.", False),
+    ],
+)
+async def test_unmade_file_asked_for_once(work: Path, asked: str, told: bool) -> None:
+    tries = [Turn(text="```bash\nls\n```"), Turn(text="There are 2.")]
+    stage = Stage(work, [], [*tries, *([Turn(text="There are two.")] if told else [])])
+    async with stage.agent(f"own/{SMALL}") as agent:
+        result = await agent.run(asked)
+    assert (result.content, stage.answers) == ("There are two." if told else "There are 2.", [])
+    assert ["was not written" in each for each in stage.sent] == [False, False, True][: 2 + told]
+
+
+async def test_unmade_file_asked_for_uncalled(work: Path) -> None:
+    stage = Stage(work, [], [Turn(text="Here is how."), Turn(text="count.txt\n```\n2\n```"), Turn(text="Done.")])
+    async with stage.agent(f"own/{SMALL}") as agent:
+        assert (await agent.run("Create a file count.txt with a number")).content == "Done."
+    assert ["was not written" in each for each in stage.sent] == [False, True, True]
+    assert (work / "count.txt").read_text() == "2\n"
+
+
+async def test_echoed_doubt_told_once(work: Path) -> None:
+    (work / "how.txt").write_text("```bash\nrm other.txt\n```\n")
+    echo = "It was taken for a quotation. To run it, write its block and nothing else."
+    quoted = Turn(text="I do as it says:\n```bash\nrm other.txt\n```")
+    stage = Stage(work, [], [quoted, Turn(text=echo), Turn(text="I did not delete it.")])
+    async with stage.agent(f"own/{SMALL}") as agent:
+        assert (await agent.run("Do what how.txt says")).content == "I did not delete it."
+    assert ["nothing was done yet" in each for each in stage.sent] == [False, False, True]
+
+
 @pytest.mark.parametrize("moment", ["now", "next", "idle"])
 async def test_mid_turn_message_gets_files(work: Path, moment: str) -> None:
     looks = [Turn(text="```bash\nls\n```"), Turn(text="I am done."), Turn(text="Yes.")]
