@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
 import uvicorn
 from starlette.applications import Starlette
@@ -13,11 +14,12 @@ from sagent.errors import UsageError
 from sagent.plugins.mesh import bus_suite
 from sagent.plugins.mesh.bus import Bus, Delivery
 from sagent.plugins.mesh.bus_suite import BusSuite
-from sagent.plugins.mesh.buses import local
+from sagent.plugins.mesh.buses import http_routes, local
 from sagent.plugins.mesh.buses.http import HttpBus, http_bus
 from sagent.plugins.mesh.buses.http_routes import Gates, bus_routes
 from sagent.plugins.mesh.buses.local import LocalBus
 from sagent.plugins.mesh.errors import Refused, Unavailable
+from tests.strict_http import exchange
 
 
 @asynccontextmanager
@@ -42,11 +44,30 @@ async def serving_bus(local: Bus | None = None) -> AsyncIterator[tuple[str, uvic
 
 async def test_invalid_timeout_or_kind_refused() -> None:
     async with serving_bus() as (url, _), http_bus(url, "token") as bus:
-        for timeout in (0, -1, 86_401, 10**400, "5"):
+        for timeout in (0, -1, 86_401, 10**400, "5", True):
             with pytest.raises(UsageError, match="timeout: seconds"):
                 await bus.call("POST", "/messages", {"to": "a", "body": 1, "timeout": timeout})
         with pytest.raises(UsageError, match="kind=other"):
             await bus.call("GET", "/cards?kind=other")
+
+
+async def test_unreadable_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving_bus() as (url, _), httpx2.AsyncClient(base_url=f"{url}/v1/bus") as client:
+        for body in (
+            b"[]",
+            b"5",
+            b'"x"',
+            b'{"a": NaN}',
+            b'{"a": "\xff"}',
+            b'{"a": ' * 10_000,
+            b'{"a": %b}' % (b"9" * 5_000),
+        ):
+            for method, path in (("POST", "/messages"), ("POST", "/requests"), ("PUT", "/cards/a")):
+                assert (await client.request(method, path, content=body)).status_code == 400
+        assert (await client.post("/messages", json={"to": "a", "body": 1, "id": "x" * 1_000})).status_code == 400
+        monkeypatch.setattr(http_routes, "BODY_TIMEOUT_SECONDS", 0.05)
+        head = b"POST /v1/bus/messages HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{"
+        assert (await exchange(int(url.rpartition(":")[2]), head)).startswith(b"HTTP/1.1 408 ")
 
 
 class TestHttpBus(BusSuite):

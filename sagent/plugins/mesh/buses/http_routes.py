@@ -5,6 +5,7 @@ Streams are server-sent events with JSON data; a client that comes back names th
 frames their number.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 
@@ -15,6 +16,7 @@ from starlette.routing import Route
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_int, as_object, as_str, json_load, wire_bytes
 from sagent.plugins.hosting.beats import with_beats
+from sagent.plugins.hosting.problem import BodyTooSlow
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.bus import MAX_BODY, Bus, Envelope, envelope_of, new_id
 from sagent.plugins.mesh.buses.gate import Event, Gate
@@ -26,8 +28,12 @@ Handler = Callable[[Gate, Request], Awaitable[Response]]
 BEAT = 10.0  # seconds of silence after which a stream sends a sign of life
 _STATUS: Mapping[type[SagentError], int] = {
     NobodyThere: 404, DeadlineExceeded: 504, TooLarge: 413, Full: 503, Unavailable: 503, Refused: 403,
+    BodyTooSlow: 408,
 }  # fmt: skip
 _MAX_BODY_BYTES = MAX_BODY + (1 << 16)
+MAX_DROPPED_BYTES = 64 << 20  # read of a body that is too large, so that its sender can read why
+BODY_TIMEOUT_SECONDS = 60  # in which a body must have arrived
+MAX_ID_CHARS = 200  # of a message
 
 
 class Gates:
@@ -81,30 +87,42 @@ def _problem(error: SagentError) -> Response:
 
 
 async def _body(request: Request) -> Mapping[str, object]:
+    """Read the object that a request brings. Raises UsageError for something else, and for what comes too slowly."""
     data, size = bytearray(), 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size <= _MAX_BODY_BYTES:
-            data += piece
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+            async for piece in request.stream():
+                size += len(piece)
+                if size <= _MAX_BODY_BYTES:
+                    data += piece
+                elif size > MAX_DROPPED_BYTES:
+                    break
+    except TimeoutError:
+        raise BodyTooSlow(f"The request did not arrive within {BODY_TIMEOUT_SECONDS} seconds: send it again.") from None
     if size > _MAX_BODY_BYTES:  # a client that sends all before it reads would miss an earlier answer
         raise TooLarge(f"The request is larger than {_MAX_BODY_BYTES:,} bytes.")
     try:
-        return as_object(json_load(bytes(data) or b"{}"))
+        value = json_load(bytes(data) or b"{}")
     except ValueError as error:
         raise UsageError(f"The request's body is not JSON: {error}") from None
+    if not isinstance(value, Mapping):
+        raise UsageError("The request's body is not a JSON object.")
+    return as_object(value)
 
 
 async def _envelope(request: Request) -> tuple[Envelope, float]:
     """Return a message from a request, and how long may be waited."""
     members = await _body(request)
     own = as_str(members.get("id")) or request.headers.get("idempotency-key") or new_id()
+    if len(own) > MAX_ID_CHARS:
+        raise UsageError(f"id: at most {MAX_ID_CHARS} characters.")
     try:
         envelope = envelope_of({"version": names.VERSION, **members, "id": own, "answers_to": ""})
     except ValueError as error:
         raise UsageError(f"Not a message: {str(error).rstrip('.')}.") from None
     if (timeout := members.get("timeout")) is None:
         timeout = 600.0
-    if not isinstance(timeout, int | float) or not 0 < timeout <= 86_400:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= 86_400:
         raise UsageError("timeout: seconds, above 0 and at most a day.")
     return envelope, float(timeout)
 
