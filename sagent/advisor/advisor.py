@@ -65,15 +65,19 @@ def parse_advisor(text: str) -> Advisor:
 
 
 def role_text(advisor: Advisor, base: Path) -> str:
-    """Return the system prompt in its role file, with paths relative to `base`; "" if it has none. Raises
-    UsageError."""
+    """Return the system prompt in its role file, relative to `base`; "" if it has none. Raises UsageError."""
     if not advisor.role:
         return ""
     path = base / path_of(advisor.role)
+    from sagent.lib.encoding import text_in
+
     try:
-        return path.read_text("utf-8")
+        if (text := text_in(path.read_bytes())) is not None:
+            return text
+        why = "it is not text"
     except (OSError, ValueError) as error:
-        raise UsageError(f"the role of advisor {advisor.name} cannot be read: {path}: {why_unread(error)}") from error
+        why = why_unread(error)
+    raise UsageError(f"the role of advisor {advisor.name} cannot be read: {path}: {why}")
 
 
 def _effort(text: str) -> str:

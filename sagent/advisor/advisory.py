@@ -157,8 +157,7 @@ class Advisors:
         return given[-1]
 
     def triggers(self) -> tuple[str, ...]:
-        """Return the current triggers: none if no advisor may be asked. Triggers of plugins apply if none are
-        chosen."""
+        """Return the current triggers: none if no advisor may be asked; those of plugins too if none are chosen."""
         if not self.roster.active:
             return ()
         fired = self.setup.rules.fired_by(self.state.model.id, text=self.in_text)

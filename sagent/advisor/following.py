@@ -29,8 +29,7 @@ def stated_effect(reply: Message) -> tuple[str, str] | None:
 
 
 def effect_of(advice: Advice, turn: Turn) -> tuple[str, str]:
-    """Return the effect of advice in a turn: ("followed", ""), ("rejected", how that shows), or ("", "") if it does
-    not show."""
+    """Return the effect of advice in a turn: ("followed", ""), ("rejected", how that shows), or ("", "")."""
     made = tuple(_made(turn))
     if advice.verdict == "stop":
         if not turn.reply.calls:

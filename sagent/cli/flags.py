@@ -341,8 +341,7 @@ def add_setting(group: "argparse._ActionsContainer", name: str, text: str = "") 
 
 
 def add_flag(group: "argparse._ActionsContainer", setting: "Setting", text: str = "") -> None:
-    """Add the flag of a setting, with its own help or this text. One without a value turns it on, or off if it is on by
-    default."""
+    """Add the flag of a setting, with its own help or this text. Without a value it turns it on, or off if it is on."""
     from sagent.config.declared import ALIASES
 
     names = (*filter(None, [setting.short]), f"--{setting.flag_name}")

@@ -584,8 +584,7 @@ class Sandbox:
         return self._scratch
 
     def _own_temporary(self) -> Path:
-        """Return a directory for commands' temporary files, if /tmp is shared with other processes. It holds no files
-        of ours."""
+        """Return a directory for commands' temporary files, without any of ours, if other processes share /tmp."""
         place = self.scratch / "tmp"
         place.mkdir(mode=0o700, exist_ok=True)
         return place

@@ -70,6 +70,12 @@ def test_shown_advisor_reads_the_same(advisor: Advisor) -> None:
 def test_role_is_read_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "r.md").write_text("Be strict.")
     assert role_text(parse_advisor("x/y,role=r.md"), tmp_path) == "Be strict."
+    for codec in ("utf-8-sig", "utf-16", "utf-16-le"):
+        (tmp_path / "r.md").write_bytes("Be strict.".encode(codec))
+        assert role_text(parse_advisor("x/y,role=r.md"), tmp_path) == "Be strict."
+    (tmp_path / "r.md").write_bytes(b"\0\1\2\3" * 99)
+    with pytest.raises(UsageError, match="not text"):
+        role_text(parse_advisor("x/y,role=r.md"), tmp_path)
     assert role_text(parse_advisor("x/y"), tmp_path) == ""
     with pytest.raises(UsageError, match=r"cannot be read: \S+gone\.md: No such file or directory$"):
         role_text(parse_advisor("x/y,role=gone.md"), tmp_path)

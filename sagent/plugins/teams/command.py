@@ -25,6 +25,7 @@ from sagent.cli.settings import load_or_report
 from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.events import Event, Failure, Finished
+from sagent.lib.encoding import text_in
 from sagent.lib.json import json_dump
 from sagent.lib.money import in_words, number
 from sagent.lib.names import path_of
@@ -144,14 +145,14 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
             raise UsageError("A team's task must be text: name an image or a PDF in the task, for the team to read.")
         return prompt.text + piped
     try:
-        text = path_of(task).read_bytes().decode("utf-8-sig")
+        text = text_in(path_of(task).read_bytes())
     except OSError as error:
         raise UsageError(
             f"--task {task}: cannot be read: {error.strerror or error}. To give the task in words, put it in "
             "quotes, without --task."
         ) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--task {task}: not UTF-8 text.") from error
+    if text is None:
+        raise UsageError(f"--task {task}: not text.")
     if not text.strip():
         raise UsageError(f"--task {task}: the file is empty.")
     return text

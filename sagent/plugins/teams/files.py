@@ -12,6 +12,7 @@ from sagent.config.files import File, Line, read_file
 from sagent.config.values import option, options_of, shown, usd
 from sagent.errors import ConfigError, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import text_in
 from sagent.lib.regular import read_regular
 from sagent.lib.text import nearest, why_unread
 from sagent.model import EFFORTS
@@ -198,10 +199,12 @@ def _read_prompt(table: _Table) -> str:
     path = table.read(key, lambda value, base: base.path(str(value)), Path())
     table.check_near(path, key)
     try:
-        text = read_regular(path).decode("utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        text = text_in(read_regular(path))
+    except OSError as error:
         raise table.error(f"prompt_file = {name!r} cannot be read: {why_unread(error)}", key) from error
-    if not text:
+    if text is None:
+        raise table.error(f"prompt_file = {name!r} is not text", key)
+    if not (text := text.strip()):
         raise table.error(f"prompt_file = {name!r} is empty", key)
     return text
 
