@@ -1,7 +1,7 @@
-"""sagent as an A2A agent (a2a-protocol.org, versions 1.0 and 0.3), and agents elsewhere as tools. Needs sagent[a2a].
+"""sagent as an A2A agent (a2a-protocol.org, versions 1.0 and 0.3), and remote agents as tools. Needs sagent[a2a].
 
-A context is a session, and a task is one prompt in it. What became of a task is in the session's log: `records` has
-which entries of the log belong to which task, and what clients said in it.
+A context is a session, and a task is one prompt in it. A task's outcome is in the session's log: `records` maps log
+entries to tasks, and stores the clients' messages.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The application: the card for everybody, the protocol for those who have a token."""
+"""The application: the card for everybody, the protocol for clients with a token."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -51,8 +51,8 @@ def make_app(card: AgentCard, callers: Mapping[str, Caller], host: str) -> "ASGI
 def make_caller(
     opening: Opening, state: Path, cwd: Path, push_to: Sequence[str], answer: Answer = answer_alone
 ) -> Caller:
-    """Return a caller whose sessions are kept in `state` and work in `cwd`. `push_to` are addresses that are notified
-    although they are not public; `answer` has a prompt answered. Raises OSError."""
+    """Return a caller whose sessions are stored in `state` and work in `cwd`. `push_to` are addresses that are notified
+    although they are not public; `answer` answers a prompt. Raises OSError."""
     files = ReceiverFiles(state / DIRECTORY)
     files.sweep(sessions(state))
     receivers = Receivers(files, push_to)
@@ -62,7 +62,7 @@ def make_caller(
 
 
 class _Readable:
-    """An application that gets no body that is not JSON: the SDK takes what it cannot decode for a fault of its own."""
+    """An application that only gets JSON bodies, because the SDK treats undecodable ones as internal errors."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
@@ -71,7 +71,7 @@ class _Readable:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        message = await receive()  # all of it
+        message = await receive()  # the whole body
         if why := _unreadable(message.get("body", b"")):
             await _refusal(scope["path"], f"The request cannot be read: {why}.")(scope, receive, send)
             return
@@ -84,7 +84,7 @@ class _Readable:
 
 
 def _unreadable(body: bytes) -> str:
-    """Return why a body is no JSON of finite numbers; "" for one that is, or is empty."""
+    """Return why a body is not JSON with finite numbers; "" if it is, or is empty."""
 
     def refuse(name: str) -> object:
         raise ValueError(f"{name} is no number of JSON")
@@ -101,14 +101,14 @@ def _unreadable(body: bytes) -> str:
 
 
 def _refusal(path: str, text: str) -> Response:
-    """Return the answer to a request that cannot be read, in the words of its protocol."""
+    """Return the answer to an unreadable request, in its protocol's form."""
     if path == JSONRPC_PATH:
         return JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": text}})
     return JSONResponse({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": text}}, 400)
 
 
 class _Streaming:
-    """An application whose streams end with what went wrong."""
+    """An application whose streams end with their error."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app

@@ -1,5 +1,5 @@
-"""The card, by which others find out what this agent does and how it is spoken to. Everybody may read it, so it names
-no model, no directory and no tool."""
+"""The card, which tells others what this agent does and how to reach it. Everybody may read it, so it names no model,
+directory or tool."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ class Described:
 
 
 def make_card(described: Described, url: str) -> AgentCard:
-    """Return the card of an agent that is reached at `url`, which has no slash at its end."""
+    """Return the card of an agent at `url`, which has no slash at its end."""
     return AgentCard(
         name=described.name,
         description=described.description,

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     WorkerOf: TypeAlias = Callable[[Mapping[str, object]], "Worker | None"]
 
 WORKER = "a2a worker"
-"""The place of Extras that put another worker in an agent's place: "module:function". It is given the flags that
-plugins have for this command, and returns a Worker, or None."""
+"""The extension point for another worker in the agent's place: "module:function". It takes the plugins' flags of this
+command, and returns a Worker, or None."""
 TOKEN = "SAGENT_A2A_TOKEN"  # noqa: S105 -- the name of a variable
 
 
 class Worker(Protocol):
-    """Answers for one agent. `prepare` returns the settings that the agents of its sessions have."""
+    """Answers in place of one agent. `prepare` returns the settings of its sessions' agents."""
 
     @property
     def name(self) -> str: ...
@@ -63,7 +63,7 @@ class _Served:
     """The flags of the server."""
 
     listener: Listener
-    url: str  # by which others reach it, "" where that is where it listens
+    url: str  # by which others reach it, "" if that is its listening address
     card: Mapping[str, str]
     push_to: Sequence[str]
     worker: "Worker | None"
@@ -93,7 +93,7 @@ def run_a2a(argv: Sequence[str]) -> int:
 
 
 def _worker_of(plugins: "Installed", own: Mapping[str, object]) -> "Worker | None":
-    """Return who answers in place of one agent, as plugins say by their flags for this command."""
+    """Return the worker in place of one agent, chosen by plugins' flags of this command."""
     from sagent.plugin import resolve
 
     workers = (cast("WorkerOf", resolve(extra.add))(own) for _, extra in plugins.extras(WORKER)) if own else ()
@@ -112,7 +112,7 @@ def _run(given: dict[str, object], worker: "Worker | None") -> int:
     if served.url and (urlsplit(served.url).scheme not in ("http", "https") or not urlsplit(served.url).hostname):
         raise UsageError(f"--url {served.url}: give the address that begins with https:// or http://.")
     _check_push(served.push_to)
-    settings = load_settings(given)  # what is wrong with them is said at once, and not to the first client
+    settings = load_settings(given)  # reports their errors now, not to the first client
     require("sagent a2a", "a2a", PACKAGES, "a2a", "starlette", "uvicorn", "sse_starlette")
     with listening(served.listener.host, served.listener.port) as bound:
         return asyncio.run(_serve(given, settings, bound, served))
@@ -126,7 +126,7 @@ def _check_push(addresses: Sequence[str]) -> None:
             port = Entry.parse(text).port
         except ValueError as error:
             raise UsageError(f"--push-to {text}: {error}.") from error
-        if port is None:  # without one an entry leads to public addresses only, and these need no flag
+        if port is None:  # an entry without a port only leads to public addresses, which need no flag
             raise UsageError(f"--push-to {text}: give the port too: HOST:PORT.")
 
 
@@ -135,7 +135,7 @@ async def _serve(flags: Mapping[str, object], settings: "Settings", bound: socke
     from sagent.plugins.a2a.card import make_card
     from sagent.plugins.hosting.running import serve
 
-    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # what is wrong with a request is in its answer
+    logging.getLogger("a2a").setLevel(logging.CRITICAL)  # errors of a request are in its answer
     prepare, answer, described = _worker(served, settings)
     listener, tokens = served.listener, served.listener.tokens
     callers = {

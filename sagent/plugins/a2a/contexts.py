@@ -1,4 +1,4 @@
-"""The contexts of one caller, each a session, and the tasks in them. Nothing of another caller's is found here."""
+"""The contexts of one caller, each a session, and their tasks. Those of other callers are not accessible."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ from sagent.plugins.a2a.task import RunningTask, decision
 from sagent.plugins.hosting.live import ClientOptions, LiveSession, Opening, OpenSession, failure_of
 from sagent.session.store import sessions
 
-MAX_OPEN = 50  # sessions; one that nothing is done in is closed for another
+MAX_OPEN = 50  # sessions; an idle one is closed for another
 DIRECTORY = "a2a"
 _STOPPING = "The server is stopping."
 _MAX_ID_CHARS = 200  # of an id that a client chooses
@@ -75,14 +75,14 @@ class Context:
             self.current.on_event(event)
 
     def show_question(self) -> None:
-        """Put the present question to the client, after a question or a run has begun or ended."""
+        """Show the present question to the client, after a question or a run has begun or ended."""
         if self.current is not None and self.live is not None and not self.current.ended.is_set():
             self.current.ask(next(iter(self.live.questions.values()), None))
 
 
 class Contexts:
-    """`state` is where the caller's sessions are kept, `cwd` where they work. `changed` is called with a task when its
-    state changes."""
+    """`state` has the caller's sessions, which work in `cwd`. `changed` is called with a task when its state
+    changes."""
 
     def __init__(
         self, opening: Opening, state: Path, cwd: Path, changed: Callable[[Task], None], answer: Answer = answer_alone
@@ -96,7 +96,7 @@ class Contexts:
         self._coming = 0  # sessions that are being opened
         self._ends: set[asyncio.Task[None]] = set()
         self.closed = False
-        self._gone: set[str] = set()  # contexts whose sessions were deleted
+        self._gone: set[str] = set()  # contexts with deleted sessions
         paths = {path.name: path for path in sessions(state, cwd)}
         for file in sorted(self._directory.glob("*.jsonl")):
             records = RecordFile.read(file)
@@ -117,7 +117,7 @@ class Contexts:
     # -- what is asked of tasks
 
     async def send(self, message: Message) -> str:
-        """Take a message: the id of the task that it began or belongs to. One that is sent again is taken once, also
+        """Handle a message; return the id of the task that it began or belongs to. A repeated one is handled once, also
         after a restart. Raises A2AError."""
         name, digest = message.message_id, digest_of(message)
         while name in self._taking:
@@ -132,7 +132,7 @@ class Contexts:
         return await asyncio.shield(taking)
 
     async def show(self, *names: str) -> Mapping[str, Task]:
-        """Tasks as they stand. Raises TaskNotFoundError."""
+        """Return tasks with their present state. Raises TaskNotFoundError."""
         found: dict[str, Task] = {}
         past: dict[Context, list[str]] = {}
         for name in names:
@@ -142,7 +142,7 @@ class Contexts:
             else:
                 past.setdefault(context, []).append(name)
         for context, wanted in past.items():
-            async with context.opening:  # whether the session is in use is looked at
+            async with context.opening:  # it checks whether the session is in use
                 found |= await asyncio.to_thread(show_past, context.path, dict(context.records.tasks), wanted)
         return found
 
@@ -174,7 +174,7 @@ class Contexts:
         return task.snapshot()
 
     async def statuses(self, context: str = "") -> Mapping[str, TaskStatus]:
-        """Return the status of every task, or of a context's: logs are read only of tasks that nothing is known of."""
+        """Return the status of every task, or of a context's: only logs of unknown tasks are read."""
         found: dict[str, TaskStatus] = {}
         lost: list[str] = []
         for name, each in self._contexts.items():
@@ -188,7 +188,7 @@ class Contexts:
         return found | {name: task.status for name, task in (await self.show(*lost)).items()}
 
     async def aclose(self) -> None:
-        """Interrupt what runs. It can be gone on with."""
+        """Interrupt running tasks, which can be continued."""
         self.closed = True
         await asyncio.gather(*(each.aclose() for each in self._contexts.values()), return_exceptions=True)
 
@@ -242,8 +242,7 @@ class Contexts:
         return name
 
     async def _opened(self, name: str) -> Context:
-        """Return a context that is open: a new one for "", and for an id that the client has chosen. Raises
-        A2AError."""
+        """Return an open context: a new one for "", and for an id that the client has chosen. Raises A2AError."""
         if len(name) > _MAX_ID_CHARS or not name.isprintable():
             raise InvalidParamsError(f"The contextId is longer than {_MAX_ID_CHARS} characters, or not printable.")
         try:
@@ -277,8 +276,8 @@ class Contexts:
         return context
 
     async def _open(self, context: Context, options: ClientOptions) -> None:
-        """Open a session, in place of one that nothing is done in where they are too many. Raises SagentError, OSError
-        and UnsupportedOperationError."""
+        """Open a session, closing an idle one if there are too many. Raises SagentError, OSError and
+        UnsupportedOperationError."""
         self._coming += 1
         try:
             while not context.is_open and len(open_ := self._open_ones()) + self._coming > MAX_OPEN:
@@ -286,7 +285,7 @@ class Contexts:
                     most = f"{MAX_OPEN} tasks are running, which is the limit"
                     raise UnsupportedOperationError(f"{most}: send it again later.")
                 async with idle.opening:
-                    if not idle.running:  # as before: something may have begun meanwhile
+                    if not idle.running:  # still idle: it may have begun meanwhile
                         await idle.aclose()
             await context.open(self._opening, options)
         finally:
@@ -310,7 +309,7 @@ class Contexts:
         context.records.begin(task.record.id, agent.log.head)
         context.current = task
         task.put(TaskState.TASK_STATE_WORKING)
-        context.show_question()  # an agent in the background may have asked before
+        context.show_question()  # a background agent may have asked before
         try:
             return await self._answer(context.live, await context.live.opened(), prompt)
         finally:  # before the next task begins

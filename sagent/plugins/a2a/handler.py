@@ -1,4 +1,4 @@
-"""The methods of the protocol, each for the caller whose token came with the request."""
+"""The methods of the protocol, for the caller of the request's token."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -48,7 +48,7 @@ from sagent.plugins.a2a.push import Receivers
 from sagent.plugins.a2a.task import ENDED, Update
 from sagent.plugins.hosting.door import USER
 
-_PAGE = 50  # tasks, where a client names no number
+_PAGE = 50  # tasks, by default
 _CALLER = "caller"
 
 
@@ -77,12 +77,12 @@ def _caller(context: ServerCallContext, params: ProtoMessage) -> Caller:
     """Return the caller. Raises InvalidParamsError if a required field is missing."""
     validate_proto_required_fields(params)
     found = context.state[_CALLER]
-    assert isinstance(found, Caller)  # nobody comes in without a token
+    assert isinstance(found, Caller)  # everyone needs a token
     return found
 
 
 def _receivers(context: ServerCallContext, params: ProtoMessage, task: str) -> Receivers:
-    """Return the receivers of the caller, whose the task has to be. Raises A2AError."""
+    """Return the receivers of the caller, who must own the task. Raises A2AError."""
     caller = _caller(context, params)
     caller.contexts.session(task)
     return caller.receivers
@@ -112,7 +112,7 @@ class Handler(RequestHandler):
     ) -> AsyncGenerator[Update]:
         validate_history_length(params.configuration)
         contexts, name = await self._send(params, context)
-        if (task := contexts.running(name)) is None:  # sent again, and done by now
+        if (task := contexts.running(name)) is None:  # repeated, and done by now
             yield (await contexts.show(name))[name]
             return
         async with aclosing(task.follow()) as updates:
@@ -198,7 +198,7 @@ class Handler(RequestHandler):
         caller = _caller(context, params)
         configuration = params.configuration
         pushes = configuration.HasField("task_push_notification_config")
-        if pushes:  # before anything is done
+        if pushes:  # before any work
             await caller.receivers.check(configuration.task_push_notification_config)
         name = await caller.contexts.send(params.message)
         if pushes:
@@ -208,14 +208,14 @@ class Handler(RequestHandler):
     async def _notify(
         self, caller: Caller, task: str, config: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        """Have a receiver sent how a task stands, and every change."""
+        """Send a receiver the task's state, and every change."""
         kept = await caller.receivers.set(caller.contexts.session(task), task, config)
         caller.receivers.notify((await caller.contexts.show(task))[task])
         return kept
 
 
 def _wanted(statuses: Mapping[str, TaskStatus], params: ListTasksRequest) -> list[tuple[bool, int, str]]:
-    """Return the tasks that are asked for, as the cursor's keys: by time, then by id."""
+    """Return the requested tasks by the cursor's keys: by time, then by id."""
     since = params.status_timestamp_after.ToNanoseconds() if params.HasField("status_timestamp_after") else 0
     return [
         (True, status.timestamp.ToNanoseconds(), name)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Offer those of the settings that can be reached, until the session is closed. Their work is in the ledger and the
-    log, with an unknown price."""
+    """Offer the reachable agents in the settings until the session is closed. Their work is in the ledger and the log,
+    with an unknown price."""
     if find_spec("a2a") is None:
         from sagent.lib.installed import install_command
         from sagent.plugins.a2a import PACKAGES

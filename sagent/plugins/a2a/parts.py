@@ -18,8 +18,8 @@ _KEPT = 64 << 10  # bytes of files that a task's history repeats
 
 
 def read_message(message: Message) -> messages.Message:
-    """Return the message that a model reads. Raises InvalidParamsError for an empty one,
-    ContentTypeNotSupportedError for a type that it cannot be shown."""
+    """Return the message for a model. Raises InvalidParamsError for an empty one, ContentTypeNotSupportedError for a
+    type that it cannot read."""
     parts = [_read(part, number) for number, part in enumerate(message.parts)]
     if not any(not isinstance(part, messages.Text) or part.text.strip() for part in parts):
         raise InvalidParamsError("The message is empty: give it a part with text.")
@@ -32,7 +32,7 @@ def read_text(message: Message) -> str:
 
 
 def read_data(message: Message) -> Mapping[str, object]:
-    """Return the first object among its parts, an empty one where there is none."""
+    """Return the first object among its parts, an empty one if there is none."""
     found = [as_object(MessageToDict(part)["data"]) for part in message.parts if part.HasField("data")]
     return found[0] if found else {}
 

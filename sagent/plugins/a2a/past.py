@@ -1,4 +1,4 @@
-"""The outcome of tasks that are no longer being worked on, from the log of their session."""
+"""The outcome of finished tasks, from the log of their session."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +24,7 @@ _ELSEWHERE = "Another process has this session open."
 class _Work:
     """The entries of a task, in short."""
 
-    texts: Sequence[str]  # of replies that asked for calls
+    texts: Sequence[str]  # of replies with calls
     answer: str | None
     diffs: Sequence[str]
     failure: str
@@ -45,7 +45,7 @@ def show_past(session: Path, records: Mapping[str, TaskRecord], wanted: Iterable
 
 
 def settle_past(session: Path, file: RecordFile, running: Container[str]) -> None:
-    """Write down how the tasks of a killed server ended, before anything else happens in their session. May block."""
+    """Record how the tasks of a killed server ended, before anything else happens in their session. May block."""
     left = [name for name, record in file.tasks.items() if record.state is None and name not in running]
     if not left:
         return
@@ -69,7 +69,7 @@ def _works(session: Path, records: Mapping[str, TaskRecord]) -> dict[str, _Work]
             found[current].append(entry)
         if entry.id in ends:
             current = None
-        if entry.id in starts:  # also where the one before it never ended
+        if entry.id in starts:  # even if the task before it never ended
             current = starts[entry.id]
             found[current] = []
     return {name: _read(entries) for name, entries in found.items()}
@@ -87,7 +87,7 @@ def _read(entries: Iterable[Entry]) -> _Work:
                     answer = message.text
                 elif message.text:
                     texts.append(message.text)
-            case MessageEntry(message):  # calls were answered, or somebody said something more
+            case MessageEntry(message):  # its calls were answered, or another message followed
                 if answer is not None:
                     texts.append(answer)
                 answer = None

@@ -1,7 +1,7 @@
 """Notifications of tasks, posted to addresses that clients name.
 
-An address of this machine, a private one and an unusual port are refused unless the server was started with it: the
-way out is that of the web tools, which look a name up once and connect to the very address that was judged.
+Local and private addresses and unusual ports are refused unless allowed at the server's start. Connections are made as
+in the web tools, which look a name up once and connect to exactly the address that was judged.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from sagent.plugins.gateway.address import parse_address
 from sagent.plugins.gateway.gateway import Gateway, WebRequest
 from sagent.sandbox.hosts import Entry
 
-MAX_RECEIVERS = 10  # receivers of one task
-MAX_KEPT = 1_000  # of one caller; those that know how their task ended make room
+MAX_RECEIVERS = 10  # of one task
+MAX_KEPT = 1_000  # of one caller; those that know their task's end are removed first
 _MAX_CONFIG_BYTES = 8_192  # of a config
 _LINES = 50  # notifications that are on their way at a time
 _TRIES = 3
 _PAUSE = 1.0  # seconds before another try, and twice as many before the next
-_FLUSH_TIMEOUT_SECONDS = 3.0  # in which the last notifications are sent when the server stops
+_FLUSH_TIMEOUT_SECONDS = 3.0  # for the last notifications when the server stops
 
 
 class Show(Protocol):
-    """Shows tasks as they stand, by their ids."""
+    """Returns tasks with their present state, by ids."""
 
     async def __call__(self, *names: str) -> Mapping[str, Task]: ...
 
 
 class Receiver:
-    """An address that is notified in order. It may be sent something twice. `done` is called when it was sent how
-    its task ended."""
+    """An address that is notified in order, perhaps twice of the same state. `done` is called after the notification of
+    the task's end."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Receiver:
 
 
 class Receivers:
-    """The receivers of every task of one caller, also over restarts of the server."""
+    """The receivers of every task of one caller, which survive restarts of the server."""
 
     def __init__(self, files: ReceiverFiles, allowed: Sequence[str]) -> None:
         self._files, self._entries = files, tuple(map(Entry.parse, allowed))
@@ -84,12 +84,11 @@ class Receivers:
         self._lines = asyncio.Semaphore(_LINES)
         self._known: dict[str, dict[str, Receiver]] = {}
         self._sessions: dict[str, str] = {}  # by task
-        self._done: dict[tuple[str, str], None] = {}  # task and id of those who know how it ended, in that order
+        self._done: dict[tuple[str, str], None] = {}  # task and id of those that know its end, in that order
         self._resuming: asyncio.Task[None] | None = None
 
     def resume(self, tasks: Mapping[str, Collection[str]], show: Show) -> None:
-        """Go on with those that there were before, of the tasks of each session. Those who were not sent how their task
-        ended are sent that."""
+        """Resume the earlier receivers of each session's tasks, and notify those that missed the end of their task."""
         waiting = set[str]()
         for session, names in tasks.items():
             for kept in self._files.read(session):
@@ -108,8 +107,8 @@ class Receivers:
                 self.notify(task)
 
     async def set(self, session: str, task: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-        """Have changes of a task of a session posted to an address. Raises InvalidParamsError for one that is refused,
-        and OSError."""
+        """Post changes of a task of a session to an address. Raises InvalidParamsError for a refused one, and
+        OSError."""
         await self.check(config)
         kept = TaskPushNotificationConfig()
         kept.CopyFrom(config)
@@ -127,7 +126,7 @@ class Receivers:
         return kept
 
     def _make_room(self) -> None:
-        """Forget one that knows how its task ended, where there are too many."""
+        """Forget one that knows its task's end, if there are too many."""
         if sum(map(len, self._known.values())) < MAX_KEPT:
             return
         if (oldest := next(iter(self._done), None)) is None:
@@ -162,7 +161,7 @@ class Receivers:
         return response.status < 500 and response.status != 429
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
-        """Judge the address that a client names. Raises InvalidParamsError for one that is refused."""
+        """Judge the address that a client names. Raises InvalidParamsError for a refused one."""
         if config.ByteSize() > _MAX_CONFIG_BYTES:
             raise InvalidParamsError(f"A push notification config has at most {_MAX_CONFIG_BYTES:,} bytes.")
         given = (config.token, config.authentication.scheme, config.authentication.credentials)
@@ -191,7 +190,7 @@ class Receivers:
         return receivers[name].config
 
     def delete(self, task: str, name: str) -> None:
-        """Forget one; there may be none. Raises OSError."""
+        """Forget one, if it exists. Raises OSError."""
         if name not in (receivers := self._known.get(task, {})):
             return
         self._files.remove(self._sessions[task], task, name)
@@ -199,13 +198,13 @@ class Receivers:
         self._done.pop((task, name), None)
 
     def notify(self, task: Task) -> None:
-        """Send those of a task how it stands, but for those who know how it ended."""
+        """Notify a task's receivers of its state, except those that know its end."""
         for name, receiver in self._known.get(task.id, {}).items():
             if (task.id, name) not in self._done:
                 receiver.put(task)
 
     async def aclose(self) -> None:
-        """Give the last notifications a moment. What is not sent then is sent after the next start."""
+        """Send the last notifications for a moment. The rest is sent after the next start."""
         if self._resuming is not None:
             self._resuming.cancel()
         begun = [self._resuming, *(each.work for known in self._known.values() for each in known.values())]

@@ -23,20 +23,20 @@ _MAX_FILE_BYTES = 32 << 20  # of a file
 
 @dataclass(frozen=True, slots=True)
 class KeptReceiver:
-    """An address that a client named for a task; `done` when it was sent how the task ended."""
+    """An address that a client named for a task; `done` after the notification of the task's end."""
 
     config: TaskPushNotificationConfig
     done: bool = False
 
 
 class ReceiverFiles:
-    """The files of receivers, one for each session that has any."""
+    """The files of receivers, one for each session with any."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def read(self, session: str) -> Sequence[KeptReceiver]:
-        """Read the receivers of a session, without those that cannot be read."""
+        """Read the valid receivers of a session."""
         found: list[KeptReceiver] = []
         for row in self._rows(session):
             with suppress(ValueError, TypeError, ParseError):
@@ -44,19 +44,19 @@ class ReceiverFiles:
         return found
 
     def put(self, session: str, receiver: KeptReceiver) -> None:
-        """Keep one, in place of the one with its id. It is on the disk then. Raises OSError."""
+        """Save one, replacing the one with its id; it is synced to disk. Raises OSError."""
         row = {"config": MessageToDict(receiver.config), "done": receiver.done}
         self._write(session, [*self._others(session, receiver.config.task_id, receiver.config.id), row])
 
     def remove(self, session: str, task: str, name: str) -> None:
-        """Forget one; there may be none. Raises OSError."""
+        """Forget one, if it exists. Raises OSError."""
         if others := self._others(session, task, name):
             self._write(session, others)
         else:
             self._file(session).unlink(missing_ok=True)
 
     def sweep(self, sessions: Iterable[Path]) -> None:
-        """Remove those of sessions that are gone. `sessions`, those that there are, is read after the files."""
+        """Remove those of deleted sessions. `sessions`, the existing ones, is read after the files."""
         files = {file.name.removesuffix(_ENDING): file for file in self._directory.glob(f"*{_ENDING}")}
         if files:
             for gone in files.keys() - {path.name for path in sessions}:
@@ -69,7 +69,7 @@ class ReceiverFiles:
             return []
 
     def _others(self, session: str, task: str, name: str) -> Sequence[object]:
-        """Return all receivers but one, as they are in the file."""
+        """Return all receivers in the file but one."""
         configs = [(row, as_object(as_object(row).get("config"))) for row in self._rows(session)]
         return [row for row, config in configs if (config.get("taskId"), config.get("id")) != (task, name)]
 

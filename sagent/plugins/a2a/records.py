@@ -1,7 +1,7 @@
 """Records of a session's tasks: a file of lines for each session, `a2a/SESSION.jsonl` in the state directory.
 
-A line is written before what it says counts, and is on the disk then. The work itself is in the session's log: a
-record has between which of its entries.
+A line is synced to disk before it takes effect. The work itself is in the session's log: a record has the range of its
+entries.
 """
 
 import json
@@ -24,14 +24,14 @@ State: TypeAlias = "TaskState"
 
 @dataclass(slots=True)
 class TaskRecord:
-    """A task. `after` is the last entry of the log before it began, None while it waits; `head` the last entry of its
-    own. `state` is None until it has ended, `text` says why it ended so."""
+    """A task. `after` is the last entry of the log before it began, None while it waits; `head` its own last entry.
+    `state` is None until it has ended, `text` is the reason."""
 
     id: str
     context: str
-    at: datetime  # of what is known last
+    at: datetime  # of the last known change
     said: list[Message] = field(default_factory=list[Message])
-    digests: dict[str, str] = field(default_factory=dict[str, str])  # of what was said, by the message's id
+    digests: dict[str, str] = field(default_factory=dict[str, str])  # of messages, by id
     after: str | None = None
     head: str = ""
     state: "State | None" = None
@@ -46,8 +46,8 @@ class TaskRecord:
 
 
 class RecordFile:
-    """The records of one session, by task, in the order in which they came. `context` is its id for the client, who may
-    have chosen it; by default the session's own."""
+    """The records of one session, by task, in order of arrival. `context` is its id for the client, who may have chosen
+    it; by default the session's own."""
 
     def __init__(self, directory: Path, session: str, context: str = "") -> None:
         self._file, self.context = directory / f"{session}.jsonl", context or session
@@ -79,7 +79,7 @@ class RecordFile:
         self._write(task, ended=TaskState.Name(state), text=text, head=head, usage=usage)
 
     def settle(self, task: str, state: State, text: str, head: str) -> None:
-        """Record the end of a task whose server did not do so: nothing is known to have happened since."""
+        """Record the end of a task that its server left open: nothing is known to have happened since."""
         at = self.tasks[task].at.isoformat(timespec="milliseconds")
         self._write(task, at=at, ended=TaskState.Name(state), text=text, head=head)
 

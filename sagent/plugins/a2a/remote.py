@@ -1,8 +1,7 @@
-"""Agents elsewhere as tools: each is asked by the SDK's client, in whichever version and over whichever transport its
-card names first.
+"""Remote agents as tools, reached by the SDK's client in the version and transport that their card names first.
 
-A token goes to the host that the person has named, and nowhere else: so does every request. What an agent says is the
-result of a call. What its work costs is not known here, and it is in the ledger as that.
+The token, and every request, only go to the host that the person has named. An agent's answer is the result of a call.
+The cost of its work is unknown, and recorded as that in the ledger.
 """
 
 import asyncio
@@ -41,8 +40,8 @@ from sagent.usage import Charge, Usage
 ROLE = "a2a"
 """Whom the work of agents elsewhere is billed to."""
 _CARD_TIMEOUT_SECONDS = 10.0  # for a card
-_SILENCE = 600.0  # seconds without a word, after which a connection counts as lost
-_PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before a task is asked for again
+_SILENCE = 600.0  # seconds of silence, after which a connection counts as lost
+_PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before a task is requested again
 _MAX_DESCRIPTION_CHARS = 1_500
 _FAILURES = (A2AError, A2AClientError, httpx.HTTPError, ValueError)
 _PAUSED = PAUSED | {TaskState.TASK_STATE_AUTH_REQUIRED}
@@ -50,7 +49,7 @@ _PAUSED = PAUSED | {TaskState.TASK_STATE_AUTH_REQUIRED}
 
 @asynccontextmanager
 async def find_agents(named: Sequence[str], notices: list[str]) -> "AsyncGenerator[tuple[RemoteAgent, ...]]":
-    """Find the agents that are reached, of some "name=URL"; `notices` says why others are not."""
+    """Find the reachable agents among "name=URL"; `notices` says why others are not."""
     tls = await asyncio.to_thread(system_context)
     async with AsyncExitStack() as stack:
 
@@ -72,7 +71,7 @@ async def find_agents(named: Sequence[str], notices: list[str]) -> "AsyncGenerat
 
 
 async def _client(url: str, http: httpx.AsyncClient) -> tuple[AgentCard, Client]:
-    """Return the agent's card and a client of it. Raises ValueError for a card that leads to another host."""
+    """Return the agent's card and a client for it. Raises ValueError for a card that leads to another host."""
     card = await A2ACardResolver(http, url).get_agent_card()
     own = [each for each in card.supported_interfaces if _origin(each.url) == _origin(url)]
     if not own:
@@ -90,7 +89,7 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 class RemoteAgent:
-    """A tool that has an agent elsewhere do something. What that does is not known: a policy asks as for a command."""
+    """A tool that gives a remote agent a task. Its effects are unknown: a policy asks as for a command."""
 
     parameters = arguments_schema("prompt", prompt={"type": "string"}, conversation={"type": "string"})
 
@@ -118,7 +117,7 @@ class RemoteAgent:
         )
         try:
             answer = await self._answer(message, run)
-        finally:  # also where it is cut off: it may have worked
+        finally:  # also after an abort: it may have worked
             self.bill(Charge(self._own, Usage(), role=ROLE, provider=ROLE, agent=run.agent))
         return self._output(answer)
 
@@ -140,8 +139,8 @@ class RemoteAgent:
             raise
 
     async def _read(self, message: Message, run: RunContext, name: "asyncio.Future[str]") -> Message | None:
-        """Show what is streamed: the answer that is no task, else the task's id is in `name`. Raises what the client
-        raises before there is a task."""
+        """Show the stream: an answer without a task, else the task's id is in `name`. Raises the client's errors before
+        there is a task."""
         try:
             async for response in self._client.send_message(SendMessageRequest(message=message)):
                 match response.WhichOneof("payload"):
@@ -163,8 +162,7 @@ class RemoteAgent:
         return None
 
     async def _settled(self, task: str) -> Task:
-        """Return the task once it has ended or asks something: what is streamed is not repeated to whoever has lost
-        it."""
+        """Return the task once it has ended or asks something, because lost parts of a stream are not repeated."""
         failures = 0
         while True:
             try:
@@ -182,7 +180,7 @@ class RemoteAgent:
             await asyncio.sleep(_PAUSES[max(failures - 1, 0)])
 
     async def _cancel(self, name: "asyncio.Future[str]", reading: "asyncio.Task[Message | None]") -> None:
-        """Have it stop, as the call does; one that has only been sent has no name yet, and gets it in a moment."""
+        """Stop it with the call; a task that was only sent gets its name in a moment."""
         await asyncio.wait([name, reading], timeout=_CARD_TIMEOUT_SECONDS / 2, return_when=asyncio.FIRST_COMPLETED)
         reading.cancel()
         await asyncio.wait([reading])
@@ -219,7 +217,7 @@ def _note(conversation: str) -> str:
 
 
 def _texts(parts: Iterable[Part]) -> str:
-    """Return the texts; what is no text is only named."""
+    """Return the texts; other parts are only named."""
     return "".join(part.text or f"[{part.filename or part.media_type or 'data'}]" for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""A task that is worked on, or waits: how it stands, and who follows it."""
+"""A running or waiting task: its state and its followers."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -33,8 +33,8 @@ ENDED = frozenset({
     TaskState.TASK_STATE_REJECTED,
 })  # fmt: skip
 PAUSED = ENDED | {TaskState.TASK_STATE_INPUT_REQUIRED}
-"""States after which a stream ends: nothing happens until the client says something."""
-_MAX_WAITING_UPDATES = 1_000  # updates that wait for a follower
+"""States after which a stream ends until the client sends a message."""
+_MAX_WAITING_UPDATES = 1_000  # waiting for a follower
 _ALLOWS = frozenset({"allow", "allowed", "approve", "approved", "y", "yes", "ok"})
 _HOW = 'Answer in this task: "allow", or why not.'
 
@@ -52,7 +52,7 @@ class RunningTask:
         self.question: Question | None = None
         self.run: asyncio.Future[Result] | None = None
         self.canceled = False
-        self.head = ""  # the last entry of the log that is its own
+        self.head = ""  # its own last log entry
         self.ended = asyncio.Event()
         self.put(TaskState.TASK_STATE_SUBMITTED)
 
@@ -73,8 +73,8 @@ class RunningTask:
         return copy
 
     async def follow(self) -> AsyncGenerator[Update]:
-        """Yield the task, and updates until it ends or asks something. A follower that is too slow for all of them
-        is sent the task as it is then."""
+        """Yield the task, and updates until it ends or asks something. A slow follower gets the task's present state
+        instead of all updates."""
         queue: asyncio.Queue[Update] = asyncio.Queue(_MAX_WAITING_UPDATES)
         self._followers.add(queue)
         try:
@@ -128,7 +128,7 @@ class RunningTask:
             case _:
                 pass
         if (said := progress_of(event)) and self.question is None and not self.ended.is_set():
-            self.put(TaskState.TASK_STATE_WORKING, self._said(said, "now"))  # a question that waits stays shown
+            self.put(TaskState.TASK_STATE_WORKING, self._said(said, "now"))  # a waiting question stays visible
 
     def finish(self, state: State, text: str, result: Result | None, usage: Mapping[str, object]) -> None:
         """End the task. If the run has a result, its answer is the one in that result."""
@@ -145,7 +145,7 @@ class RunningTask:
         self.ended.set()
 
     def ask(self, question: Question | None) -> None:
-        """Ask the client a question; with None work goes on."""
+        """Ask the client a question; None continues the work."""
         if question is self.question:
             return
         self.question = question
@@ -160,7 +160,7 @@ class RunningTask:
         return agent_message(text, f"{self.record.id}-{name}", self.record.id, self.record.context)
 
     def _withdraw(self) -> None:
-        """Withdraw what was streamed: it is not the answer."""
+        """Withdraw the streamed text, which is not the answer."""
         if self._answer:
             self._publish_artifact(answer_artifact(""), append=False)
             self._answer = []
@@ -187,7 +187,7 @@ class RunningTask:
 
 
 def decision(text: str, data: Mapping[str, object]) -> str | None:
-    """Read an answer to an approval: None allows, a text denies and says why. Only the very word allows."""
+    """Parse an answer to an approval: None allows, a text denies with a reason. Only the exact word allows."""
     if data.get("decision") == "allow" or (not data and text.strip().rstrip(".!").lower() in _ALLOWS):
         return None
     return valid_text(str(data.get("reason") or text).strip()) or "the client said no"

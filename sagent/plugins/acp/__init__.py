@@ -1,9 +1,8 @@
 """sagent as an agent of the Agent Client Protocol (agentclientprotocol.com), for Zed, JetBrains, neovim and others.
 
 The plugin `hosting` speaks JSON-RPC, `stdio` has its lines, `server` answers methods, `session` is one conversation.
-What an editor is shown, and may ask for, is in `version1` and `server`. `version1` says what an event of ours is in
-protocol 1, and `version2` what an update of that is in the next version, a draft: each version has one table, and
-nothing else knows their words.
+`version1` translates events to protocol 1, and `version2` its updates to the next version, a draft: no other module
+knows a version's terms.
 """
 
 from sagent.plugin import SERVERS, Command, Plugin

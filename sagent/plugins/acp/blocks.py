@@ -13,8 +13,8 @@ from sagent.plugins.hosting.jsonrpc import INVALID_PARAMS, RpcError
 
 
 def read_prompt(blocks: Sequence[object]) -> Message | Callable[[], Message]:
-    """Return the message of a prompt, or, if it has images or documents, a function that makes it and takes its time.
-    Both raise RpcError for what is no prompt, or cannot be shown to a model."""
+    """Return the message of a prompt, or, if it has images or documents, a slower function that makes it. Both raise
+    RpcError for an invalid prompt, or content that no model accepts."""
     fields = map(as_object, blocks)
     slow = any(each.get("type") == "image" or "blob" in as_object(each.get("resource")) for each in fields)
     return partial(_read, blocks) if slow else _read(blocks)
@@ -70,7 +70,7 @@ def _media(data: str, name: str, where: str) -> Part:
 
 
 def _shown(uri: str) -> str:
-    """Return a path of this machine for a file's URI, so that tools can use it; any other URI as it is."""
+    """Return the local path of a file's URI, for tools; any other URI unchanged."""
     uri = valid_text(uri)
     if not uri.startswith("file://"):
         return uri

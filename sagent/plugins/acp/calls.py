@@ -1,4 +1,4 @@
-"""Tool calls as an editor shows them: what kind of work, at which place, and what would change."""
+"""Tool calls for an editor: kind, location, and changes."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from sagent.tools.textfile import read_whole
 
 MAX_RESULT_CHARS = 30_000  # of a result
 _TITLE = 300
-_OVERLAP = 400  # characters by which two ends of one output are put together
+_OVERLAP = 400  # characters to match when joining two ends of one output
 _KINDS: Mapping[str, str] = {
     "Read": "read",
     "List": "read",
@@ -43,7 +43,7 @@ def kind_of(call: ToolCall) -> str:
 
 
 def title_of(call: ToolCall, agent: str) -> str:
-    """Return the call on one line; of another agent than the first, with its name before it."""
+    """Return the call on one line; an agent below the root is named before it."""
     who = f"{agent.partition('/')[2]}: " if "/" in agent else ""
     what = as_str(call.arguments.get("command")) or f"{call.name} {main_argument(call.arguments)}"
     return printable(one_line(f"{who}{what}", _TITLE))
@@ -58,7 +58,7 @@ def place_of(call: ToolCall, workspace: Workspace) -> Path | None:
 
 
 def line_of(call: ToolCall, diff: str) -> int | None:
-    """Return the line, from 1, at which it reads or has changed something."""
+    """Return the line, from 1, that it reads or has changed."""
     found = _PLACE.search(diff)
     if found is None:
         return as_int(call.arguments.get("offset")) or None
@@ -76,7 +76,7 @@ def current_proposal(change: Proposal) -> Proposal:
 
 
 def shortened(text: str) -> str:
-    """Shorten a result to what a person reads: its beginning and its end."""
+    """Shorten a result for a person to its beginning and end."""
     if len(text) <= MAX_RESULT_CHARS:
         return text
     half = MAX_RESULT_CHARS // 2
@@ -84,7 +84,7 @@ def shortened(text: str) -> str:
 
 
 def new_output(before: str, now: str) -> str:
-    """Return what an output has now that it had not before: both may be no more than its end."""
+    """Return the new part of an output; both versions may be only its end."""
     if now.startswith(before):
         return now[len(before) :]
     tail = before[-_OVERLAP:]
@@ -93,8 +93,7 @@ def new_output(before: str, now: str) -> str:
 
 
 class CallIds:
-    """Names for calls that are unique in a whole session: a provider may give the same id again, and agents have
-    ids of their own."""
+    """Session-wide unique ids for calls, because providers repeat ids, and agents have separate ones."""
 
     def __init__(self) -> None:
         self._by_call: dict[tuple[str, str], str] = {}
@@ -103,7 +102,7 @@ class CallIds:
         self._jobs: set[str] = set()
 
     def begin(self, agent: str, call_id: str) -> tuple[str, bool]:
-        """Return the name of a call that is asked about or starts, and whether it is a new one."""
+        """Return the id of a call that starts or needs approval, and True if it is new."""
         key = (agent, call_id)
         if (name := self._by_call.get(key, "")) in self._open or (name and name in self._jobs):
             return name, False
@@ -116,11 +115,11 @@ class CallIds:
         return name, True
 
     def find(self, agent: str, call_id: str) -> str | None:
-        """Return the name of a call that was begun."""
+        """Return the id of a call that was begun."""
         return self._by_call.get((agent, call_id))
 
     def is_job(self, name: str) -> bool:
-        """Return True if a call was answered, and goes on in the background."""
+        """Return True if a call was answered and continues in the background."""
         return name in self._jobs
 
     def end(self, name: str, *, job: bool) -> None:

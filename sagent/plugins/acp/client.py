@@ -1,4 +1,4 @@
-"""The client, as far as it says that it can do something: what it has not offered is never asked of it."""
+"""The client with its announced capabilities: nothing else is requested from it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from sagent.plugins.hosting.jsonrpc import Connection, RpcError, log
 
 class Client:
     """Updates, permissions, files and forms of one client. `capabilities` are from its `initialize`, and `version` is
-    that of the protocol in whose words it is addressed."""
+    the protocol version to use."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -18,7 +18,7 @@ class Client:
         self.version = 1
 
     def _offers(self, *names: str) -> bool:
-        """Return True if a capability is there; an empty object is one, None and False are none."""
+        """Return True if a capability is present; an empty object is, None and False are not."""
         found: object = self.capabilities
         for name in names:
             found = as_object(found).get(name)
@@ -42,7 +42,7 @@ class Client:
 
     @property
     def shows_terminals(self) -> bool:
-        """True if it shows terminals that are the agent's own, as Zed does and others after it."""
+        """True if it shows the agent's own terminals, as Zed and others do."""
         return self.version > 1 or self._offers("_meta", "terminal_output")
 
     @property
@@ -50,12 +50,12 @@ class Client:
         return self._offers("auth", "terminal")
 
     def update(self, session: str, update: Mapping[str, object]) -> None:
-        """Send an update, which is one of version 1."""
+        """Send an update of version 1."""
         for each in (update,) if self.version == 1 else version2.updates(update):
             self._connection.notify("session/update", {"sessionId": session, "update": each})
 
     async def permit(self, session: str, call: Mapping[str, object], options: Sequence[Mapping[str, str]]) -> str:
-        """Return the option that the person chose; "" for none, as when the client cannot ask."""
+        """Return the option that the person chose; "" for none, or if the client cannot ask."""
         params: Mapping[str, object] = {"sessionId": session, "toolCall": call, "options": options}
         if self.version > 1:
             params = version2.permission(params)
@@ -72,7 +72,7 @@ class Client:
         return as_str(outcome.get("optionId")) if outcome.get("outcome") == "selected" else ""
 
     async def read_file(self, session: str, path: Path) -> str:
-        """Return a file with what is not saved yet. Raises RpcError."""
+        """Return a file with unsaved changes. Raises RpcError."""
         answer = await self._connection.request("fs/read_text_file", {"sessionId": session, "path": str(path)})
         return as_str(answer.get("content"))
 

@@ -45,7 +45,7 @@ def run_acp(argv: Sequence[str]) -> int:
     group.add_argument("--draft", action="store_true", help=draft)
     parser.add_cwd()
     parser.add_config()
-    for name in ("--acp", "--experimental-acp"):  # that clients add to a command of their own accord
+    for name in ("--acp", "--experimental-acp"):  # clients add these to a command
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     add_agent_flags(parser)
     flags = vars(parser.parse_args(argv))
@@ -90,7 +90,7 @@ async def _serve(host: "AcpHost") -> int:
 
 @dataclass(frozen=True, slots=True)
 class AcpSession:
-    """A session as the editor's commands work with it."""
+    """A session as seen by the editor's commands."""
 
     opened: "OpenedHere"
     settings: "Settings"
@@ -114,7 +114,7 @@ class AcpSession:
 
 
 class AcpHost:
-    """Opens sessions as the flags say, and knows those that are kept."""
+    """Opens sessions by the flags, and lists saved ones."""
 
     def __init__(self, flags: Mapping[str, object], latest: int = 1) -> None:
         self._flags, self.latest = flags, latest
@@ -177,7 +177,7 @@ class AcpHost:
 
 
 def _commands(settings: "Settings") -> Sequence[tuple[str, str, str]]:
-    """Slash commands that make sense in an editor: a name, what it does, and its arguments."""
+    """Return slash commands that are useful in an editor: name, description, arguments."""
     from sagent.repl.commands.registry import all_commands
 
     return [

@@ -1,4 +1,4 @@
-"""Edit and Write through the client: it then has each change in its review, and may format what is saved."""
+"""Edit and Write through the client, which can review each change and format saved files."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ from sagent.tools.textfile import encode
 from sagent.tools.write import Write
 
 MAX_FILE_CHARS = 10_000_000  # of a file that are sent to an editor
-EDITOR_TIMEOUT_SECONDS = 10.0  # for an editor to say what is not saved yet
+EDITOR_TIMEOUT_SECONDS = 10.0  # for an editor to return unsaved text
 
 
 def adapted(tools: Sequence[Tool], client: Client, session: Callable[[], str]) -> Sequence[Tool]:
-    """Return the tools as a client takes them: files are changed by way of it where it writes files, and its person is
-    asked questions where it has forms."""
+    """Return the tools for a client: files are written through it if it can, and its person is asked questions if it
+    has forms."""
     kept = [tool for tool in tools if client.has_forms or not isinstance(tool, AskUser)]
     if not client.writes_files:
         return kept
@@ -34,7 +34,8 @@ def adapted(tools: Sequence[Tool], client: Client, session: Callable[[], str]) -
 
 
 class ReviewedTool:
-    """Edit or Write. What lies outside of the workspace's roots, and what is not UTF-8, it writes by itself."""
+    """Edit or Write through the client. Files outside the workspace's roots, and files that are not UTF-8, are written
+    directly."""
 
     quick = True
 
@@ -46,7 +47,7 @@ class ReviewedTool:
         return self._tool.effect(arguments, workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Change the file. Raises ToolError as Edit and Write do, and where the client does not write."""
+        """Change the file. Raises ToolError as Edit and Write do, and if the client cannot write."""
         workspace = run.workspace
         path = workspace.resolve(as_str(arguments["file_path"]))
         real = judged_path(path, run)
@@ -67,7 +68,7 @@ class ReviewedTool:
         replacements = read_replacements(arguments)
         unsaved = await self._unsaved(real)
         if unsaved is not None:
-            with suppress(ToolError):  # then what is on the disk is meant
+            with suppress(ToolError):  # use the version on disk then
                 return plan_edit(path, real, replacements, workspace, unsaved)
         return plan_edit(path, real, replacements, workspace)
 
@@ -88,7 +89,7 @@ class ReviewedTool:
 
 
 def _settled(change: Change, before: bytes | None, workspace: Workspace) -> ToolOutput:
-    """Return the result of the call: a client may format a file when it saves it, or not have saved it yet."""
+    """Return the result of the call: a client may format a file on saving, or not have saved it yet."""
     written, now = encode(change.after, change.encoding), _bytes(change.real)
     name = short_path(change.path, workspace)
     if now is None or (now == before and now != written):

@@ -1,4 +1,4 @@
-"""Questions to a person: may a call be made, is a plan to be carried out, what does an agent want to know."""
+"""Questions to a person: approvals of calls, decisions on plans, and questions of agents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ class AskingSession(Protocol):
 
 
 class Person:
-    """The user at the client. Each question is bound to its own request: several may be open at once."""
+    """The user at the client. Each question is a separate request: several may be open at once."""
 
     def __init__(self, client: Client, session: AskingSession, left_plan: Callable[[], None]) -> None:
         self._client, self._session, self._left_plan = client, session, left_plan
@@ -66,7 +66,7 @@ class Person:
             settled = await self.settle(question.plan)
             return settled and settled.answer()
         if not self._client.has_forms:
-            return None  # as a server of tools asks, which does not know the client
+            return None  # MCP servers ask without knowing the client
         filled = await self._client.fill(self._session.id, printable(question.text), _form(question))
         if filled is None:
             return None
@@ -74,7 +74,7 @@ class Person:
         return "\n".join(filter(None, map(as_str, said))) or None
 
     async def settle(self, plan: str) -> PlanDecision | None:
-        """Have the person decide on a plan; None where they leave it open. An accepted one ends plan mode."""
+        """Let the person decide on a plan; None if they leave it open. An accepted one ends plan mode."""
         session = self._session
         name, shown = session.updates.synthetic("Carry out this plan?", "switch_mode", [text_block(plan)])
         session.emit(shown)
@@ -92,8 +92,7 @@ class Person:
 
 
 def _shown(call: ToolCall, ask: Ask, name: str, updates: Updates) -> Mapping[str, object]:
-    """Return the call as the person is to judge it: all of it, why it is asked about, and what it asks for in
-    addition."""
+    """Return the complete call for a person's judgement, with the reason for asking, and its additional requests."""
     words = fenced(call_text(call)) if call.arguments.get("command") else ""
     said = "\n\n".join(filter(None, (words, wants_text(ask.wants), spelled(ask.reason))))
     shown = {
@@ -120,7 +119,7 @@ def _options(rules: Sequence[str]) -> list[Mapping[str, str]]:
 
 
 def _form(question: Question) -> Mapping[str, object]:
-    """Return the form of a question: one of its options, several of them, or words."""
+    """Return the form of a question: one option, several, or free text."""
     words = {"type": "string", "title": "Something else" if question.options else "Answer"}
     if not question.options:
         properties: Mapping[str, object] = {"answer": words}

@@ -1,7 +1,7 @@
-"""The agent's side of the Agent Client Protocol: what a client may call, and what comes of it.
+"""The agent's side of the Agent Client Protocol: the methods that a client may call.
 
-Source: https://agentclientprotocol.com/protocol/v1. A client that asks for a later version is answered with this one.
-Nothing heavy is imported before a session is set up, so that `initialize` is answered at once.
+Source: https://agentclientprotocol.com/protocol/v1. A client that requests a later version gets this one. Slow imports
+wait until a session is set up, so that `initialize` is answered at once.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from sagent.plugins.acp.session import Opening, Place, Session
     from sagent.session.retention import Glance
 
-PAGE = 100  # sessions of one answer of session/list
+PAGE = 100  # sessions in one answer of session/list
 KEY, LOGIN = "key", "login"  # ways to authenticate
 _NAME = re.compile(r"[\w-]{1,100}", re.ASCII)  # of a session
 _INFO = {"name": "sagent", "title": "sagent", "version": __version__}
-_CLOSE_TIMEOUT_SECONDS = 0.8  # for what is open when the client is gone, and half of that for its cancellation
+_CLOSE_TIMEOUT_SECONDS = 0.8  # for open work when the client is gone, and half of that for its cancellation
 _CLOSING = 0.8  # seconds for the end of its sessions: commands and servers end with this process
 
 
@@ -57,15 +57,15 @@ class Host(Protocol):
         ...
 
     def sessions(self, cwd: str | None) -> "Sequence[Glance]":
-        """Return the sessions that are kept, last used first. Raises SagentError and OSError."""
+        """Return the saved sessions, last used first. Raises SagentError and OSError."""
         ...
 
     def delete(self, session: str) -> None:
-        """Delete one that is kept. Raises SagentError and OSError."""
+        """Delete a saved session. Raises SagentError and OSError."""
         ...
 
     def warm_up(self) -> None:
-        """Import what a session needs; in a thread."""
+        """Import modules for a session; in a thread."""
         ...
 
 
@@ -135,7 +135,7 @@ class Server:
         return Answer(result, self._warm_up)
 
     def _greeting2(self, params: Params) -> Mapping[str, object]:
-        """Return the greeting of version 2, in which a login is another program's."""
+        """Return the greeting of version 2, in which another program handles logins."""
         self._client.capabilities = as_object(params.get("capabilities"))
         prompt = {"image": EMPTY, "embeddedContext": EMPTY}
         session = {"prompt": prompt, "mcp": {"stdio": EMPTY, "http": EMPTY}, "delete": EMPTY}
@@ -147,7 +147,7 @@ class Server:
             self._warming = asyncio.ensure_future(asyncio.to_thread(self._host.warm_up))
 
     async def _warm(self) -> None:
-        """Wait for what is imported in a thread: here it would hold everything up."""
+        """Wait for the imports in a thread, because here they would block everything."""
         if self._warming is not None:
             await asyncio.wait([self._warming])
 
@@ -197,7 +197,7 @@ class Server:
         return {"configOptions": every if self._client.version == 1 else version2.options(every)}
 
     async def _taken_up(self, params: Params, *, replay: bool) -> Answer:
-        """Go on with an earlier session; one that is open here is shown again where its client wants that."""
+        """Resume an earlier session; one that is open here is replayed if its client wants that."""
         name = text_in(params, "sessionId")
         await self._warm()
         place = self._place(params, name)
@@ -276,7 +276,7 @@ class Server:
         return {}
 
     async def _delete(self, params: Params) -> Mapping[str, object]:
-        """Delete a session, one that is open after it is closed; one that is not there is deleted already."""
+        """Delete a session, an open one after closing it; a missing one counts as deleted."""
         from sagent.plugins.acp.session import failure
 
         name = text_in(params, "sessionId")

@@ -1,4 +1,4 @@
-"""The servers of tools that a client names when it sets a session up."""
+"""The MCP servers that a client names when it sets up a session."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from sagent.surface import BroughtServer
 
 
 def read_servers(given: Sequence[object]) -> Mapping[str, BroughtServer]:
-    """Servers by their names. Raises RpcError for what names none."""
+    """Parse servers by name. Raises RpcError for an invalid one."""
     found: dict[str, BroughtServer] = {}
     for number, each in enumerate(map(as_object, given)):
         where = f"mcpServers[{number}]"

@@ -39,13 +39,12 @@ _STOPS: Mapping[str, str] = {
     "interrupted": "cancelled",
 }
 Adapt: TypeAlias = "Callable[[Sequence[Tool]], Sequence[Tool]]"
-_SAID = ("advisor_stop", "hook_stop", "need_advice")  # ends of a turn that say why, and are no failure
+_SAID = ("advisor_stop", "hook_stop", "need_advice")  # ends of a turn that are explained and are no failure
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a session, as its client says it: a directory, further ones, servers of tools; and `session` if
-    an earlier one is continued."""
+    """The place of a session, from its client: a directory, further ones, MCP servers; and `session` to continue."""
 
     cwd: str
     directories: tuple[str, ...]
@@ -54,23 +53,23 @@ class Place:
 
 
 class OpenedSession(OpenSession, Protocol):
-    """A session that is open. `commands` may begin a prompt: each a name, what it does, and its arguments."""
+    """An open session. `commands` may begin a prompt: each has name, description and arguments."""
 
     @property
     def commands(self) -> Sequence[tuple[str, str, str]]: ...
 
     def selected(self) -> str:
-        """Return what the person has selected in an editor that is linked otherwise; "" for nothing new."""
+        """Return the text selected in an editor that is linked separately; "" for nothing new."""
         ...
 
     async def carry_out(self, text: str, write: Callable[[str], object]) -> str:
-        """Run the slash command that a text begins with; the rest of the prompt. Raises UsageError."""
+        """Run the slash command at the start of a text; return the rest of the prompt. Raises UsageError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The client's part of a session: the listener of events, the one who is asked, and the tools as it takes them."""
+    """The client's part of a session: the listener of events, the asker, and the wrapped tools."""
 
     listener: Callable[[Event], None]
     ask: "Asker"
@@ -83,7 +82,7 @@ Opening: TypeAlias = Callable[[Place, Surroundings], AbstractAsyncContextManager
 
 
 class Session:
-    """A session that is open. Its prompts are answered one after another."""
+    """An open session. Its prompts are answered one after another."""
 
     def __init__(self, client: Client, opening: Opening, place: Place) -> None:
         self.id, self.cwd = "", place.cwd
@@ -155,7 +154,7 @@ class Session:
         """Send the earlier conversation and the commands, now that the client knows the session."""
         self._known = True
         if self._client.shows_notices:
-            self._send_early()  # else they are thoughts, which belong to a turn
+            self._send_early()  # otherwise they are thoughts, which belong to a turn
         assert self._opened is not None
         commands = [
             {"name": name, "description": about, **({"input": {"hint": hint}} if hint else {})}
@@ -177,7 +176,7 @@ class Session:
             self.emit(update)
 
     def replay(self) -> None:
-        """Show the whole conversation, also what was summed up since."""
+        """Show the whole conversation, including summarized parts."""
         contents, fetch = self.agent.log.contents(), self.agent.log.blobs.get
         said = (
             each.message.load(fetch) if isinstance(each, MessageEntry) else Past(each.result.load(fetch), each.diff)
@@ -210,11 +209,11 @@ class Session:
             self.emit(now)
 
     def show_options(self) -> None:
-        """Say what the options are now."""
+        """Send the present options."""
         self.emit({"sessionUpdate": "config_option_update", "configOptions": self.options.every()})
 
     def show_mode(self) -> None:
-        """Say which mode is in force, to clients that know no options."""
+        """Send the present mode, to clients without options."""
         self.emit({"sessionUpdate": "current_mode_update", "currentModeId": self.policy.mode})
 
     def _show_mode(self) -> None:
@@ -228,8 +227,8 @@ class Session:
     # -- turns
 
     def prompt(self, message: Message | Callable[[], Message]) -> Awaitable[str]:
-        """Answer a prompt after those before it: why the turn ended. It may be what makes one, in a thread. Raises
-        RpcError."""
+        """Answer a prompt after earlier ones; return why the turn ended. The prompt may be a function that makes it in
+        a thread. Raises RpcError."""
         turn = object()
         self._turns.append(turn)
         return self._ended(turn, self._live.do(partial(self._take, turn, message)))
@@ -238,7 +237,7 @@ class Session:
         try:
             await asyncio.wait([run])
         except asyncio.CancelledError:
-            if turn in self._cancelled:  # it is answered as that, however long it takes to stop
+            if turn in self._cancelled:  # it is answered as cancelled, however long it takes to stop
                 run.cancel()
             else:
                 if self._current is turn:
@@ -260,7 +259,7 @@ class Session:
         raise error
 
     def cancel(self) -> None:
-        """Stop the turn in progress, and those that wait; each prompt is answered "cancelled"."""
+        """Stop the current turn and waiting ones; each prompt is answered "cancelled"."""
         self._cancelled.update(self._turns)
         self._live.interrupt()
 
@@ -270,7 +269,7 @@ class Session:
         await self._live.aclose()
 
     async def _take(self, turn: object, message: Message | Callable[[], Message], agent: "Agent") -> str:
-        """Return a turn, from a prompt to the last word: what ended it."""
+        """Run a turn from a prompt to its last reply; return its end."""
         self._current, before = turn, self.policy.mode
         self._send_early()
         try:
@@ -296,7 +295,7 @@ class Session:
             self._show_title(agent)
 
     async def _advised(self, agent: "Agent") -> None:
-        """Wait for advice that a slash command has asked for."""
+        """Wait for advice requested by a slash command."""
         from sagent.advisor.extension import AdvisorExtension
 
         if isinstance(agent.advisory, AdvisorExtension):
@@ -311,7 +310,7 @@ class Session:
         raise RpcError(INTERNAL, result.error.message, {"kind": result.error.kind})
 
     async def _carried_out(self, message: Message) -> Message | None:
-        """Return the prompt without the slash command that it begins with; None where nothing is left of it."""
+        """Return the prompt without its slash command; None if nothing is left."""
         first = message.parts[0]
         if not isinstance(first, Text) or not first.text.startswith("/"):
             return message
@@ -327,7 +326,7 @@ class Session:
         return user(rest, *message.parts[1:]) if rest else None
 
     def _say_whether_planning(self, agent: "Agent") -> None:
-        """Have the model read that plan mode begins or ends."""
+        """Tell the model when plan mode begins or ends."""
         if (planning := self.policy.mode == "plan") != self._planning:
             from sagent.context.plan import EXIT_PLAN
             from sagent.tools.plan import PLANNED, plan_notice
@@ -346,14 +345,14 @@ class Session:
         return settled.order() if settled is not None and settled.mode is not None else ""
 
     def _show_title(self, agent: "Agent") -> None:
-        """Say what the session is called, once something was said in it."""
+        """Send the session's title once it has a message."""
         if not self._named and (found := one_line(title(agent.log.contents()), 120)):
             self._named = True
             self.emit({"sessionUpdate": "session_info_update", "title": found})
 
 
 def failure(error: BaseException) -> RpcError:
-    """Return an error of ours as the client's person reads it; one that a key would cure asks for a login."""
+    """Return an internal error for the client's person; one that a key would fix requests a login."""
     text = failure_of(error)
     keyless = isinstance(error, UsageError) and text.startswith(("No model was named", "No key"))
     refused = isinstance(error, ModelError) and error.kind == "auth"

@@ -20,7 +20,7 @@ def claim_stdout() -> int:
 
 
 class Writer:
-    """Writes in order, in a thread; `on_failure` is called in the loop where nobody reads any more."""
+    """Writes in order, in a thread; `on_failure` is called in the loop when the reader is gone."""
 
     def __init__(self, fd: int, on_failure: Callable[[], object]) -> None:
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -41,7 +41,7 @@ class Writer:
         self._queue.put(data)
 
     def close(self, seconds: float) -> None:
-        """Write what waits, unless that takes longer."""
+        """Write pending data, within a time limit."""
         self._queue.put(None)
         self._thread.join(seconds)
 

@@ -1,8 +1,8 @@
-"""Protocol version 2, a draft: what version 1 says, in its words.
+"""Protocol version 2, a draft: translates updates of version 1.
 
-Source: https://agentclientprotocol.com/protocol/v2/migration. A prompt's response only accepts it; states say the rest.
-Calls and messages are patched by id, changes of files are patches of git, and terminals are the agent's own. Files and
-terminals of the client, and modes, are gone.
+Source: https://agentclientprotocol.com/protocol/v2/migration. A prompt's response only accepts it; state updates report
+the rest. Calls and messages are patched by id, changes of files are git patches, and terminals are the agent's own.
+Files and terminals of the client, and modes, are gone.
 """
 
 from base64 import b64encode
@@ -43,7 +43,7 @@ def options(every: Iterable[object]) -> list[Update]:
 
 
 def permission(params: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a question to the person; its words stand apart from the call."""
+    """Return a question to the person; its text is separate from the call."""
     call = as_object(params["toolCall"])
     words = [text for each in as_array(call.get("content")) if (text := _text(as_object(each)))]
     subject = {"type": "tool_call", "toolCall": {**call, "content": [*_contents(call)]}}
@@ -57,12 +57,12 @@ def user_message(message: str, blocks: Sequence[object]) -> Update:
 
 
 def state(name: str, **more: object) -> Update:
-    """Update the state of a turn: "running", "requires_action" (it waits for the person) or "idle"."""
+    """Update the state of a turn: "running", "requires_action" (waiting for the person) or "idle"."""
     return {"sessionUpdate": "state_update", "state": name, **more}
 
 
 def _call(update: Update) -> Iterator[Update]:
-    """Yield a call; the output of its terminal goes by updates of its own."""
+    """Yield a call; its terminal's output has separate updates."""
     meta = as_object(update.get("_meta"))
     if info := as_object(meta.get("terminal_info")):
         yield {"sessionUpdate": "terminal_update", "terminalId": info["terminal_id"], "cwd": info["cwd"]}

@@ -1,4 +1,4 @@
-"""Language servers, which report the errors that a change brings, find and rename; and a map of the project.
+"""Language servers, which report errors in changes, find and rename; and a map of the project.
 
 The map needs sagent[code].
 """

@@ -1,4 +1,4 @@
-"""The language servers of a session, as its settings have them: in the sandbox, where they may only look."""
+"""The language servers of a session, by its settings: in the sandbox, with read-only access."""
 
 import asyncio
 import os
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Check changes, where that is wanted, and plan renames, where there is the tool for it. Servers get no variables
-    that look like keys."""
+    """Add checks of changes, if wanted, and planned renames, if their tool is offered. Servers get no variables that
+    look like keys."""
     settings, policy, sandbox = builder.settings, builder.policy, builder.sandbox
     checks = is_checked(builder)
     code = _code_of(builder)
@@ -50,7 +50,7 @@ async def add(builder: AgentBuilder) -> None:
 
 
 def _code_of(builder: AgentBuilder) -> "Code | None":
-    """Return the tool Code, where it was chosen. Its module is loaded by then."""
+    """Return the tool Code, if it was chosen. Its module is loaded by then."""
     if not builder.knows("tool Code"):
         return None
     from sagent.plugins.code.lsp.tool import Code
@@ -59,15 +59,15 @@ def _code_of(builder: AgentBuilder) -> "Code | None":
 
 
 def is_checked(builder: AgentBuilder) -> bool:
-    """Return True if changes are checked: by default where a person is there, and not on a node, whose person is far
+    """Return True if changes are checked: by default if a person is present, and not on a node, whose person is far
     away."""
     wish = builder.settings.of(DIAGNOSTICS)
     return wish == "on" or (wish == "auto" and builder.answer is not None and builder.surface.where != "node")
 
 
 class SandboxLauncher:
-    """Runs servers in the sandbox, where they write nothing but caches and reach no host. Where none stands, they run
-    only for a person who has asked for them: with `diagnostics = "on"`, or by their tool."""
+    """Runs servers in the sandbox, where they write only caches and reach no host. Without a sandbox they run only on a
+    person's request: with `diagnostics = "on"`, or by their tool."""
 
     def __init__(
         self, settings: Settings, profile: "Callable[[], Profile]", sandbox: Sandbox, withheld: Collection[str]
@@ -92,7 +92,7 @@ class SandboxLauncher:
 
 
 def _looking(profile: "Profile") -> "Profile":
-    """Return a profile in which nothing is written but the caches that it lets be written, and no host is reached."""
+    """Return a profile in which only the permitted caches can be written, and no host reached."""
     from dataclasses import replace
 
     from sagent.sandbox.places import known_places, really_below

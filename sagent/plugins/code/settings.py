@@ -1,4 +1,4 @@
-"""The settings of language servers: read, shown, and which servers there are for a directory."""
+"""The settings of language servers: parsing, display, and the servers for a directory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def servers_of(settings: "Settings") -> Mapping[str, ServerRow]:
-    """Return what the settings have of language servers."""
+    """Return the settings of language servers."""
     return cast("Mapping[str, ServerRow]", settings.of(LANGUAGE_SERVERS))
 
 
@@ -39,7 +39,7 @@ def show_servers(value: object) -> Iterator[tuple[str, str]]:
 
 
 def check_servers(settings: "Settings", _: str) -> Sequence[Finding]:
-    """Return the language servers that there are for the working directory."""
+    """Return the present language servers for the working directory."""
     if settings.of(DIAGNOSTICS) == "off":
         return [Finding("good", "language servers", "not used: diagnostics is off")]
     root, roots = settings.cwd, (settings.cwd, *settings.add_dirs)

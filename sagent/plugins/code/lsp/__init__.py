@@ -1,1 +1,1 @@
-"""Language servers: found on this machine, started when they are needed, asked for errors and symbols."""
+"""Language servers: found on this machine, started on demand, asked for errors and symbols."""

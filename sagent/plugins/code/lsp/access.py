@@ -1,4 +1,4 @@
-"""The checks of a session as its tools and its policy share them: there are none before one is needed."""
+"""The checks of a session, shared by its tools and its policy; made on demand."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class CodeAccess:
-    """`checks` makes them when it is first read, which loads what they need; `begun` is None until then."""
+    """`checks` makes them on first access, which imports their modules; `begun` is None until then."""
 
     def __init__(self, make: "Callable[[], Checks]") -> None:
         self._make = make

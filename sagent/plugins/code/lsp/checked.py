@@ -1,4 +1,4 @@
-"""A tool that changes files, after whose calls the files are checked."""
+"""A tool that changes files and checks them after its calls."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _COMMANDS = ("Bash", "Notebook")
 
 
 class CheckedTool(WrappedTool):
-    """A tool as it is; what its change of a file brings is in its result, if it is known in time."""
+    """A wrapped tool; errors caused by its change of a file are in its result, if they are known in time."""
 
     def __init__(self, tool: Tool, access: CodeAccess) -> None:
         super().__init__(tool)
@@ -43,7 +43,7 @@ class CheckedTool(WrappedTool):
         whole = ToolOutput.of(output)
         try:
             news = await checks.changed(path, before or "", run.agent, run.workspace)
-        except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed
+        except asyncio.CancelledError:  # the change was made, so the call must not report a failure
             return whole
         if not news:
             return whole

@@ -18,7 +18,7 @@ from sagent.tools.paths import short_path
 
 BUDGET = 1.5  # seconds that the result of a call waits for servers that run
 LAST = 3.0  # seconds that the end of a turn waits for checks that have not ended
-MAX_REPORTED_FILES = 5  # of which errors are shown at a time
+MAX_REPORTED_FILES = 5  # with shown errors at a time
 MAX_MISSED = 3
 MAX_CHECKED_BYTES = 1_000_000  # of a file that is checked
 
@@ -28,10 +28,10 @@ class Checks:
 
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
-        self._running: dict[asyncio.Task[None], tuple[str, str]] = {}  # for which agent, by which kind of server
+        self._running: dict[asyncio.Task[None], tuple[str, str]] = {}  # agent and kind of server
         self._missed = Counter[str]()  # times in a row that a kind was waited for in vain
-        self._readers: dict[Path, tuple[str, Workspace]] = {}  # who changed a file last, and is to read of it
-        self._reported: dict[Path, tuple[str | None, dict[tuple[int, int], str]]] = {}  # of a text, who of which place
+        self._readers: dict[Path, tuple[str, Workspace]] = {}  # last agent to change a file, which reads its errors
+        self._reported: dict[Path, tuple[str | None, dict[tuple[int, int], str]]] = {}  # text; server by place
         self._commands = 0
 
     async def changed(self, path: Path, before: str, agent: str, workspace: Workspace) -> str:
@@ -52,23 +52,22 @@ class Checks:
         return await self.news(agent)
 
     def command_ran(self) -> None:
-        """Note that a command ran, which may have changed any file."""
+        """Record that a command ran, which may have changed any file."""
         self._commands += 1
 
     async def finish(self, agent: str) -> None:
-        """Wait a little for what is being checked for an agent."""
+        """Wait a little for running checks of an agent."""
         await self._wait([task for task, (whose, _) in self._running.items() if whose == agent], LAST)
 
     async def _wait(self, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
-        """Wait for checks, but not for servers that have often been waited for in vain."""
+        """Wait for checks, but not for servers that were often too slow."""
         kinds = {task: self._running[task][1] for task in tasks if task in self._running}
         if waited := [task for task, kind in kinds.items() if self._missed[kind] < MAX_MISSED]:
             _, late = await asyncio.wait(waited, timeout=seconds)
             self._missed.update({kinds[task] for task in late})
 
     async def news(self, agent: str) -> str:
-        """Return the new errors for an agent since its last report, of files that are as they were checked; "" for
-        none."""
+        """Return the new errors for an agent since its last report, in files unchanged since the check; "" for none."""
         found: list[tuple[str, Sequence[Diagnostic]]] = []
         for path, (reader, workspace) in reversed(list(self._readers.items())):
             given = list(self._documents(path))
@@ -82,7 +81,7 @@ class Checks:
         return report(shown[:MAX_REPORTED_FILES]) + (f"\nand new errors in {more} more files" if more > 0 else "")
 
     def _unreported(self, path: Path, text: str | None, errors: Sequence[Diagnostic]) -> list[Diagnostic]:
-        """Return the errors at places where no other server has found one: two find the same name missing."""
+        """Return the errors at places without an error of another server: two servers report the same missing name."""
         before, places = self._reported.get(path, (text, dict[tuple[int, int], str]()))
         if before != text:
             places = dict[tuple[int, int], str]()
@@ -114,7 +113,7 @@ class Checks:
             pass  # the change was made, whatever becomes of its check; `servers` reports a server that is gone
 
     async def refresh(self, seat: ServerSlot, server: LanguageServer) -> None:
-        """Let a server know what commands and the person have changed since it was last asked."""
+        """Notify a server of changes by commands and the person since its last request."""
         async with seat.turn:
             if not seat.watched.is_due(self._commands):
                 return
@@ -125,7 +124,7 @@ class Checks:
                 text = await asyncio.to_thread(read_text, path) if document is not None else None
                 if document is None or text == document.text or seat.lock(path).locked():
                     continue
-                document.base = None  # it is not known what else was changed
+                document.base = None  # other changes are unknown
                 if text is None:
                     server.forget(path)
                 else:
@@ -138,8 +137,8 @@ class Checks:
 
 
 async def _compare(server: LanguageServer, path: Path, before: str, after: str) -> None:
-    """Have a server know a file as it is, and as it was where it has not known it before the change. Raises ServerError
-    and TimeoutError."""
+    """Send a server a file's present text, and its earlier one if it was unknown. Raises ServerError and
+    TimeoutError."""
     known = server.documents.get(path)
     if known is None and not before:
         document = server.give(path, after)
@@ -149,7 +148,7 @@ async def _compare(server: LanguageServer, path: Path, before: str, after: str) 
         document.base = None if document.errors is None or document.text != before else (before, document.errors)
     document = await server.check(path, after)
     await server.check_others(path)
-    if document.base is None and document.errors is not None:  # what was wrong before, nobody knows
+    if document.base is None and document.errors is not None:  # earlier errors are unknown
         document.base = document.text, document.errors
 
 
@@ -158,7 +157,7 @@ def _has_news(document: Document) -> bool:
 
 
 def _take_news(document: Document) -> list[Diagnostic]:
-    """Return the errors that are new in a document, which are known from now on."""
+    """Return the new errors in a document, and record them as known."""
     if document.errors is None or document.base is None:
         return []
     before, document.base = document.base, (document.text, document.errors)
@@ -166,7 +165,7 @@ def _take_news(document: Document) -> list[Diagnostic]:
 
 
 def read_text(path: Path) -> str | None:
-    """Return a file's text; None for one that is not there, is no text, or is too large."""
+    """Return a file's text; None if it is missing, not text, or too large."""
     try:
         decoded = decode(read_regular(path, max_bytes=MAX_CHECKED_BYTES))
     except OSError:

@@ -14,7 +14,7 @@ from sagent.lib.process import ProcessGroup
 from sagent.lib.text import one_line, printable
 from sagent.plugins.programs.piped import PipedProcess
 
-MAX_MESSAGE_BYTES = 1 << 26  # of one message, and of what waits to be read by the server
+MAX_MESSAGE_BYTES = 1 << 26  # of one message, and of data waiting to be read by the server
 _MAX_HEADER_BYTES = 1 << 13
 _IN_A_THREAD = 1 << 20  # bytes of a message that is parsed outside of the loop
 _EXIT_TIMEOUT_SECONDS = 1.0  # to end by itself
@@ -22,7 +22,7 @@ METHOD_NOT_FOUND = -32601
 
 
 class ServerError(Exception):
-    """A request was answered with an error, whose `code` is the protocol's, or the server is gone: then it is 0."""
+    """A request was answered with an error, whose `code` is the protocol's; or the server is gone: then it is 0."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -64,8 +64,8 @@ class Connection:
         self._program, self._reading = program, asyncio.create_task(self._read(program))
 
     async def request(self, method: str, params: object, seconds: float) -> object:
-        """Return the result. Raises ServerError, and TimeoutError after `seconds`; the server is then asked to give
-        up."""
+        """Return the result. Raises ServerError, and TimeoutError after `seconds`; the server is then told to
+        cancel."""
         self._count += 1
         number = self._count
         answered = self._pending[number] = asyncio.get_running_loop().create_future()
@@ -134,7 +134,7 @@ class Connection:
             return {"error": {"code": error.code, "message": str(error)}}
 
     def _break(self, why: str) -> None:
-        """Break the connection: nothing is asked or heard any more."""
+        """Break the connection permanently."""
         self._broken = self._broken or why
         self.ended.set()
         if self._program is not None:
@@ -142,7 +142,7 @@ class Connection:
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(ServerError(self._broken))
-                waiting.exception()  # it may be that nobody waits any more
+                waiting.exception()  # perhaps nobody waits any more
 
     async def aclose(self) -> None:
         """Ask it to end, and see to it."""

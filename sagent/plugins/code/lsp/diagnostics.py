@@ -1,4 +1,4 @@
-"""Errors that servers find in a file, and those of them that are new after a change."""
+"""Servers' errors in a file, and the new ones after a change."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,8 +8,8 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.text import count, one_line, printable, same_ends
 from sagent.plugins.code.lsp.text import END
 
-MAX_ERRORS = 10  # errors of a file that are shown
-_MAX_DIAGNOSTICS = 2_000  # of a file; no one looks at more
+MAX_ERRORS = 10  # of a file to show
+_MAX_DIAGNOSTICS = 2_000  # of a file; nobody reads more
 _WIDTH = 300  # characters of a message
 _ERROR = 1
 
@@ -30,7 +30,7 @@ class Diagnostic:
 
 
 Found = tuple[str, Sequence[Diagnostic]]
-"""A text, and the errors in it."""
+"""Return the error as a line of text."""
 
 
 def read_errors(items: object, server: str) -> tuple[Diagnostic, ...]:
@@ -48,8 +48,8 @@ def read_errors(items: object, server: str) -> tuple[Diagnostic, ...]:
 
 
 def new_errors(before: Found, after: Found) -> list[Diagnostic]:
-    """Return the errors in a text that were not in the one before: where a line stood before, the same error of it is
-    old; of errors that are alike on lines that changed, as many are old as there were."""
+    """Return the errors in a text that were not in the one before: on unchanged lines the same error is old; of equal
+    errors on changed lines, as many are old as there were."""
     moved = _moved(*(END.split(text) for text, _ in (before, after)))
     old = Counter((moved(error.line), error.message, error.rule) for error in before[1])
     left: list[Diagnostic] = []
@@ -72,7 +72,7 @@ def new_errors(before: Found, after: Found) -> list[Diagnostic]:
 
 
 def _moved(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int]:
-    """Return a function from old lines to new ones, by what is the same at both ends; 0 for a line in between."""
+    """Return a function from old lines to new ones, by equal beginnings and ends; 0 for a line in between."""
     head, tail = same_ends(before, after)
 
     def moved(line: int) -> int:
@@ -84,7 +84,7 @@ def _moved(before: Sequence[str], after: Sequence[str]) -> Callable[[int], int]:
 
 
 def report(news: Iterable[tuple[str, Sequence[Diagnostic]]]) -> str:
-    """Report new errors to the model, by file: "" for none."""
+    """Report new errors to the model, by file; "" for none."""
     return "\n".join(line for name, errors in news if errors for line in _lines(name, errors))
 
 

@@ -1,17 +1,16 @@
-"""A file as a server was given it, and what the server has said of it since."""
+"""A file as sent to a server, and the server's reports on it."""
 
 import asyncio
 from collections.abc import Sequence
 
 from sagent.plugins.code.lsp.diagnostics import Diagnostic, Found
 
-SETTLED = 0.2  # seconds without another word, from a server that does not say which version it means
-UNSURE = 1.0  # the same, where what it said may be of the version before
+SETTLED = 0.2  # seconds of silence, for a server that does not name versions
+UNSURE = 1.0  # the same, if its report may concern the version before
 
 
 class Document:
-    """`errors` are those of `text`; None while they are not known. `base` is what the agents know of: a text, and the
-    errors in it."""
+    """`errors` are those of `text`; None while unknown. `base` is known to the agents: a text, and its errors."""
 
     def __init__(self, uri: str, language: str) -> None:
         self.uri, self.language = uri, language
@@ -20,7 +19,7 @@ class Document:
         self.base: Found | None = None
         self._waited: asyncio.Future[None] | None = None
         self._unsure: Sequence[Diagnostic] | None = None
-        self._passed = False  # whether the server has read this version, as far as it can be known
+        self._passed = False  # whether the server has read this version, as far as known
         self._timer: asyncio.TimerHandle | None = None
 
     def change(self, text: str) -> None:
@@ -31,7 +30,7 @@ class Document:
         self.wake()
 
     def take(self, errors: Sequence[Diagnostic], version: int | None) -> None:
-        """Take a server's report on a version, or on one that it does not name."""
+        """Take a server's report on a version, or on an unnamed one."""
         if version == self.version:
             self._accept(errors)
         elif version is None:
@@ -47,7 +46,7 @@ class Document:
                 self._settle(UNSURE)
 
     async def known(self) -> None:
-        """Return when the errors are known, or are no longer waited for, since there is another version."""
+        """Return when the errors are known, or no longer expected because there is another version."""
         if self.errors is None:
             if self._waited is None or self._waited.done():
                 self._waited = asyncio.get_running_loop().create_future()
@@ -63,7 +62,7 @@ class Document:
         self.wake()
 
     def wake(self) -> None:
-        """Have nobody wait any longer."""
+        """Wake all waiters."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

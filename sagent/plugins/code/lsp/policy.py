@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from sagent.plugins.code.lsp.tool import Code
 
 SENDER = "code"
-"""Who messages about errors are from."""
+"""The sender of messages about errors."""
 
 
 class CodePolicy(Policy):
-    """A policy with checks around it, and the tool whose renames it judges, where there are any."""
+    """A policy with checks, and the tool whose renames it judges, if there is one."""
 
     def __init__(self, inner: Policy, access: CodeAccess | None, code: "Code | None") -> None:
         """With `access` errors are reported."""
         self._inner, self._access, self._code = inner, access, code
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """Apply the inner policy; to a rename once it is known which files it changes, and how."""
+        """Apply the inner policy; to a rename once its changes are known."""
         code = self._code
         if code is not None and call.name == code.name and code.is_unplanned(call.arguments, workspace):
             changes = await code.plan(call.arguments, workspace)

@@ -1,4 +1,4 @@
-"""A rename as a server has planned it: which files it changes, and how; made whole, or not at all."""
+"""A rename planned by a server: its changes of files, made completely or not at all."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from sagent.tools.walk import walk
 _MAX_FILES = 200
 _MAX_NAMED_FILES = 10
 _MAX_DIFF_LINES = 60  # of the diff, to the model
-_SEARCH_TIMEOUT_SECONDS = 3.0  # to look for what is not changed
+_SEARCH_TIMEOUT_SECONDS = 3.0  # to search for unchanged uses
 _MAX_FILE_BYTES = 10_000_000  # of a file
 
 
@@ -40,18 +40,18 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class RenamePlan:
-    """`left` are other files of the language that hold the old name as a word: of another thing, or of what the server
-    does not know. No server says by itself that it has not seen them all."""
+    """`left` are other files of the language with the old name as a word: of another thing, or in files that the server
+    does not know. Servers do not report that they have not seen all files."""
 
     changes: tuple[FileChange, ...]
     left: tuple[Path, ...] = ()
 
     def text(self, workspace: Workspace) -> str:
-        """Return the changes that a person is to judge."""
+        """Return the changes for a person to judge."""
         return self.diff(workspace) + self.note(workspace)
 
     def note(self, workspace: Workspace) -> str:
-        """Return a note for the model and the person on files that are not changed."""
+        """Return a note for the model and the person on unchanged files."""
         if not self.left:
             return ""
         names = ", ".join(quote_path(short_path(path, workspace)) for path in self.left[:_MAX_NAMED_FILES])
@@ -65,7 +65,7 @@ class RenamePlan:
         return valid_text("".join(line for change in self.changes for line in _diff(change, workspace)))
 
     def make(self, workspace: Workspace) -> ToolOutput:
-        """Write the files. Raises ToolError where one has changed since: then nothing is written."""
+        """Write the files. Raises ToolError if one has changed since: then nothing is written."""
         for change in self.changes:
             with as_tool_errors(change.path):
                 if read_regular(change.path, max_bytes=_MAX_FILE_BYTES) != change.data:
@@ -94,15 +94,14 @@ class RenamePlan:
                 workspace.check_unchanged(change.path)
                 seen = True
             except ToolError:
-                seen = False  # it stays so: an edit of what the agent has not read is refused
+                seen = False  # unread files stay unread: an edit of them is refused
             stat = write_atomic(change.path, change.new_data)
             if seen:
                 workspace.saw(change.path, change.new_data, stat)
 
 
 def read_plan(answer: object, server: LanguageServer, old: str) -> RenamePlan:
-    """Return a WorkspaceEdit as a plan of a rename of an `old` name. Raises ToolError for what is more than edits of
-    files that are there."""
+    """Parse a WorkspaceEdit as a rename of an `old` name. Raises ToolError for anything but edits of existing files."""
     edits: dict[Path, list[object]] = {}
     for path, items, version in _file_edits(as_object(answer)):
         known = server.documents.get(path)

@@ -1,4 +1,5 @@
-"""Language servers as data: one row each, from servers.toml or from a person's settings; and where they are found."""
+"""Language servers as data: one row each, from servers.toml or from a person's settings; and the search for their
+programs."""
 
 import os
 import shutil
@@ -13,7 +14,7 @@ from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_freeze_obje
 from sagent.sandbox.profile import is_below
 
 _PLACES = ("node_modules/.bin", ".venv/bin", "venv/bin")
-"""Where a project has its own programs."""
+"""Places of a project's own programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class ServerRow:
     off: bool = False
 
     def __str__(self) -> str:
-        """Return all members of a project's row that the person is to trust."""
+        """Return all members of a project's row, for the person to trust."""
         from dataclasses import fields
 
         given = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -41,12 +42,12 @@ class ServerRow:
         return json_dump(changed)
 
     def language(self, path: Path) -> str:
-        """Return the protocol's name for the language of a file; "" for one that it does not serve."""
+        """Return the protocol's name for the language of a file; "" if it does not serve it."""
         return self.languages.get(path.suffix.lower(), "")
 
     def root_of(self, path: Path, roots: Iterable[Path]) -> Path | None:
-        """Return the directory that a server is started for, by a file's path without links, within one of the roots;
-        None for a file outside. All of a home directory is no project: a server would read it through."""
+        """Return the directory in which a server is started, by a file's path without links, within one of the roots;
+        None for a file outside. A home directory is no project: a server would read all of it."""
         real = (Path(os.path.realpath(root)) for root in roots)
         top = max((root for root in real if path.is_relative_to(root)), key=lambda root: len(root.parts), default=None)
         if top is None:
@@ -68,7 +69,7 @@ def built_in() -> Mapping[str, ServerRow]:
 def read_rows(
     tables: Mapping[str, Mapping[str, object]], known: Mapping[str, ServerRow] | None = None
 ) -> Mapping[str, ServerRow]:
-    """Rows of a settings file; one whose name is known, or one of ours, is that one with what is given changed.
+    """Parse rows of a settings file; one with a known name changes the given members of that one.
 
     Raises ConfigError, whose message begins with the name of the row and of its member.
     """
@@ -112,8 +113,8 @@ def _texts(name: str, key: str, values: Sequence[object]) -> tuple[str, ...]:
 
 
 def find_program(row: ServerRow, root: Path, roots: Sequence[Path], *, own: bool) -> str:
-    """Find a row's program: in the project (if `own`: its programs may be run), or in PATH outside of it; "" if it
-    is nowhere."""
+    """Find a row's program: in the project (if `own` programs may be run), or in PATH outside it; "" if it is
+    missing."""
     command = row.command[0]
     inside = [str(place / each) for place in dict.fromkeys((root, *roots)) for each in _PLACES] if own else []
     given = [each for each in os.get_exec_path() if each.startswith("/")]
@@ -124,14 +125,14 @@ def find_program(row: ServerRow, root: Path, roots: Sequence[Path], *, own: bool
 
 
 def project_python(root: Path, roots: Sequence[Path]) -> str:
-    """Return the interpreter of a project's environment; "" where it has none."""
+    """Return the interpreter of a project's environment; "" if it has none."""
     active = [Path(os.environ["VIRTUAL_ENV"])] if os.environ.get("VIRTUAL_ENV", "").startswith("/") else []
     places = (place / name for place in dict.fromkeys((root, *roots)) for name in (".venv", "venv"))
     return next((str(place / "bin" / "python") for place in (*places, *active) if (place / "bin/python").exists()), "")
 
 
 def filled(value: Json, python: str) -> Json:
-    """Settings with the interpreter in its place; what would name none is left out."""
+    """Return settings with the interpreter inserted; without one, such settings are left out."""
     match value:
         case JsonObject():
             return JsonObject(

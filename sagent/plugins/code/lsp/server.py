@@ -1,4 +1,4 @@
-"""A language server that runs for one directory: its abilities, the files it has, its answers."""
+"""A language server that runs for one directory: its capabilities, files and answers."""
 
 import asyncio
 import os
@@ -18,8 +18,8 @@ START = 30.0  # seconds to be ready
 ANSWER = 20.0  # seconds for an answer
 _YOUTH = 20.0
 _MAX_OPEN_FILES = 50  # files that a server has at a time
-_MAX_PULLED_FILES = 5  # other files that are asked about after a change
-_TRIES, _PAUSE = 3, 0.2  # to pull diagnostics, where the server has given up because of a change
+_MAX_PULLED_FILES = 5  # other files to ask about after a change
+_TRIES, _PAUSE = 3, 0.2  # to pull diagnostics, if a change has made the server give up
 _GAVE_UP = (-32801, -32802)  # ContentModified, ServerCancelled
 _DYNAMIC = {"dynamicRegistration": True}
 _ANSWERS: Mapping[str, object] = {
@@ -28,7 +28,7 @@ _ANSWERS: Mapping[str, object] = {
     "window/showMessageRequest": None,
     "window/workDoneProgress/create": None,
 }
-"""What servers get to hear in any case."""
+"""Answers to requests of any server."""
 _CAPABILITIES: Mapping[str, object] = {
     "general": {"positionEncodings": ["utf-16"]},
     "textDocument": {
@@ -52,7 +52,7 @@ _CAPABILITIES: Mapping[str, object] = {
 
 
 class LanguageServer:
-    """Started by `open`, which may be awaited once; then asked. Whatever it cannot do raises ServerError."""
+    """Started by `open`, which may be awaited once; then asked. Unsupported requests raise ServerError."""
 
     def __init__(self, row: ServerRow, root: Path, processes: ProcessGroup, settings: Json) -> None:
         self.row, self.root, self._settings = row, root, settings
@@ -65,7 +65,7 @@ class LanguageServer:
 
     @property
     def is_young(self) -> bool:
-        """True if it may still be looking for the files of the project: what it says of several may not be all."""
+        """True if it may still be scanning the project: answers about several files may be incomplete."""
         return time.monotonic() - self._began < _YOUTH
 
     @property
@@ -79,7 +79,7 @@ class LanguageServer:
         self._began = time.monotonic()
         uri = self.root.as_uri()
         about: dict[str, object] = {
-            "processId": None,  # in the sandbox there is none by our number: it would end
+            "processId": None,  # our number does not exist in the sandbox: it would exit
             "clientInfo": {"name": "sagent"},
             "rootUri": uri,
             "rootPath": str(self.root),
@@ -99,19 +99,19 @@ class LanguageServer:
         await self._connection.aclose()
 
     def can(self, method: str) -> bool:
-        """Return True if it answers a method, as far as it has said so until now."""
+        """Return True if it supports a method, as announced so far."""
         ability = "workspaceSymbolProvider" if method == "workspace/symbol" else f"{method.rpartition('/')[2]}Provider"
         return self._abilities.get(ability) not in (None, False) or method in self._registered.values()
 
     async def ask(self, method: str, params: Mapping[str, object]) -> object:
-        """Return an answer. Raises ServerError, for one that does not come too."""
+        """Return an answer. Raises ServerError, also without an answer."""
         try:
             return await self._connection.request(method, params, ANSWER)
         except TimeoutError:
             raise ServerError(f"it has not answered within {ANSWER:g} s") from None
 
     def give(self, path: Path, text: str) -> Document:
-        """Let it have a file with a text, which is on disk by now; the same text is not sent twice."""
+        """Send it a file's text, which is on disk by now; the same text is not sent twice."""
         document = self.documents.pop(path, None)
         known = document is not None
         if document is None:
@@ -145,7 +145,7 @@ class LanguageServer:
             self._connection.notify("workspace/didChangeWatchedFiles", {"changes": events})
 
     async def check(self, path: Path, text: str) -> Document:
-        """Give it a file, and wait until the errors in it are known. Raises ServerError, and TimeoutError."""
+        """Send it a file, and wait for its errors. Raises ServerError, and TimeoutError."""
         document = self.give(path, text)
         if document.errors is not None:
             return document
@@ -157,7 +157,7 @@ class LanguageServer:
         return document
 
     async def check_others(self, path: Path) -> None:
-        """Learn what a change of one file did to others. One that is not asked says so by itself."""
+        """Ask for errors in other files after a change of one. Servers without this report them unasked."""
         if self.row.pulls and self.can("textDocument/diagnostic"):
             others = [each for other, each in self.documents.items() if other != path][-_MAX_PULLED_FILES:]
             await asyncio.gather(*map(self._pull, others))
@@ -181,7 +181,7 @@ class LanguageServer:
                 return
 
     async def _wait(self, document: Document) -> None:
-        """Wait for what it publishes; or until it has registered that it is asked, and then ask."""
+        """Wait for published errors; or until it has registered pull diagnostics, and then pull."""
         version = document.version
         tasks = [asyncio.create_task(document.known()), asyncio.create_task(self._connection.ended.wait())]
         if not self._names_versions:
@@ -197,8 +197,8 @@ class LanguageServer:
             await self._pull(document)
 
     async def _pass(self, document: Document, version: int) -> None:
-        """Messages are answered in their order: one that is answered has the version before it read. What begins with
-        "$/" is answered by an error where it is not known, as the protocol says."""
+        """Wait until it has read all messages so far: it answers in order, and must answer an unknown "$/" request with
+        an error, by the protocol."""
         try:
             await self.ask("$/sagent/read", {})
         except ServerError:
@@ -248,6 +248,6 @@ class LanguageServer:
 
 
 def path_of(uri: str) -> Path:
-    """Return the file that a URI names; one that names none is no file of ours."""
+    """Return the file of a URI; /dev/null for a URI of anything else."""
     parts = urlsplit(uri)
     return Path(os.fsdecode(unquote_to_bytes(parts.path))) if parts.scheme == "file" else Path("/dev/null")

@@ -1,4 +1,4 @@
-"""The language servers of a session: one for each row and directory, started when it is first needed."""
+"""The language servers of a session: one for each row and directory, started on demand."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -15,13 +15,13 @@ from sagent.plugins.code.lsp.watched import Watched
 from sagent.sandbox import Confined
 
 RESTARTS = 2
-IDLE = 600.0  # seconds after which one that nobody asks is ended
+IDLE = 600.0  # seconds without requests, after which one is ended
 MAX_RUNNING = 4
 MAX_MEMORY_BYTES = 4 << 30  # of data of each process
 
 
 Allowed: TypeAlias = Literal["all", "outside", "none"]
-"""All programs, only those that do not lie in the project, or none."""
+"""All programs, only those outside the project, or none."""
 
 
 class Launcher(Protocol):
@@ -39,7 +39,7 @@ class Launcher(Protocol):
 
 
 class ServerSlot:
-    """A server's place, whether it runs or not. `why` says why it does not, for good; "" while it may."""
+    """A server's slot, whether it runs or not. `why` is a permanent reason why it does not; "" otherwise."""
 
     def __init__(self, row: ServerRow, root: Path) -> None:
         self.row, self.root = row, root
@@ -47,7 +47,7 @@ class ServerSlot:
         self.why = ""
         self.ends = 0
         self.watched = Watched(root, row)
-        self.turn = asyncio.Lock()  # held while it is notified of changed files
+        self.turn = asyncio.Lock()  # held during notifications of changed files
         self._gate = asyncio.Lock()  # held while it begins or ends
         self._locks: dict[Path, asyncio.Lock] = {}
         self._finish: Callable[[], object] = lambda: None
@@ -56,7 +56,7 @@ class ServerSlot:
 
     @property
     def ready(self) -> LanguageServer | None:
-        """The server, where it runs and has introduced itself."""
+        """The server, if it runs and is initialized."""
         started = self._starting is not None and self._starting.done()
         return self.server if self.server is not None and started and not self.server.fault else None
 
@@ -67,7 +67,7 @@ class ServerSlot:
     async def get(
         self, start: Callable[[], Coroutine[None, None, None]], close: Callable[["ServerSlot"], None]
     ) -> None:
-        """Have it run, if it may. Several may wait for it; who gives up waiting does not end it."""
+        """Start it, if permitted. Several may wait for it; cancelling a wait does not end it."""
         async with self._gate:
             if self.server is not None and self.server.fault and self._starting is not None and self._starting.done():
                 self.ends += 1
@@ -82,7 +82,7 @@ class ServerSlot:
         await asyncio.wait([starting])
 
     async def open(self, argv: Sequence[str], python: str, launcher: Launcher, group: ProcessGroup) -> None:
-        """Start its program, which may run this interpreter. What keeps it from that is in `why`."""
+        """Start its program, which may run this interpreter. A reason against that is set in `why`."""
         settings = filled(self.row.settings, python)
         server = self.server = LanguageServer(self.row, self.root, group, settings)
         try:
@@ -117,7 +117,7 @@ class ServerSlot:
 
 
 class Servers:
-    """The servers of a session. `warn` reports one that cannot be used to the person, once."""
+    """The servers of a session. `warn` tells the person once about an unusable one."""
 
     def __init__(self, rows: Sequence[ServerRow], launcher: Launcher, warn: Callable[[str], None]) -> None:
         self._rows, self._launcher, self._warn = rows, launcher, warn
@@ -127,7 +127,7 @@ class Servers:
         self._warned: set[str] = set()
 
     def kinds(self, path: Path) -> list[str]:
-        """Return the kinds of servers there are for a file's language."""
+        """Return the kinds of servers for a file's language."""
         return list(dict.fromkeys(row.kind for row in serving(self._rows, path)))
 
     def is_ready(self, kind: str, path: Path, roots: Sequence[Path]) -> bool:
@@ -140,7 +140,7 @@ class Servers:
         return [seat for seat in self._seats.values() if seat.ready]
 
     async def get(self, kind: str, path: Path, roots: Sequence[Path]) -> ServerSlot | None:
-        """Return the first of a kind that is found and runs, for the directory of a file."""
+        """Return the first running server of a kind for the directory of a file."""
         if (allowed := await self._launcher.allowed()) == "none":
             return None
         missed: list[ServerSlot] = []
@@ -166,7 +166,7 @@ class Servers:
         return None
 
     def hint(self, path: Path) -> str:
-        """Tell how to install a server for a file."""
+        """Return how to install a server for a file."""
         return " or ".join(row.install for row in serving(self._rows, path) if row.install) or "it is not in PATH"
 
     async def aclose(self) -> None:
@@ -181,6 +181,6 @@ class Servers:
 
 
 def _bounded(argv: Sequence[str]) -> list[str]:
-    """Return a command line whose program gets no more memory than it may, each of its processes for itself. The
-    system's limit, where it has one: what a program would have beyond it is refused."""
+    """Return a command line whose processes each get limited memory, by the system's limit if it has one; larger
+    allocations fail."""
     return ["/bin/sh", "-c", 'ulimit -d "$0" 2>/dev/null; exec "$@"', str(MAX_MEMORY_BYTES >> 10), *argv]

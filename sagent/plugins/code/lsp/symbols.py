@@ -19,12 +19,12 @@ _KINDS = (
     *("", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum"),
     *("interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key", "null"),
     *("enum member", "struct", "event", "operator", "type parameter"),
-)  # SymbolKind of the protocol, which counts from 1
+)  # SymbolKind of the protocol, from 1
 _LOCAL = ("variable", "string", "number", "boolean", "array", "object", "key", "null")
 
 
 def show_places(answer: object, tool: str, workspace: Workspace) -> list[str]:
-    """Locations as lines "path:line: text", sorted; the text of a file that may not be shown is left out."""
+    """Return locations as lines "path:line: text", sorted; hidden files are shown without text."""
     items = as_array(answer) or ([answer] if as_object(answer) else [])
     places = sorted({place for place in map(_place, map(as_object, items)) if place is not None})
     texts: dict[Path, Callable[[int], str]] = {}
@@ -39,12 +39,12 @@ def show_places(answer: object, tool: str, workspace: Workspace) -> list[str]:
 
 
 def is_hidden(path: Path, tool: str, workspace: Workspace) -> bool:
-    """Return True if the policy keeps a file from being shown."""
+    """Return True if the policy hides a file."""
     return workspace.hidden is not None and workspace.hidden(tool, path.parent)(path.name)
 
 
 def show_outline(answer: object) -> list[str]:
-    """Return the symbols of a file, those in others indented: "12-40 class Name"; variables within functions are left
+    """Return the symbols of a file, nested ones indented: "12-40 class Name"; variables within functions are left
     out."""
     symbols = list(_outline(as_array(answer), 0))
     more = len(symbols) - MAX_SYMBOLS

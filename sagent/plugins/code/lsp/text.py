@@ -1,4 +1,4 @@
-"""Places in a text as the protocol counts them: lines from 0, and in a line units of UTF-16."""
+"""Positions in a text as in the protocol: lines from 0, and in a line units of UTF-16."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,15 +26,15 @@ class Lines:
         self._starts = [0, *(end.end() for end in END.finditer(text))]
 
     def line(self, number: int) -> str:
-        """Return a line without its end; "" for one that is not there."""
+        """Return a line without its end; "" if it does not exist."""
         if not 0 <= number < len(self._starts):
             return ""
         start, *end = self._starts[number : number + 2]
         return self._text[start : end[0] if end else None].rstrip("\r\n")
 
     def offset(self, position: object) -> int:
-        """Return the offset of a position, at most the end of its line. Raises ValueError for a line that is not
-        there."""
+        """Return the offset of a position, at most the end of its line. Raises ValueError for a line that does not
+        exist."""
         place = as_object(position)
         number, units = as_int(place.get("line"), -1), as_int(place.get("character"))
         if number == len(self._starts):  # the end of the text, as some say it
@@ -53,7 +53,7 @@ class Lines:
         return {"line": number, "character": len(before.encode("utf-16-le", "surrogatepass")) // 2}
 
     def find(self, word: str, near: int | None) -> Mapping[str, int] | None:
-        """Find a word that stands by itself: the place nearest to a line (from 1), or the first."""
+        """Find a separate word: the place nearest to a line (from 1), or the first."""
         edges = (r"(?<!\w)" if re.match(r"\w", word) else "", r"(?!\w)" if re.search(r"\w\Z", word) else "")
         places = [self.position(found.start()) for found in re.finditer(re.escape(word).join(edges), self._text)]
         return min(places, key=lambda place: abs(place["line"] + 1 - (near or 0)), default=None)

@@ -1,4 +1,4 @@
-"""The Code tool: definitions, references, symbols and renames, as a language server knows them."""
+"""The Code tool: definitions, references, symbols and renames from a language server."""
 
 import asyncio
 import re
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _MAX_PLANS = 8
 _TRIES, _PAUSE = 10, 0.5  # seconds
-_LOOKED_AT = 2_000  # files, for the language of a project
+_LOOKED_AT = 2_000  # files to check for the language of a project
 
 
 class Code:
-    """Asks language servers. `access` gives access to those of the session; without it every call fails."""
+    """Asks language servers. `access` is the session's; without it every call fails."""
 
     name = "Code"
     deferrable = True
@@ -47,7 +47,7 @@ class Code:
         self._plans: dict[str, RenamePlan] = {}
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Foresee a read; a rename writes the files of its plan, or any files if it has no plan."""
+        """Predict the effect: reading; a rename writes the files of its plan, or any files if it has no plan."""
         from sagent.tools.paths import foreseen
 
         if arguments["action"] == "rename":
@@ -56,22 +56,22 @@ class Code:
         return foreseen("read", workspace.resolve(as_str(arguments.get("file_path"), ".")), workspace, hides=True)
 
     def is_unplanned(self, arguments: Mapping[str, object], workspace: Workspace) -> bool:
-        """Return True if a call is a rename without its planned changes: a model could say anything there, and a
-        person would read it."""
+        """Return True if a call is a rename without its planned changes: a model could write anything there for a
+        person to read."""
         if arguments.get("action") != "rename":
             return False
         plan = self._plans.get(_key(arguments, workspace))
         return plan is None or arguments.get("changes") != plan.text(workspace)
 
     async def plan(self, arguments: Mapping[str, object], workspace: Workspace) -> str:
-        """Find out what a rename would change, as a diff, for the call that makes it. Raises ToolError."""
+        """Plan the changes of a rename as a diff, for the call that makes it. Raises ToolError."""
         from sagent.plugins.code.lsp.rename import read_plan
         from sagent.plugins.code.lsp.symbols import is_hidden
 
         new, path = as_str(arguments.get("new_name")).strip(), _named(arguments, workspace)
         if not new:
             raise ToolError("new_name is missing.")
-        if not re.fullmatch(r"[\w$?!'@#-]+", new):  # what some language allows; servers take anything
+        if not re.fullmatch(r"[\w$?!'@#-]+", new):  # allowed in some language; servers accept anything
             raise ToolError(f"new_name {new!r} is not one name. Nothing was changed.")
         server, where = await self._place(arguments, path, workspace)
         answer = await _ask_twice(server, "textDocument/rename", {**where, "newName": new})
@@ -85,7 +85,7 @@ class Code:
         return plan.text(workspace)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Ask. Raises ToolError if no server is found, or it has no answer."""
+        """Ask a server. Raises ToolError if none is found, or it has no answer."""
         from sagent.plugins.code.lsp.symbols import show_outline, show_places
 
         workspace, action = run.workspace, as_str(arguments["action"])
@@ -150,7 +150,7 @@ class Code:
     async def _place(
         self, arguments: Mapping[str, object], path: Path, workspace: Workspace
     ) -> "tuple[LanguageServer, dict[str, object]]":
-        """Return a server that has a file as it is, and where the symbol of a call stands in it."""
+        """Return a server with the present file, and the position of the call's symbol."""
         from sagent.plugins.code.lsp.text import Lines
 
         symbol = as_str(arguments.get("symbol")).strip()
@@ -163,7 +163,7 @@ class Code:
         return server, {"textDocument": {"uri": path.as_uri()}, "position": position}
 
     async def _server(self, path: Path, workspace: Workspace) -> "LanguageServer":
-        """Return the server for a file, which it has been given as it is. Raises ToolError."""
+        """Return the server for a file, with the present text sent. Raises ToolError."""
         from sagent.plugins.code.lsp.checks import read_text
         from sagent.tools.paths import missing_error
 
@@ -203,8 +203,8 @@ async def _ask(server: "LanguageServer", method: str, about: Mapping[str, object
 
 
 async def _ask_twice(server: "LanguageServer", method: str, about: Mapping[str, object]) -> object:
-    """Ask as `_ask` does; repeat it to a server that has just begun, and may not know all files yet, until two
-    answers agree."""
+    """Ask as `_ask` does; a server that has just begun, and may not know all files yet, is asked until two answers
+    agree."""
     answer = await _ask(server, method, about)
     for _ in range(_TRIES):
         if not server.is_young:

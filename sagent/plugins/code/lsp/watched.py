@@ -9,12 +9,12 @@ from sagent.tools.walk import walk
 
 CREATED, CHANGED, DELETED = 1, 2, 3
 MAX_FILES = 20_000  # files that are looked at
-_SCAN_TIMEOUT_SECONDS = 2.0  # for a look
-_OLD = 10.0  # seconds after which it may be that the person has changed something
+_SCAN_TIMEOUT_SECONDS = 2.0  # for a scan
+_OLD = 10.0  # seconds after which the person may have changed files
 
 
 class Watched:
-    """The files that a server reads below its directory, as they were when it was last notified."""
+    """The files that a server reads below its directory, as at the last notification."""
 
     def __init__(self, root: Path, row: ServerRow) -> None:
         self._root, self._row = root, row
@@ -29,8 +29,8 @@ class Watched:
         return commands != self._commands or self._states is None or time.monotonic() - self._looked > _OLD
 
     def changes(self, commands: int) -> list[tuple[Path, int]]:
-        """Return the files that were created, changed and deleted since the last time; nothing at first, and in a
-        directory that is too large. To be called in a thread."""
+        """Return the files created, changed and deleted since the last time; nothing at first, and in a too large
+        directory. Call it in a thread."""
         before, self._states = self._states, self._look()
         self._looked, self._commands = time.monotonic(), commands
         states = self._states

@@ -1,1 +1,1 @@
-"""A map of a project: what is defined where, the files first that others lean on."""
+"""A map of a project: definitions by file, with the most used files first."""

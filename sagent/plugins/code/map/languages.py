@@ -1,5 +1,5 @@
-"""The languages that are read: the suffixes of their files, the grammar that is installed for each, and its names
-for definitions. A grammar is a wheel of its own (the extra `code`)."""
+"""The supported languages: file suffixes, the grammar for each, and its names for definitions. A grammar is a separate
+wheel (the extra `code`)."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,8 @@ from sagent.lib.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A tree-sitter grammar: the module, its function, and what is a definition: kinds of nodes, by the kind of their
-    name, and queries for others, whose @name is what a @definition is called."""
+    """A tree-sitter grammar: the module, its function, and its definitions: kinds of nodes, by the kind of their name,
+    and queries for others, whose @name is the name of a @definition."""
 
     module: str
     kinds: Mapping[str, str]
@@ -121,11 +121,11 @@ UNREAD = frozenset(
         *("erl", "hs", "ml", "clj", "fs", "vb", "groovy", "sql", "vue", "svelte", "zig", "nim"),
     )
 )
-"""Suffixes of code that no grammar is taken for: such files are listed by name."""
+"""Suffixes of code without a grammar: such files are listed by name."""
 
 
 def language_of(path: str) -> str | None:
-    """Return the language of a file by its name; None where it is not read."""
+    """Return the language of a file by its name; None if it is not supported."""
     return _BY_SUFFIX.get(path.rpartition(".")[2].lower()) if "." in path else None
 
 

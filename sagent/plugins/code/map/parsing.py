@@ -1,8 +1,8 @@
-"""The names that source files define and use, found by tree-sitter in a process of its own, for a file may be made to
-end its reader or to keep it busy.
+"""The names that source files define and use, found by tree-sitter in a separate process, because a file may crash or
+stall the parser.
 
-A file has two seconds of a processor. One that takes longer, or that ends the process, is passed over; the files
-after it are read by the next process.
+A file has two seconds of CPU time. One that takes longer, or ends the process, is skipped; the next process continues
+after it.
 """
 
 import json
@@ -22,11 +22,11 @@ from sagent.plugins.code.map.languages import GRAMMARS
 if TYPE_CHECKING:
     from tree_sitter import Parser, Query
 
-SECONDS = 2.0  # of a processor, for one file
-PARSE_TIMEOUT_SECONDS = 60.0  # on the clock, for all files that one process is given
+SECONDS = 2.0  # of CPU time, for one file
+PARSE_TIMEOUT_SECONDS = 60.0  # by the clock, for all files of one process
 MAX_PARSED_BYTES = 500_000  # of a file
 MAX_DEFINITIONS = 2_000  # definitions of a file
-MAX_USED_NAMES = 1_000  # names that a file is taken to use
+MAX_USED_NAMES = 1_000  # names used by a file
 WIDTH = 160  # characters of a line
 Dumped: TypeAlias = tuple[str, str]
 """Tags as texts."""
@@ -45,7 +45,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The definitions of a file, in its order, and the names in it."""
+    """The definitions of a file in order, and the names in it."""
 
     defined: tuple[Definition, ...] = ()
     named: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Source:
 
 
 async def parse(sources: Sequence[Source]) -> list[Dumped | None]:
-    """Parse sources; None for one that ends its reader. Raises OSError if no process can be started, and
+    """Parse sources; None for one that ends the parser. Raises OSError if no process can be started, and
     TimeoutError."""
     found: list[Dumped | None] = []
     while len(found) < len(sources):
@@ -84,7 +84,7 @@ async def parse(sources: Sequence[Source]) -> list[Dumped | None]:
 
 
 async def _parse(sources: Sequence[Source]) -> tuple[list[Dumped | None], bool]:
-    """Parse sources in one process; return what it read before it ended, and whether that was everything."""
+    """Parse sources in one process; return its results, and True if they are complete."""
 
     head = json.dumps([[source.language, len(source.data)] for source in sources]).encode() + b"\n"
     question = head + b"".join(source.data for source in sources)
@@ -101,13 +101,13 @@ def _read(line: bytes) -> Dumped | None:
 
 
 def answer() -> None:
-    """Write a line of JSON for each file, in their order: the other process's job."""
+    """Write a line of JSON for each file in order. Runs in the other process."""
     isolated.limit()
     sizes = [as_array(each) for each in as_array(json.loads(sys.stdin.buffer.readline()))]
     readers: dict[str, tuple[Parser, Query] | None] = {}
     for language, size in ((as_str(each[0]), as_int(each[1])) for each in sizes):
         data = sys.stdin.buffer.read(size)
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)  # which ends this process, wherever it is
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)  # ends this process in any state
         if language not in readers:
             readers[language] = _reader(language)
         reader = readers[language]

@@ -1,7 +1,7 @@
-"""The ranking of files and definitions: a graph of who names what another file defines, ranked as web pages are.
+"""The ranking of files and definitions: a graph of references between files, ranked like web pages.
 
-A file passes its rank on to those that define what it names (PageRank). With a focus the walk begins there, again
-and again, and what is near comes first. The same files give the same ranks.
+A file passes its rank to those that define the names it uses (PageRank). With a focus the walk restarts there, so that
+nearby files rank first. The same files give the same ranks.
 """
 
 from array import array
@@ -15,16 +15,16 @@ from sagent.lib.dataclass import dataclass
 
 ROUNDS = 15
 MAX_EDGES = 50  # from one file: the strongest
-STAYS = 0.85  # of the rank goes on along the graph, the rest begins anew
-BACK = 0.2  # how much less an edge counts from what is named to who names it
-COMMON = 8  # a name that more files define says nothing of any of them
-NEAR = 1e-4  # what is left of a walk and not followed any further
+STAYS = 0.85  # share of the rank that follows the graph; the rest restarts
+BACK = 0.2  # weight of an edge from a definition to its user
+COMMON = 8  # a name that more files define carries no information
+NEAR = 1e-4  # remainder of a walk that is no longer followed
 MIN_DISTINCTIVE_CHARS = 8  # of a name that is hardly chosen twice by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Files by number: where each one's edges begin, where they lead, and what share of its rank goes along each."""
+    """Files by number: the start of each one's edges, their targets, and the share of rank along each."""
 
     starts: "array[int]" = field(default_factory=lambda: array("i", [0]))
     targets: "array[int]" = field(default_factory=lambda: array("i"))
@@ -36,14 +36,13 @@ class Graph:
 
 
 Weighted: TypeAlias = Mapping[int, float]
-"""Edges: where they lead, and what each counts."""
+"""Edges: targets and weights."""
 Weights: TypeAlias = Mapping[str, float]
-"""How much each name that a file defines is named by others."""
+"""Weight of each name that a file defines, by its uses in others."""
 
 
 def link(defined: Sequence[Iterable[str]], named: Sequence[Iterable[str]]) -> tuple[Graph, Sequence[Weights]]:
-    """Return the graph of files that define and name these; and how much each definition of a file is named by
-    others."""
+    """Return the graph of files that define and use these names; and the weight of each definition."""
     homes: dict[str, list[int]] = defaultdict(list)
     for number, names in enumerate(defined):
         for name in dict.fromkeys(names):
@@ -78,7 +77,7 @@ def link(defined: Sequence[Iterable[str]], named: Sequence[Iterable[str]]) -> tu
 
 
 def _strongest(out: Weighted) -> Weighted:
-    """Return the edges of a file that count most."""
+    """Return the strongest edges of a file."""
     return dict(sorted(out.items(), key=lambda edge: (-edge[1], edge[0]))[:MAX_EDGES])
 
 
@@ -88,7 +87,7 @@ def _named(name: str, homes: Mapping[str, Sequence[int]], uses: Mapping[str, int
 
 
 def _worth(name: str) -> float:
-    """Weigh a name by its form: a name of several words more than one that is any word of a comment."""
+    """Weigh a name by its form: a name of several words is worth more than a common word."""
     if name.startswith("_"):
         return 0.1
     several = "_" in name.strip("_") or (not name.islower() and not name.isupper())
@@ -116,8 +115,7 @@ def rank(graph: Graph) -> "array[float]":
 
 
 def rank_near(graph: Graph, focus: Sequence[int]) -> Mapping[int, float]:
-    """Return the rank of what is near some files, found by pushing on what is left of the walk (Andersen, Chung and
-    Lang)."""
+    """Return ranks near some files, by pushing the remainder of the walk (Andersen, Chung and Lang)."""
     near: dict[int, float] = defaultdict(float)
     left: dict[int, float] = {number: 1 / len(focus) for number in sorted(set(focus))}
     queue = list(left)

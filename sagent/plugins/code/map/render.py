@@ -1,4 +1,4 @@
-"""A map as a model reads it: files in the order of their ranks, and of each what others use most, in order of lines."""
+"""A map for a model: files by rank, each with its most used definitions, in order of lines."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from sagent.plugins.code.map.store import Store
 from sagent.tool import ToolOutput
 
 BYTES = 3  # of a token, about
-OWN = 0.3  # of a rank with a focus is the one without
+OWN = 0.3  # share of the rank without a focus in one with it
 LISTED = 0.15  # of the room is for files that are listed by name
-MAX_EXACT_FILES = 2_000  # files, whose ranks are always those of this moment
+MAX_EXACT_FILES = 2_000  # with fewer files, ranks are always up to date
 MAX_STALE_SHARE = 0.01  # of the files beyond those may have changed before all are ranked anew
-_EMPTY = 20  # times as many files are looked at as there is room for: many may define nothing
-_MIN_WEIGHT = 1e-9  # a weight for what nobody names: in the order of lines
+_EMPTY = 20  # factor of files to consider per shown one: many may define nothing
+_MIN_WEIGHT = 1e-9  # for unused definitions, which are in order of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ async def outline(real: Path, name: str, tokens: int) -> ToolOutput:
 
 
 def render(store: Store, wish: MapRequest, others: Sequence[str], notes: Sequence[str]) -> ToolOutput:
-    """Return the map of what is in the store, and names of files that are not read."""
+    """Return the map of the store's files, and names of unsupported ones."""
     fingerprint = _prepare(store)
     with store.held():
         paths = store.paths()
@@ -77,7 +77,7 @@ def render(store: Store, wish: MapRequest, others: Sequence[str], notes: Sequenc
 
 @dataclass(frozen=True, slots=True)
 class _Focus:
-    """Names of definitions, the files that define them, files that are meant by their paths, and what is neither."""
+    """Names of definitions, their files, files meant by path, and unknown items."""
 
     names: AbstractSet[str]
     homes: Sequence[str]
@@ -101,8 +101,8 @@ def _focus(store: Store, wanted: Sequence[str], paths: Sequence[str]) -> _Focus:
 
 
 def _prepare(store: Store) -> str:
-    """Have the graph of the files in the store; what it is kept under. In a large project that of a moment ago will do,
-    where few files have changed: to make it takes seconds, and an edit moves nobody's rank by much."""
+    """Prepare the graph of the store's files; return its key. In a large project a recent one is used if few files have
+    changed: making it takes seconds, and an edit changes ranks only slightly."""
     kept, changed, older = store.ranked()
     if kept and changed <= max(0, len(store.paths()) - MAX_EXACT_FILES) * MAX_STALE_SHARE:
         store.follow(older)
@@ -130,7 +130,7 @@ def _scores(store: Store, fingerprint: str, paths: Sequence[str], focus: _Focus)
 
 
 def _within(each: str, paths: Sequence[str]) -> Sequence[str]:
-    """Return the files that a path of the focus means: itself, or all below it."""
+    """Return the files of a path in the focus: itself, or all below it."""
     if not each.startswith("./"):
         return ()
     wanted = each.removeprefix("./").rstrip("/")
@@ -145,7 +145,7 @@ def _within(each: str, paths: Sequence[str]) -> Sequence[str]:
 def _mapped(
     store: Store, label: str, paths: Sequence[str], scores: Sequence[float], focus: _Focus, room: int
 ) -> tuple[list[str], int]:
-    """Lines for as many definitions as there is room for, those that count most; and how many files they are of."""
+    """Return lines for as many definitions as fit, the most important ones, and the number of their files."""
     order = sorted(range(len(paths)), key=lambda number: (-scores[number], paths[number]))
     meant, ranked = set(focus.files), list[tuple[int, float, str, Definition]]()
     most = max(20, room // 40)
@@ -158,7 +158,7 @@ def _mapped(
             ranked.append((tier, -scores[number] * share, path, each))
     ranked.sort(key=lambda row: (*row[:3], row[3].first))
     chosen: dict[str, list[Definition]] = {}
-    part = [room * 2 // 5, room * 2 // 5, room]  # the last one is for what is near
+    part = [room * 2 // 5, room * 2 // 5, room]  # the last one is for nearby files
     for tier, _, path, each in ranked:
         cost = len(each.text.encode()) + 10 + (0 if path in chosen else len(f"{label}{path}".encode()) + 2)
         if cost > room:
@@ -177,14 +177,14 @@ def _mapped(
 
 
 def _shares(tags: Tags, weights: Weights) -> Sequence[tuple[Definition, float]]:
-    """Share the rank of a file among its definitions, by how often others name them."""
+    """Share a file's rank among its definitions, by their uses in others."""
     counts = [weights.get(each.name, 0.0) + _MIN_WEIGHT for each in tags.defined]
     whole = sum(counts)
     return [(each, count / whole) for each, count in zip(tags.defined, counts, strict=True)]
 
 
 def _lines(defined: Sequence[Definition]) -> list[str]:
-    """Definitions with their line numbers, those within others further in."""
+    """Return definitions with their line numbers, nested ones indented."""
     lines: list[str] = []
     open_ends: list[int] = []
     for each in defined:

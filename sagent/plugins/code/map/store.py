@@ -1,6 +1,6 @@
 """A database of a project's files, in the state directory: tags by the hash of a content, and the graph.
 
-A file that cannot be used is begun anew: nothing is in it that could not be found again.
+An unusable file is replaced: everything in it can be computed again.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Store:
         }
 
     def add(self, files: Mapping[str, tuple[str, str]], tags: Mapping[str, Dumped | None]) -> None:
-        """Keep what was found in some files. No tags: it cannot be read, and is not tried again."""
+        """Save the tags of some files. No tags: it is unreadable, and not tried again."""
         rows = [(key, *(found or ("", ""))) for key, found in tags.items()]
         with self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO tags VALUES (?, ?, ?)", rows)
@@ -66,14 +66,13 @@ class Store:
             self._connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", entries)
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Files that are not there any more, and tags that no file has."""
+        """Forget deleted files, and tags without a file."""
         with self._connection:
             self._connection.executemany("DELETE FROM files WHERE path = ?", [(path,) for path in paths])
             self._ask("DELETE FROM tags WHERE key NOT IN (SELECT key FROM files)")
 
     def words(self) -> Iterator[tuple[tuple[str, str], Sequence[str], Sequence[str]]]:
-        """Yield each file that could be read and the key of its tags, with what it defines and what it names, in the
-        order of paths."""
+        """Yield each readable file and the key of its tags, with the names it defines and uses, by path."""
         rows = self._ask(
             "SELECT path, key, defined, named FROM files JOIN tags USING (key) WHERE defined != '' ORDER BY path"
         )
@@ -90,7 +89,7 @@ class Store:
         return [path for (path,) in self._ask("SELECT path FROM weights ORDER BY path")]
 
     def mappable(self) -> int:
-        """Count the files that define something."""
+        """Count the files with definitions."""
         return self._ask("SELECT count(*) FROM weights WHERE names != '[]'").fetchone()[0]
 
     def homes(self, name: str) -> Sequence[str]:
@@ -98,8 +97,8 @@ class Store:
         return [path for (path,) in self._ask("SELECT path FROM homes WHERE name = ? ORDER BY path", [name])]
 
     def ranked(self) -> tuple[str, int, Sequence[str]]:
-        """Return the graph's fingerprint, how many files have changed since it was made, and the files whose tags
-        are out of date. The fingerprint is "" if there are other files than the graph has."""
+        """Return the graph's fingerprint, the number of files changed since it was made, and the files with outdated
+        tags. The fingerprint is "" if the graph has other files."""
         kept = self._ask("SELECT print FROM graph").fetchone()
         if kept is None or any(self._ask(each).fetchone()[0] for each in (_GONE, _COME)):
             return "", 0, ()
@@ -110,7 +109,7 @@ class Store:
         return kept[0], sum(changed for _, changed, _ in found), [path for path, _, older in found if older]
 
     def follow(self, paths: Iterable[str]) -> None:
-        """Know what these files define by now, each name with the weight that it had in its file, if it was there."""
+        """Update the definitions of these files; known names keep their weight in the file."""
         with self._connection:
             for path in paths:
                 names = {each.name for each in self.tags(path).defined}
@@ -127,13 +126,13 @@ class Store:
                 self._connection.executemany("INSERT INTO homes VALUES (?, ?)", homes)
 
     def weights(self, path: str) -> Weights:
-        """Return how much each definition of a file is named by others."""
+        """Return the weight of each definition of a file, by its uses in others."""
         row = self._ask("SELECT names FROM weights WHERE path = ?", [path]).fetchone()
         return dict(json.loads(row[0])) if row else {}
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Hold one moment: the block reads a single state of the store."""
+        """Read a single state of the store within the block."""
         self._ask("BEGIN")
         try:
             yield
@@ -153,7 +152,7 @@ class Store:
     def keep_graph(
         self, fingerprint: str, graph: Graph, ranks: "array[float]", weights: Mapping[tuple[str, str], Weights]
     ) -> None:
-        """Keep a graph, in place of an earlier one, with the weights by files and the keys of their tags."""
+        """Save a graph, replacing the earlier one, with the weights by files and the keys of their tags."""
         arrays = (kept.tobytes() for kept in (graph.starts, graph.targets, graph.shares, ranks))
         with self._connection:
             for table in ("graph", "weights", "homes"):
@@ -169,16 +168,15 @@ class Store:
 
 
 def open_store(folder: Path | None, root: str) -> Store:
-    """Return the store of a project; in memory where there is no folder for it, or it cannot be used."""
+    """Return the store of a project; in memory without a folder, or if it is unusable."""
     if file := _file(folder, root) if folder else None:
-        with suppress(sqlite3.OperationalError):  # it is held for long, or cannot be written
+        with suppress(sqlite3.OperationalError):  # it is locked for long, or not writable
             return Store(_open(str(file)))
     return Store(_open(":memory:"))
 
 
 class StoreThread:
-    """A store in a thread of its own, closed there once all that was asked of it is done: a call that is cancelled does
-    not wait for that."""
+    """A store in its own thread, closed there after all requests: a cancelled call does not wait for that."""
 
     def __init__(self, folder: Path | None, root: str) -> None:
         self._folder, self._root = folder, root
@@ -202,7 +200,7 @@ class StoreThread:
 
 
 def discard_store(folder: Path, root: str) -> None:
-    """Take away one that turned out to be damaged."""
+    """Remove a damaged store."""
     if file := _file(folder, root):
         with suppress(OSError):
             file.unlink(missing_ok=True)
@@ -222,7 +220,7 @@ def _file(folder: Path, root: str) -> Path | None:
 def _open(name: str) -> sqlite3.Connection:
     connection = sqlite3.connect(name, timeout=10.0)
     try:
-        connection.execute("PRAGMA synchronous = OFF")  # it can be made again
+        connection.execute("PRAGMA synchronous = OFF")  # it can be computed again
         connection.executescript(_SCHEMA)
     except BaseException:
         connection.close()

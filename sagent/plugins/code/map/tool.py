@@ -1,4 +1,4 @@
-"""The RepoMap tool: what is defined in a project, the most important first; or all that one file defines."""
+"""The RepoMap tool: the definitions of a project, most important first; or all of one file."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ _AT_ONCE = 4
 
 
 def make(builder: "AgentBuilder") -> "RepoMap":
-    """Make the tool for an agent: what it finds is kept in the state directory."""
+    """Make the tool for an agent, with its cache in the state directory."""
     return RepoMap(builder.settings.state_dir / "maps")
 
 
@@ -101,7 +101,7 @@ class RepoMap:
 
 @dataclass(slots=True)
 class _Project:
-    """The files of a directory: those in languages that are read, and other code."""
+    """The files of a directory: those in supported languages, and other code."""
 
     root: str
     sources: Sequence[str]
@@ -121,8 +121,8 @@ class _Project:
         return await asyncio.to_thread(_sorted, str(real), listing.files, is_hidden, notes)
 
     async def read(self, store: "StoreThread") -> None:
-        """Have in the store what these files define, and nothing of others; what takes longer than there is time for is
-        left for the next call."""
+        """Store the definitions of these files, and of no others; files beyond the time limit wait for the next
+        call."""
         from sagent.plugins.code.map.parsing import parse
 
         fresh = await store.do(self._fresh)
@@ -155,7 +155,7 @@ class _Project:
             self.notes.append(f"({left} files were not read in time. Call it again to continue with them.)")
 
     def _fresh(self, store: "Store") -> list[tuple[str, str, int]]:
-        """Files that are new or have changed, with their stamps and sizes; those that are gone are forgotten."""
+        """Return new and changed files, with their stamps and sizes; deleted ones are forgotten."""
         from sagent.plugins.code.map.parsing import MAX_PARSED_BYTES
 
         known, fresh, there = store.files(), list[tuple[str, str, int]](), set[str]()
@@ -205,7 +205,7 @@ def _batches(fresh: Sequence[tuple[str, str, int]]) -> Iterable[Sequence[tuple[s
 
 
 def _load(root: str, batch: Iterable[tuple[str, str]]) -> "tuple[Mapping[str, tuple[str, str]], Mapping[str, Source]]":
-    """Return the files with their stamps and keys, and by key what is to be read."""
+    """Return the files with their stamps and keys, and by key the texts to parse."""
     from sagent.lib.regular import open_regular
     from sagent.plugins.code.map.languages import language_of
     from sagent.plugins.code.map.parsing import MAX_PARSED_BYTES, Source
@@ -225,7 +225,7 @@ def _load(root: str, batch: Iterable[tuple[str, str]]) -> "tuple[Mapping[str, tu
 
 
 def _below(wanted: Path, path: Path, real: Path) -> str:
-    """Return a path as it is below a directory; "" where it is not, or nothing is there."""
+    """Return a path relative to a directory; "" if it is not below it, or does not exist."""
     if not os.path.lexists(wanted):
         return ""
     for root in (path, real):
@@ -240,7 +240,7 @@ def _check_installed() -> None:
 
 
 def _to_install() -> str:
-    """Return the command that installs the grammars, if there is none but the one that sagent itself needs."""
+    """Return the command that installs the grammars, if only sagent's own one is present."""
     from importlib.util import find_spec
 
     from sagent.plugins.code.map.languages import GRAMMARS
