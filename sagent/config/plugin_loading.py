@@ -49,7 +49,7 @@ _FORMS: Mapping[str, tuple[str, str]] = {
     "variables": ("[A-Za-z_][A-Za-z0-9_]*", "letters, digits and _"),
     "hook_events": ("[A-Z][A-Za-z0-9]{0,60}", "letters and digits, the first a capital"),
     "tools": (r"[A-Za-z_][A-Za-z0-9_-]{0,63}\*?", "letters, digits, - and _"),  # as providers do; or a beginning
-    "providers": (".+", ""),  # its data were parsed with it
+    "providers": (".+", "a text of one line"),  # its data were parsed with it
 }
 """The forms of names, by member of Plugin, if they are special."""
 _FLAG = re.compile("--[a-z][a-z0-9_-]{0,60}|-[A-Za-z]")
