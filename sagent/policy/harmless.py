@@ -120,8 +120,7 @@ def _is_barred(argument: str, letters: str, long: "Sequence[str]") -> bool:
 def takes_names(words: "Sequence[Word]", table_name: str) -> bool:
     """Return True if a command gets names of files from a file, by a table of programs.toml: `tar -T list`."""
     name, arguments = program(words[0]), [word.text for word in words[1:]]
-    options = table(table_name).get(name)
-    if options is None or not options:
+    if not (options := table(table_name).get(name)):
         return options is not None
     bundle = [f"-{arguments[0]}"] if name in ("tar", "ar", "jar") and arguments else []
     return any(_is_barred(argument, options[0], options[1:]) for argument in (*bundle, *arguments))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
 
 from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.names import lies_in
 from sagent.lib.text import failure
 
 if TYPE_CHECKING:
@@ -240,11 +241,12 @@ class Sandbox:
                 self._may_start.clear()
             return Confined(argv, finish=partial(self._finish, watch))
         await self._may_begin()
+        from sagent.sandbox.obeyed import is_protected_name
+
         self._warn_of_size(profile)
-        if self._plants is not None:
-            made = self._plants.made_by_commands(profile.protected)
+        guarded, whose = frozenset(profile.protected), tuple(argv) if lasting else _reached(profile)
+        if self._plants is not None and (made := self._plants.made_by_commands(guarded)):
             profile = replace(profile, protected=tuple(path for path in profile.protected if path not in made))
-        guarded, whose = profile.protected, tuple(argv) if lasting else _reached(profile)
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         self.sweep()
         environment, token, view, program = self._environment(), "", None, None
@@ -268,7 +270,9 @@ class Sandbox:
                 wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
             case _:
                 assert_never(name)
-        granted = {*guarded} - {*profile.protected} | {need.target for need in needs if need.kind == "write"}
+        # Of a directory, or a file that may become one, nothing that is obeyed in it.
+        named = {need.target for need in needs if need.kind == "write"}
+        granted = {path for path in named if is_protected_name(path) or lies_in(path, guarded)}
         held = view.held if view else frozenset[str]()
         roots = _surveyed(profile)
         watch = self._watch(() if lasting else profile.protected, held, granted, roots)
@@ -281,10 +285,8 @@ class Sandbox:
         try:
             await asyncio.wait_for(self._may_start.wait(), MAX_WAIT_SECONDS)
         except TimeoutError:
-            raise ToolError(
-                "The command was not run: another one runs outside of the sandbox, and files that it obeys are not to"
-                " change meanwhile. Wait for its end, or end it."
-            ) from None
+            why = "a command outside of the sandbox obeys files here. Wait for its end, or end it"
+            raise ToolError(f"The command was not run: {why}.") from None
 
     def _others_run(self, profile: "Profile") -> bool:
         """Return True if commands of another session run that could write in the same directories."""
@@ -366,7 +368,8 @@ class Sandbox:
             self._guard, self._plants = Guard(self._quarantine, self._copies), Plants(self._quarantine, _caches())
         protected = tuple(protected)
         plants = self._plants if protected else None
-        if plants is not None and (planted := plants.begin(roots, self._kept, protected, granted)):
+        kept = self._kept._replace(granted=self._kept.granted.union(granted))
+        if plants is not None and (planted := plants.begin(roots, kept, protected)):
             self.warn(self._disarmed(planted))
         for other in self._running if protected else ():  # from now on, changes may be this command's
             if other.outside:

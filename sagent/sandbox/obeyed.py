@@ -43,6 +43,11 @@ def is_obeyed(path: str) -> bool:
     return path.rpartition("/")[2].lower() in _names()  # in any case: a file system may ignore it
 
 
+def is_protected_name(path: str) -> bool:
+    """Return True if a path is one that is protected wherever it lies, or below it."""
+    return any(f"/{name}/" in f"{path}/" for name in known_places().protected)
+
+
 def obeyed_at(sign: str) -> Iterator[Obeyed]:
     """Yield the obeyed files at an entry, below it, and in the repository that it points to."""
     first = sign.rpartition("/")[2].lower()

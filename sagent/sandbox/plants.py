@@ -97,15 +97,8 @@ class Plants:
         self._made: dict[str, PathLook | None] = {}  # protected paths that commands made, as they were last checked
         self._entered: set[str] = set()  # link targets outside the directories checked for all names
 
-    def begin(
-        self,
-        roots: Iterable[str],
-        places: ProtectedPaths,
-        protected: Collection[str] = (),
-        granted: Collection[str] = (),
-    ) -> list[str]:
-        """Begin to watch for a command, in which `protected` is read-only but for what was `granted`; return files
-        planted by running commands."""
+    def begin(self, roots: Iterable[str], places: ProtectedPaths, protected: Collection[str] = ()) -> list[str]:
+        """Begin to watch for a command, in which `protected` is read-only; return files planted by running commands."""
         for root in roots:
             if root not in self._surveys:
                 self._surveys[root] = self._survey(root)
@@ -114,7 +107,7 @@ class Plants:
             with contextlib.suppress(OSError):
                 if self._is_of_command(os.lstat(path).st_ctime_ns):  # another session protected it before we checked it
                     self._doubted.add(path)
-        for path in (*protected, *granted):
+        for path in (*protected, *places.granted):
             with contextlib.suppress(OSError):
                 if path not in self._doubted and self._is_worked_in(path.partition("/.git/")[0]):
                     self._inodes.add(_inode(path))

@@ -427,6 +427,7 @@ def _own_profile(workspace: Workspace, blobs: Blobs) -> "Profile":
 
 def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
     """Parse a call's requests beyond the sandbox, with resolved paths. Raises ToolError."""
+    from sagent.sandbox.obeyed import is_protected_name
     from sagent.sandbox.profile import Need
 
     given = arguments.get("needs", ())
@@ -439,7 +440,7 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
             raise ToolError(f"{error}.") from error
         if need.kind in ("read", "write"):
             need = Need(need.kind, os.path.realpath(workspace.resolve(need.target)))
-            if not os.path.lexists(need.target) and need.target not in profile_of(workspace).protected:
+            if not is_protected_name(need.target) and not os.path.lexists(need.target):
                 above = os.path.dirname(need.target)  # noqa: PTH120 -- a text path
                 raise ToolError(f"The command was not run: {need.target} does not exist. Ask for {need.kind}:{above}.")
         found.append(need)

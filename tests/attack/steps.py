@@ -207,4 +207,19 @@ _OWNED = tuple(
     )
 )
 
-PLANS = (*_STATES, *_LINKS, *_EARLIER, *_OUTSIDE, *_OWNED)
+# A grant that nobody is asked about, since edits there are free, lifts nothing.
+_GRANTED = tuple(
+    Plan((Call("Bash", {"command": line, "needs": needs, "reason": "x"}), "true"), EDIT, after=after)
+    for line, needs, after in (
+        ("git init -q d; cp evil d; git -C d config core.fsmonitor ./evil", ["write:."], _IN_D),
+        ("cp evil src; git init -q src; git -C src config core.fsmonitor ./evil", ["write:src"],
+         f"cd src && {{ {LOOK}; }}"),
+        ("rm a.txt; git init -q a.txt; cp evil a.txt; git -C a.txt config core.fsmonitor ./evil", ["write:a.txt"],
+         f"cd a.txt && {{ {LOOK}; }}"),
+        ("echo x=./evil > src/.envrc", ["write:src"], evil("src/.envrc")),
+        ("mkdir -p src/mise; echo x=./evil > src/mise/config.toml", ["write:src"], evil("src/mise/config.toml")),
+        ("mkdir .vscode; echo x=./evil > .vscode/tasks.json", ["write:.", "write:src"], evil(".vscode/tasks.json")),
+    )
+)  # fmt: skip
+
+PLANS = (*_STATES, *_LINKS, *_EARLIER, *_OUTSIDE, *_OWNED, *_GRANTED)

@@ -211,7 +211,9 @@ async def test_repository_of_others_is_asked(command: str, tmp_path: Path) -> No
     name, text = OBEYED[command]
     (tmp_path / "sub").mkdir()
     file = tmp_path / name
-    rules = Rules.parse([f"Unsandboxed({each}:*)" for each in ("cd", "env", command.split(maxsplit=1)[0], "chg")])
+    first, *more = command.split()
+    named = (first, " ".join((first, *more[:2])), "cd", "env", "chg")  # an option for places only where a rule names it
+    rules = Rules.parse([f"Unsandboxed({each}:*)" for each in named])
     assert isinstance(await judged(tmp_path, command, "all", rules=rules), Allow)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)

@@ -141,7 +141,7 @@ async def test_answer_names_what_is_protected(work: Path, name: str) -> None:
     shell(then, work)
 
 
-@pytest.mark.parametrize("name", [".husky", ".git/hooks", ".vscode"])
+@pytest.mark.parametrize("name", [".husky", ".git/hooks", "n/.vscode"])
 async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> None:
     """What was undone can be asked for by its name."""
     shell("git init -q; rm -r .git/hooks", work)
@@ -150,6 +150,25 @@ async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> 
     assert not file.exists(), means
     said, told = await session(work, (line, [f"write:{name}"]))
     assert file.exists(), (said, told)
+
+
+PLANTS = {
+    # a grant that edits of the workspace include, and what it does not lift
+    ".": "git init -q d; git -C d config core.fsmonitor ./evil; ! grep fsmonitor d/.git/config",
+    "n": "echo x > n/.envrc; test ! -e n/.envrc",
+    "n/mise": "echo x > n/mise/config.toml; test ! -e n/mise/config.toml",
+    "a": "rm a; mkdir -p a/.vscode; echo x > a/.vscode/tasks.json; test ! -e a/.vscode/tasks.json",
+}
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("name", PLANTS)
+async def test_grant_of_place_lifts_nothing_in_it(work: Path, means: str, name: str) -> None:
+    shell(f"git init -q; mkdir -p n/mise; {ONE}", work)
+    line, _, then = PLANTS[name].rpartition("; ")
+    said, _ = await session(work, (line, [f"write:{name}"]), ("true", ()))
+    assert not said[0].is_error, means
+    shell(then, work)
 
 
 LOST = {
