@@ -56,7 +56,7 @@ def test_claude(shell: Shell) -> None:
     servers = {
         "files": {"command": "npx", "args": ["-y", "a server"], "env": {"TOKEN": "${FILES_TOKEN:-none}"}},
         "odd one": {"type": "http", "url": "https://mcp.example.org/x", "headers": {"A": "b"}},
-        "asks": {"command": "x", "args": ["${input:key}"]},
+        "inputs": {"command": "x", "args": ["${input:key}"]},
     }
     write(shell.cwd / ".mcp.json", {"mcpServers": servers})
     write(config, '# mine\n[permissions]\nallow = ["Bash(ls:*)"]\n')
@@ -73,7 +73,7 @@ def test_claude(shell: Shell) -> None:
     assert "Bash(rm:*)" in line_with(done.out, "Bash(rm *)")
     assert "as Network(x.org)" in line_with(done.out, "WebFetch")
     assert "a project cannot allow calls" in line_with(done.out, "npm test")
-    assert "${input:key} is not supported" in line_with(done.out, "asks")
+    assert "${input:key} is not supported" in line_with(done.out, "inputs")
     assert "Nothing was written" in done.out
     assert before == {path: path.read_bytes() for path in shell.cwd.rglob("*") if path.is_file()}
 
