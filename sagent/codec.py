@@ -206,8 +206,8 @@ def _array(source: Mapping[str, object], key: str) -> Sequence[object]:
     return as_array(value)  # pyright: ignore[reportUnknownArgumentType] -- each item is checked when it is read
 
 
-def _wrong(what: str, wanted: str, value: object) -> ValueError:
-    return ValueError(f"{what} must be {wanted}, not {type(value).__name__}")
+def _wrong(what: str, expected: str, value: object) -> ValueError:
+    return ValueError(f"{what} must be {expected}, not {type(value).__name__}")
 
 
 def _word(source: Mapping[str, object], key: str, words: tuple[_Word, ...]) -> _Word:

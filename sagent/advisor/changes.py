@@ -46,9 +46,9 @@ def runs_tests(command: str) -> bool:
     return any(_TESTS.match(line) for _, line in _commands(command))
 
 
-def finds_nothing(command: str, said: str) -> bool:
+def finds_nothing(command: str, text: str) -> bool:
     """Return True if a command's exit code 1 only means that nothing matched, or that two things differ."""
-    if not re.search(r"^\[exit code 1\]$", said, re.MULTILINE):
+    if not re.search(r"^\[exit code 1\]$", text, re.MULTILINE):
         return False
     last = [line for _, line in _commands(command)][-1:]
     return bool(last) and _SEARCHES.match(last[0]) is not None

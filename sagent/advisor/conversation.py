@@ -42,15 +42,15 @@ class Asked:
     """A consultation as it goes out: the messages, and what of the executor's history they quote."""
 
     messages: tuple[Message, ...]
-    seen: tuple[Message, ...]
+    quoted: tuple[Message, ...]
     task: str
     epoch: int
     left_out: int = 0  # messages of the executor's that did not fit
 
     def entry(self, advice: Advice) -> ConsultationEntry:
         """Return the log entry of an advice, without the texts that were sent."""
-        last = mark(self.seen[-1]) if self.seen else ""
-        return ConsultationEntry(advice, "", "", self.epoch, len(self.seen), last, self.left_out)
+        last = mark(self.quoted[-1]) if self.quoted else ""
+        return ConsultationEntry(advice, "", "", self.epoch, len(self.quoted), last, self.left_out)
 
 
 @dataclass(slots=True)
@@ -101,13 +101,13 @@ class Conversation:
     def answer(self, asked: Asked, text: str) -> None:
         """Add a consultation and its answer."""
         self.messages = [*asked.messages, assistant(text)]
-        self._seen, self._task, self.epoch = asked.seen, asked.task, asked.epoch
+        self._seen, self._task, self.epoch = asked.quoted, asked.task, asked.epoch
 
-    def restore(self, entry: ConsultationEntry, said: str, history: Sequence[Message]) -> None:
+    def restore(self, entry: ConsultationEntry, text: str, history: Sequence[Message]) -> None:
         """Restore a consultation of an earlier process: its log entry, and the sent text."""
         if entry.epoch != self.epoch:
             self.messages, self.epoch = [], entry.epoch
-        self.messages += [user(said), assistant(entry.advice.text)]
+        self.messages += [user(text), assistant(entry.advice.text)]
         seen = tuple(history[: entry.quoted])
         same = bool(seen) and mark(seen[-1]) == entry.last  # not if the history was cut or left since
         self._seen = seen if same else ()

@@ -135,21 +135,21 @@ def _says(text: str) -> bool:
     return not frozenset(_listed("acts")).isdisjoint(re.split(r"[^a-z]+", text.lower()))
 
 
-def _git_destroys(rest: list[str], folder: Path | None) -> bool:
-    while rest and rest[0].startswith("-"):
-        option, *rest = rest
-        if option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace") and rest:
-            value, *rest = rest
+def _git_destroys(arguments: list[str], folder: Path | None) -> bool:
+    while arguments and arguments[0].startswith("-"):
+        option, *arguments = arguments
+        if option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace") and arguments:
+            value, *arguments = arguments
             if option == "-c" and "alias." in value:
                 return True
             folder = folder / value if option == "-C" and folder else folder
-    line, options = " ".join(rest), " ".join(text for text in rest if text.startswith("-"))
-    match rest[0] if rest else "":
+    line, options = " ".join(arguments), " ".join(text for text in arguments if text.startswith("-"))
+    match arguments[0] if arguments else "":
         case "clean":
             return not re.search(r"(?:^| )-\w*n|--dry-run", options)
         case "restore":
-            return "--staged" not in rest or "--worktree" in rest or "-W" in rest
-        case "checkout" if folder is not None and any((folder / text).exists() for text in rest[1:]):
+            return "--staged" not in arguments or "--worktree" in arguments or "-W" in arguments
+        case "checkout" if folder is not None and any((folder / text).exists() for text in arguments[1:]):
             return True  # uncommitted changes in those files are lost
         case _:
             return _pattern("git").match(line) is not None
@@ -202,18 +202,18 @@ def _queries(files: list[str], folder: Path | None) -> bool:
     return any(_pattern("sql").search(_read(file, folder) or "") for file in files)
 
 
-def _recipe(name: str, rest: list[str], folder: Path | None) -> str:
+def _recipe(name: str, arguments: list[str], folder: Path | None) -> str:
     """Return the recipe that the project defines for a target: `make tidy`, `npm run tidy`."""
     if name == "make":
         text = _read("Makefile", folder) or ""
-        bodies = [re.findall(rf"(?m)^{re.escape(target)}\s*:(?!=).*\n((?:\t.*\n?)+)", text) for target in rest]
+        bodies = [re.findall(rf"(?m)^{re.escape(target)}\s*:(?!=).*\n((?:\t.*\n?)+)", text) for target in arguments]
         return "\n".join(re.sub(r"(?m)^\t[@+-]*", "", body) for found in bodies for body in found)
     text = _read("package.json", folder) if name in _RUNNERS else None
     try:
         scripts = as_object(as_object(json.loads(text or "{}")).get("scripts"))
     except (ValueError, RecursionError):
         return ""
-    return "\n".join(as_str(scripts.get(target)) for target in rest if target in scripts)
+    return "\n".join(as_str(scripts.get(target)) for target in arguments if target in scripts)
 
 
 def _read(file: str, folder: Path | None) -> str | None:

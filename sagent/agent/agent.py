@@ -508,7 +508,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         await self._runs.released()
         await self.state.jobs.stop()  # before the agents that they may have spawned
         await self.tree.end_below(self.path)
-        for tool in self.preparation.kept(self.state.tools):
+        for tool in self.preparation.own_tools(self.state.tools):
             close = getattr(tool, "aclose", None)
             if close is not None:
                 await close()
@@ -521,15 +521,15 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             self.state.log.close()
 
 
-def _open_session(path: str | Path, given: Resources) -> "SavedSession":
-    if given.log is not None:
+def _open_session(path: str | Path, parts: Resources) -> "SavedSession":
+    if parts.log is not None:
         raise UsageError("session and the log of resources are two places for the log: give only one")
     where = session_at(path)
-    if given.path != "root":
-        raise UsageError(f"Resources(path={given.path!r:.60}): leave it out, for with session= an agent is called root")
+    if parts.path != "root":
+        raise UsageError(f"Resources(path={parts.path!r:.60}): leave it out, for with session= an agent is called root")
     from sagent.agent.saved_session import SavedSession
 
-    return SavedSession(where, given.workspace.cwd if given.workspace is not None else Path.cwd())
+    return SavedSession(where, parts.workspace.cwd if parts.workspace is not None else Path.cwd())
 
 
 def _offered(tools: Sequence[GivenTool[Never]] | None) -> Sequence[Tool]:

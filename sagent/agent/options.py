@@ -41,10 +41,10 @@ _LIVES = ({"type": "ephemeral"}, *({"type": "ephemeral", "ttl": ttl} for ttl in 
 _DEARER = ("cache_control", "service_tier", "serviceTier", "speed", "plugins", "web_search_options", "server_tools")
 
 
-def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
+def read_options(keywords: Mapping[str, object], *, capped: bool) -> JsonObject:
     """Return options as they are sent. Raises UsageError for a member that sagent sets itself, for values that are not
     JSON and, with a budget, for a member that may change the price of a call."""
-    for name in _names(given):
+    for name in _names(keywords):
         if name in _OURS:
             raise UsageError(f"option {name!r} cannot be set: {_OURS[name]}")
         if capped and name not in (*SAMPLING, *_SERVER_TOOLS, CACHES):
@@ -52,14 +52,14 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
                 f"option {name!r} might change the cost of a call, so the budget could not be kept: leave out the "
                 "option or the budget"
             )
-    _check_tools(given, capped=capped)
-    if CACHES in given and given[CACHES] not in _LIVES:
+    _check_tools(keywords, capped=capped)
+    if CACHES in keywords and keywords[CACHES] not in _LIVES:
         raise UsageError(
-            f"option {CACHES}={given[CACHES]!r}: caches are kept for five minutes, or for an hour: "
+            f"option {CACHES}={keywords[CACHES]!r}: caches are kept for five minutes, or for an hour: "
             'give {"type": "ephemeral", "ttl": "1h"}'
         )
     try:
-        frozen = json_freeze_object(given, "options")
+        frozen = json_freeze_object(keywords, "options")
         wire_bytes(frozen)
     except NotJsonError as error:
         raise UsageError(str(error)) from error
@@ -68,9 +68,9 @@ def read_options(given: Mapping[str, object], *, capped: bool) -> JsonObject:
     return frozen
 
 
-def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
+def _check_tools(keywords: Mapping[str, object], *, capped: bool) -> None:
     """Raise UsageError for tools that the provider does not run, and under a budget for those without a limit."""
-    tools = given.get("tools", ())
+    tools = keywords.get("tools", ())
     for fields in map(as_object, as_array(tools) or ((None,) if tools else ())):
         kind = as_str(fields.get("type"))
         if not fields:
@@ -87,7 +87,7 @@ def _check_tools(given: Mapping[str, object], *, capped: bool) -> None:
         try:
             from sagent.cost.server_tools import most_uses  # few ask for them
 
-            most_uses(given)
+            most_uses(keywords)
         except ValueError as error:
             raise UsageError(f"option 'tools': {error}, so the budget could not be kept") from None
 

@@ -85,7 +85,7 @@ class Preparation(Generic[Deps_contra]):
         """Return the current system prompt: a string once its session has begun."""
         return state.context.system if isinstance(self.system, str) or state.prompt_id else self.system
 
-    def kept(self, tools: Mapping[str, Tool]) -> Sequence[Tool]:
+    def own_tools(self, tools: Mapping[str, Tool]) -> Sequence[Tool]:
         """Return the agent's own tools, without those of a run, including those that the run left out."""
         if self._base is None:
             return tuple(tools.values())
@@ -94,7 +94,7 @@ class Preparation(Generic[Deps_contra]):
 
     async def _offer(self, state: AgentState, run: RunContext[Deps_contra], more: Sequence[Tool]) -> None:
         """Offer the chosen tools of the agent and of the run."""
-        self._base = tuple(self.kept(state.tools))
+        self._base = tuple(self.own_tools(state.tools))
         tools = {tool.name: tool for tool in (*self._base, *more)}
         if len(tools) < len(self._base) + len(more):
             taken = {tool.name for tool in self._base}
@@ -170,20 +170,20 @@ class _PolicyOfRun(Policy):
 T = TypeVar("T")
 
 
-async def _awaited(said: T | Awaitable[T]) -> T:
-    return await cast("Awaitable[T]", said) if isinstance(said, Awaitable) else said
+async def _awaited(value: T | Awaitable[T]) -> T:
+    return await cast("Awaitable[T]", value) if isinstance(value, Awaitable) else value
 
 
-def _needed(name: str, given: T, what: str, fits: Callable[[object], bool]) -> T:
+def _needed(name: str, value: T, what: str, fits: Callable[[object], bool]) -> T:
     """Return the return value of a function of the program. Raises UsageError if it has the wrong type."""
-    if not fits(given):
-        raise UsageError(f"{name}: the function returned {type(given).__name__}; it must return {what}")
-    return given
+    if not fits(value):
+        raise UsageError(f"{name}: the function returned {type(value).__name__}; it must return {what}")
+    return value
 
 
-def _check_callable(name: str, given: object, wanted: str) -> None:
-    if not callable(given):
-        raise UsageError(f"{name} is {type(given).__name__}: give {wanted}, or a function of a run's context")
+def _check_callable(name: str, value: object, expected: str) -> None:
+    if not callable(value):
+        raise UsageError(f"{name} is {type(value).__name__}: give {expected}, or a function of a run's context")
 
 
 def _is_policy(policy: object) -> bool:

@@ -77,27 +77,27 @@ class Resources:
     before_compaction: "BeforeCompaction | None" = None
 
 
-def model_of(given: Model | str) -> "tuple[Model, Provider | None]":
+def model_of(chosen: Model | str) -> "tuple[Model, Provider | None]":
     """Return a model, and its provider if that was opened for its name. Raises UsageError for anything else."""
-    if not isinstance(given, str):
-        if isinstance(given, type) or not callable(getattr(given, "stream", None)):
-            name = given.__name__ if isinstance(given, type) else type(given).__name__
+    if not isinstance(chosen, str):
+        if isinstance(chosen, type) or not callable(getattr(chosen, "stream", None)):
+            name = chosen.__name__ if isinstance(chosen, type) else type(chosen).__name__
             raise UsageError(f'{name} is not a model: give "provider/model" or provider.model("...")')
-        if lacking := [each for each in ("provider", "id", "limits", "max_input_tokens") if not hasattr(given, each)]:
-            name, what = type(given).__name__, ", ".join(lacking)
+        if lacking := [each for each in ("provider", "id", "limits", "max_input_tokens") if not hasattr(chosen, each)]:
+            name, what = type(chosen).__name__, ", ".join(lacking)
             raise UsageError(f"{name} has no {what}: a model must implement the protocol sagent.model.Model")
-        return given, None
+        return chosen, None
     from sagent.providers.registry import infer, provider_named
 
-    provider, slash, model = given.strip().partition("/")
+    provider, slash, model = chosen.strip().partition("/")
     if not slash:
-        provider, model = infer(given.strip()) or "", given.strip()
+        provider, model = infer(chosen.strip()) or "", chosen.strip()
     if not provider or not model:
         from sagent.providers.rows import built_in
 
-        named, _, rest = given.strip().partition(":")
+        named, _, rest = chosen.strip().partition(":")
         example = f', as in "{named}/{rest}"' if rest and named in built_in() else ""
-        raise UsageError(f'{given!r} does not name a provider: give "provider/model"{example}')
+        raise UsageError(f'{chosen!r} does not name a provider: give "provider/model"{example}')
     opened = provider_named(provider)
     return opened.model(model), opened
 
@@ -115,28 +115,28 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 }
 
 
-def check_resources(given: Resources) -> None:
+def check_resources(resources: Resources) -> None:
     """Raise UsageError for unusable resources: otherwise the error would only occur when they are needed."""
-    for field in fields(given):
-        name, each = field.name, cast("object", getattr(given, field.name))
+    for field in fields(resources):
+        name, each = field.name, cast("object", getattr(resources, field.name))
         if each is None and field.default is None:
             continue
         kind, wanted = _KINDS.get(name, (object, "a function"))
         if not isinstance(each, kind) or (name in _FUNCTIONS and not callable(each)):
             raise UsageError(f"Resources({name}={each!r:.60}): give {wanted}")
-    if given.log is not None and not hasattr(given.log, "session_id"):
-        raise UsageError(f"Resources(log={given.log!r:.60}): give a log, as MemoryLog()")
-    if not all(part.strip(". ") for part in given.path.split("/")):
-        raise UsageError(f'Resources(path={given.path!r:.60}): give a name, as "reviewer"')
-    if given.tree is not None:
-        check_kind("the tree's limits", given.tree.limits, TreeLimits, "TreeLimits(...)")
+    if resources.log is not None and not hasattr(resources.log, "session_id"):
+        raise UsageError(f"Resources(log={resources.log!r:.60}): give a log, as MemoryLog()")
+    if not all(part.strip(". ") for part in resources.path.split("/")):
+        raise UsageError(f'Resources(path={resources.path!r:.60}): give a name, as "reviewer"')
+    if resources.tree is not None:
+        check_kind("the tree's limits", resources.tree.limits, TreeLimits, "TreeLimits(...)")
         for name in ("max_depth", "max_live", "max_spawns", "max_exchanges"):
-            most: object = getattr(given.tree.limits, name)
+            most: object = getattr(resources.tree.limits, name)
             if most is not None or name != "max_exchanges":
                 check_whole(f"TreeLimits({name}={most!r:.60})", most)
-    named = [("fallbacks", each) for each in given.fallbacks]
-    if given.compactor is not None:
-        named.append(("compactor", given.compactor))
+    named = [("fallbacks", each) for each in resources.fallbacks]
+    if resources.compactor is not None:
+        named.append(("compactor", resources.compactor))
     for name, each in named:
         if not callable(getattr(each, "stream", None)):
             raise UsageError(
@@ -144,30 +144,30 @@ def check_resources(given: Resources) -> None:
             )
 
 
-def check_kind(name: str, given: object, kind: type, wanted: str) -> None:
+def check_kind(name: str, value: object, kind: type, expected: str) -> None:
     """Raise UsageError for an argument of the wrong type, for programs without a type checker."""
-    if not isinstance(given, kind | None) or isinstance(given, str):  # a string is iterable, too
-        raise UsageError(f"{name} is {type(given).__name__}: give {wanted}")
+    if not isinstance(value, kind | None) or isinstance(value, str):  # a string is iterable, too
+        raise UsageError(f"{name} is {type(value).__name__}: give {expected}")
 
 
-def session_at(given: object) -> Path:
+def session_at(value: object) -> Path:
     """Return the path of a session's directory. Raises UsageError for an invalid path."""
-    if isinstance(given, str | PathLike) and not why_no_path(path := fspath(cast("str", given))):
+    if isinstance(value, str | PathLike) and not why_no_path(path := fspath(cast("str", value))):
         with suppress(RuntimeError):  # the home directory is unknown
             return Path(path).expanduser()
-    raise UsageError(f'session={given!r:.60}: give the path of its directory, as "chats/ann"')
+    raise UsageError(f'session={value!r:.60}: give the path of its directory, as "chats/ann"')
 
 
-def check_whole(what: str, given: object, least: int = 0) -> None:
+def check_whole(what: str, value: object, minimum: int = 0) -> None:
     """Raise UsageError for anything but a whole number that is at least the minimum."""
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise UsageError(f"{what}: give a whole number from {least}")
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise UsageError(f"{what}: give a whole number from {minimum}")
 
 
-def check_type(given: object) -> None:
+def check_type(value: object) -> None:
     """Raise UsageError for a `deps_type` that is not a type."""
-    if not (given is None or isinstance(given, type | TypeVar | NewType) or get_origin(given) is not None):
-        raise UsageError(f"deps_type is {given!r:.60}: give the type of what run(..., deps=) is given")
+    if not (value is None or isinstance(value, type | TypeVar | NewType) or get_origin(value) is not None):
+        raise UsageError(f"deps_type is {value!r:.60}: give the type of what run(..., deps=) is given")
 
 
 def check_limits(limits: RunLimits | None) -> None:
@@ -192,61 +192,61 @@ def check_limits(limits: RunLimits | None) -> None:
             raise UsageError(f"RunLimits({bound.name}={given!r}): give {wanted}{other}")
 
 
-def tools_of(given: Sequence[object]) -> list[Tool]:
+def tools_of(tools: Sequence[object]) -> list[Tool]:
     """Convert to tools; some may be functions, or classes without arguments. Raises UsageError for anything else."""
-    check_kind("tools", given, Iterable, "a list of tools and functions, tools=[...]")
-    return [_tool_of(each) for each in given]
+    check_kind("tools", tools, Iterable, "a list of tools and functions, tools=[...]")
+    return [_tool_of(each) for each in tools]
 
 
-def _tool_of(given: object) -> Tool:
-    if isinstance(given, MethodType) and hasattr(given.__func__, "is_method"):  # from Python 3.13 on, of a classmethod
-        return _tool_of(cast("FunctionTool[[object], object, object]", given.__func__).__get__(given.__self__))
-    if isinstance(given, type) and not _is_record(given):
-        return _tool_of_class(given)
-    if not isinstance(given, type) and hasattr(given, "parameters") and (name := getattr(given, "name", None)):
-        if getattr(given, "is_method", False):
+def _tool_of(value: object) -> Tool:
+    if isinstance(value, MethodType) and hasattr(value.__func__, "is_method"):  # from Python 3.13 on, of a classmethod
+        return _tool_of(cast("FunctionTool[[object], object, object]", value.__func__).__get__(value.__self__))
+    if isinstance(value, type) and not _is_record(value):
+        return _tool_of_class(value)
+    if not isinstance(value, type) and hasattr(value, "parameters") and (name := getattr(value, "name", None)):
+        if getattr(value, "is_method", False):
             raise UsageError(f"{name} is an unbound method: take it from an object, as in kit.{name}")
-        return _checked(cast("Tool", given))
-    if isinstance(given, Node):
+        return _checked(cast("Tool", value))
+    if isinstance(value, Node):
         raise UsageError('an agent is not a tool: give agent.as_tool("name", "what it is for")')
-    if not callable(given):
-        name = f"{given!r:.60}" if isinstance(given, str) else type(given).__name__
+    if not callable(value):
+        name = f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
         raise UsageError(f"{name} is not a tool: give one of sagent.tools, or a function")
     from sagent.tools.decorator import tool
 
     try:
-        return _tool_of(tool(cast("Callable[[], object]", given)))
+        return _tool_of(tool(cast("Callable[[], object]", value)))
     except TypeError as error:
         raise UsageError(f"it cannot be made into a tool: {error}") from error
 
 
-def _is_record(given: type) -> bool:
+def _is_record(cls: type) -> bool:
     """Return True for a class whose objects are JSON data: making one is a call like any other."""
-    named = tuple in given.__mro__ and hasattr(given, "_fields")
-    marked = any(hasattr(given, mark) for mark in ("__dataclass_fields__", "model_fields"))
-    return (marked or named) and "__call__" not in vars(given)
+    named = tuple in cls.__mro__ and hasattr(cls, "_fields")
+    marked = any(hasattr(cls, mark) for mark in ("__dataclass_fields__", "model_fields"))
+    return (marked or named) and "__call__" not in vars(cls)
 
 
-def _tool_of_class(given: type) -> Tool:
+def _tool_of_class(cls: type) -> Tool:
     """Make a tool of a class whose objects can be called: each object is a tool."""
     try:
-        made = given()
+        made = cls()
     except Exception as error:
-        name, why = given.__name__, f"{type(error).__name__}: {error}"
+        name, why = cls.__name__, f"{type(error).__name__}: {error}"
         raise UsageError(f"{name} is a class: give an instance, {name}(...), for {name}() raised {why}") from error
     return _tool_of(made)
 
 
-def _checked(given: Tool) -> Tool:
+def _checked(tool: Tool) -> Tool:
     """Return the tool if its schema and traits are valid. Raises UsageError that names the invalid one."""
     try:
-        schema = json_freeze_object(given.parameters, f"{given.name}.parameters")
-        traits_of(given)
+        schema = json_freeze_object(tool.parameters, f"{tool.name}.parameters")
+        traits_of(tool)
     except TypeError as error:
         raise UsageError(str(error)) from error
     if strange := strange_type(schema):
-        raise UsageError(f"{given.name}.parameters has the type {strange}, which JSON Schema does not have there")
-    return given
+        raise UsageError(f"{tool.name}.parameters has the type {strange}, which JSON Schema does not have there")
+    return tool
 
 
 def ledger_of(ledger: Ledger | None, path: str, cap: Amount | None) -> Ledger:

@@ -36,8 +36,8 @@ Begin: TypeAlias = Callable[[spawn.AgentParts, Sequence[Message], SpawnRequest],
 """Begins a child's life, with its conversation so far."""
 
 
-async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
-    """Resume an agent, given the earlier entries of its log. `own` are the parts of the agent."""
+async def resume(agent: Node, resources: Resources, begin: Begin) -> Iterable[Entry]:
+    """Resume an agent, given the earlier entries of its log. `resources` are the parts of the agent."""
     state, tree = agent.state, agent.tree
     entries = state.log.contents()
     for found in unread(entries, state.log.blobs.get):
@@ -57,7 +57,7 @@ async def resume(agent: Node, own: Resources, begin: Begin) -> Iterable[Entry]:
         tree.register(path)
         try:
             if born.persistent:
-                await _revive(agent, own, begin, born, heads)
+                await _revive(agent, resources, begin, born, heads)
             else:
                 _report_lost(state, born, heads)
         except (SagentError, OSError, ValueError) as error:
@@ -93,7 +93,7 @@ def answer_lost_calls(state: AgentState) -> None:
         close_calls(state, reply, LOST, known)
 
 
-async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:
+async def _revive(above: Node, resources: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:
     """Restore a persistent child from its `spawned` entry and its log of later changes, but without its unfinished
     turn. `heads` are those of logs that ended a turn."""
     state, path = above.state, born.agent
@@ -117,7 +117,7 @@ async def _revive(above: Node, own: Resources, begin: Begin, born: Spawned, head
     budget = born.budget_usd
     rest = None if budget is None else max(budget - state.ledger.spent_below(path), ZERO)
     with allowance(state.ledger, path, rest):
-        parts = spawn.parts_for(above, own, path, request, None if switch is None else _all_of(switch.limits))
+        parts = spawn.parts_for(above, resources, path, request, None if switch is None else _all_of(switch.limits))
         child = begin(parts, history(entries, state.log.blobs.get), request)
     if unfinished(entries, heads) and not waiting(entries):  # its turn was interrupted and nothing else continues it
         last = child.messages[-1] if child.messages else None

@@ -62,10 +62,10 @@ def wanted_advice(text: str) -> str | None:
     return found and found[1].strip()
 
 
-def warn_of_own_ledger(own: "Ledger") -> None:
+def warn_of_own_ledger(ledger: "Ledger") -> None:
     """Warn if a tool runs an agent with its own ledger while the agent that called it has a budget."""
     state = caller()
-    if state is None or state.ledger.shares_budget(own):
+    if state is None or state.ledger.shares_budget(ledger):
         return
     if (cap := state.ledger.cap_of(state.path)) is not None:
         state.journal.notify(

@@ -25,8 +25,8 @@ def model_named(session: Path) -> str:
 class SavedSession:
     """A session held for writing until it is closed. Raises SessionBusy, SessionCorrupt and UsageError."""
 
-    def __init__(self, given: str | Path, cwd: Path) -> None:
-        self._path, self._cwd, self.closed = Path(given).absolute(), cwd, False
+    def __init__(self, path: str | Path, cwd: Path) -> None:
+        self._path, self._cwd, self.closed = Path(path).absolute(), cwd, False
         try:
             self._open()
         except OSError as error:

@@ -64,22 +64,22 @@ def parts_for(
         limits=with_limits(_limits(state, request), limits or {}),
         effort=effort,
         options=state.context.options.get(model.provider, EMPTY) if request.options is None else request.options,
-        resources=resources_for(above, given, path, workspace_for(state, seen=request.share == "full")),
+        resources=resources_for(above, given, path, workspace_for(state, with_reads=request.share == "full")),
     )
 
 
-def parts_like(model: Node, given: Resources, above: Node, path: str) -> AgentParts:
+def parts_like(model: Node, source: Resources, above: Node, path: str) -> AgentParts:
     """Return the parts of a copy of an agent, below another."""
     own = model.state
-    workspace = workspace_for(own, seen=False)
+    workspace = workspace_for(own, with_reads=False)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
     workspace.profile = _combined_profile(own.workspace.profile, above.state.workspace)
-    resources = resources_for(above, given, path, workspace)
+    resources = resources_for(above, source, path, workspace)
     most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own limits, if they are not wider
     return AgentParts(
         model=own.model,
         system=model.preparation.prompt(own),
-        tools=tuple(model.preparation.kept(own.tools)),
+        tools=tuple(model.preparation.own_tools(own.tools)),
         policy=_policy_like(model, above),
         prepare_tools=model.preparation.choose,
         limits=with_limits(own.limits, {name: min(value, least.get(name, value)) for name, value in most.items()}),
@@ -110,12 +110,12 @@ def _log_for(above: Node, path: str) -> Log:
     return above.log.child(path)
 
 
-def workspace_for(state: AgentState, *, seen: bool) -> Workspace:
+def workspace_for(state: AgentState, *, with_reads: bool) -> Workspace:
     """Return a workspace of its own in the parent's directory, so that `cd` and exports stay the child's. Files that
     the parent has read count as read only for a child that sees the parent's conversation."""
     own, environment = state.workspace, state.workspace.environment
     environment = None if environment is None else dict(environment)
-    return replace(own, environment=environment, seen=dict(own.seen) if seen else {})
+    return replace(own, environment=environment, seen=dict(own.seen) if with_reads else {})
 
 
 def shared_history(state: AgentState) -> Sequence[Message]:

@@ -282,7 +282,7 @@ class DelayedMail:
     def resume(self, entries: Iterable[Entry]) -> None:
         """Resume the messages that an earlier process left in the log; overdue ones arrive now."""
         for found in on_their_way(entries, self._root.log.blobs.get):
-            seconds = (found.due - datetime.now(UTC)).total_seconds()
+            seconds = (found.due_at - datetime.now(UTC)).total_seconds()
             self._wait(found.to, found.message, max(0.0, seconds), found.entry)
 
     def close(self) -> None:
@@ -302,12 +302,12 @@ class DelayedMail:
         self._timers.add(timer)
 
 
-def check_usd(given: object) -> None:
+def check_usd(value: object) -> None:
     """Raise UsageError for an invalid allowance."""
-    if not isinstance(given, Decimal):
-        raise UsageError(f'budget_usd={given!r:.60}: give USD as a Decimal, as Decimal("0.50")')
-    if not given.is_finite() or not 0 <= given < TOO_MUCH:
-        raise UsageError(f"budget_usd: give an amount of USD, not {given}")
+    if not isinstance(value, Decimal):
+        raise UsageError(f'budget_usd={value!r:.60}: give USD as a Decimal, as Decimal("0.50")')
+    if not value.is_finite() or not 0 <= value < TOO_MUCH:
+        raise UsageError(f"budget_usd: give an amount of USD, not {value}")
 
 
 @contextmanager

@@ -23,12 +23,12 @@ def shipped() -> Mapping[str, str]:
         return tomllib.load(file)
 
 
-def own_alias(name: str, own: Mapping[str, str]) -> str:
+def own_alias(name: str, aliases: Mapping[str, str]) -> str:
     """Resolve a name by the person's own aliases, which may refer to each other; return other names unchanged."""
     seen: set[str] = set()
-    while (word := name.lower()) in own and word not in seen:
+    while (word := name.lower()) in aliases and word not in seen:
         seen.add(word)
-        name = own[word]
+        name = aliases[word]
     return name
 
 

@@ -274,14 +274,14 @@ class Choice:
         row = row_called(name, self.rows)
         return row is not None and (row.name == "openai-compatible" or bool(row.owned_by))
 
-    def rename(self, name: str, own: str) -> Provider:
-        """Open the server at the given address as provider `own`, with the same key, and use it from now on."""
+    def rename(self, name: str, new: str) -> Provider:
+        """Open the server at the given address as provider `new`, with the same key, and use it from now on."""
         url, access = self.home[1], self.provider(name)
         key = access.access.key if isinstance(access, Endpoint) else ""
-        before, self.home = self.place(name), (own, url)
-        self.opened[own, url] = self._open(row_named(own, self.rows), url, None if key in ("", NO_KEY) else key)
-        self.listings.rename(before, self.place(own))
-        return self.opened[own, url]
+        before, self.home = self.place(name), (new, url)
+        self.opened[new, url] = self._open(row_named(new, self.rows), url, None if key in ("", NO_KEY) else key)
+        self.listings.rename(before, self.place(new))
+        return self.opened[new, url]
 
     async def aclose(self) -> None:
         for provider in self.opened.values():

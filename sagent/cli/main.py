@@ -193,21 +193,21 @@ def _runner_of_environment(plugins: "Installed") -> "Run | None":
     return next((_run_of(owner, runner, {}) for owner, runner in asked), None)
 
 
-def _run_of(owner: str, runner: "Runner", own: "Mapping[str, object]") -> "Run":
-    return lambda settings, words: carry_out(owner, runner.run, "The runner", own, settings, words)
+def _run_of(owner: str, runner: "Runner", options: "Mapping[str, object]") -> "Run":
+    return lambda settings, words: carry_out(owner, runner.run, "The runner", options, settings, words)
 
 
-def _ask_whether_prompt(prompt: str, meant: str) -> None:
+def _ask_whether_prompt(prompt: str, guess: str) -> None:
     """Ask whether to send a mistyped command as a prompt. Raises UsageError unless a person says yes."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write(
-            f"`{prompt}` is not a command. Did you mean {meant}?\nSend it to the model as a prompt? [y/N] "
+            f"`{prompt}` is not a command. Did you mean {guess}?\nSend it to the model as a prompt? [y/N] "
         )
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return
         raise UsageError("Nothing was sent.")
-    raise UsageError(f"`{prompt}` is not a command. Did you mean {meant}? To send it as a prompt: sagent -- {prompt}")
+    raise UsageError(f"`{prompt}` is not a command. Did you mean {guess}? To send it as a prompt: sagent -- {prompt}")
 
 
 def _run_interactive(flags: Mapping[str, object]) -> int:

@@ -64,9 +64,9 @@ class SettingsBuilder:
         self.user_file, several = find_file(self.config_dir)
         self.warnings += [several] if several else []
 
-    def files_of(self, given: object) -> Sequence[Path]:
+    def files_of(self, value: object) -> Sequence[Path]:
         """Return the files of `--plugin`. Raises ConfigError for a missing one."""
-        names = [given] if isinstance(given, str | Path) else cast("Sequence[object]", given or ())
+        names = [value] if isinstance(value, str | Path) else cast("Sequence[object]", value or ())
         files = [self.base.path(str(name)) for name in names]
         if missing := [file for file in files if not file.is_file()]:
             raise ConfigError(f"--plugin: there is no file {missing[0]}.")
@@ -201,7 +201,7 @@ class SettingsBuilder:
             self.check_rules(field, found, where)
             self.set(field, found, origin)
 
-    def check_rules(self, field: Setting, value: object, where: Callable[[], str]) -> None:
+    def check_rules(self, field: Setting, value: object, locate: Callable[[], str]) -> None:
         """Warn of rules that match no tool, which must be a mistake."""
         if field.name not in ("allow", "deny"):
             return
@@ -218,19 +218,19 @@ class SettingsBuilder:
                 owner = self.plugins.former_owner(f"--tools {start}{more and '__*'}")
                 hint = f": it is of the plugin {owner}, which is not loaded." if owner else nearest(tool, known)
                 hint = hint or f"; the tools are {', '.join(every)}."
-                self.warnings.append(f"{where()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
+                self.warnings.append(f"{locate()}: {field.name} = {rule!r}: there is no tool {tool}{hint}")
 
-    def read(self, field: Setting, value: object, base: PathBase, where: Callable[[], str]) -> object:
+    def read(self, field: Setting, value: object, base: PathBase, locate: Callable[[], str]) -> object:
         try:
             return self._known(field, field.read(value, base))
         except RefusedError as error:
             if isinstance(value, Mapping) and "Mapping" in field.given:
-                raise ConfigError(f"{where()}: {end_sentence(f'{field.name}: {error}')}") from None
+                raise ConfigError(f"{locate()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may contain a key
                 hint = nearest(field.name, self.plugins.named(Table)) or f": {error}."
-                raise ConfigError(f"{where()}: {field.name} is not a table{hint}") from None
+                raise ConfigError(f"{locate()}: {field.name} is not a table{hint}") from None
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
-            raise ConfigError(f"{where()}: {message}") from None
+            raise ConfigError(f"{locate()}: {message}") from None
 
     def _known(self, field: Setting, value: object) -> object:
         """Return a value if all its names are known to the core or a plugin. Raises RefusedError."""

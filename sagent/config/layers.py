@@ -182,9 +182,9 @@ def _has_some(environ: Mapping[str, str]) -> bool:
     return any(name.startswith("SAGENT_") for name in environ)
 
 
-def _take_once(found: dict[str, Given], given: Given) -> None:
-    field, _, origin = given
+def _take_once(found: dict[str, Given], setting: Given) -> None:
+    field, _, origin = setting
     if field.name in found:
         both = " and ".join(sorted((origin, found[field.name][2])))
         raise ConfigError(f"{both} are the same setting: give only one.")
-    found[field.name] = given
+    found[field.name] = setting

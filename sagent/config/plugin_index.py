@@ -90,7 +90,7 @@ class Places(NamedTuple):
 
     sites: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    own: str = ""
+    own_folder: str = ""
     """The folder of the person's own files, which are found without being named."""
 
     @classmethod
@@ -108,7 +108,7 @@ class Places(NamedTuple):
         folders = dict.fromkeys(map(os.path.dirname, self.files))
         beside = (path for folder in folders for path in _files_in(folder, ".toml"))  # the data of providers
         yield from (f"{path} {stamp(path)}" for path in (*self.files, *beside))
-        yield from (f"{path} {rights}" for path in (self.own, *self.files) if (rights := _rights(path)))
+        yield from (f"{path} {rights}" for path in (self.own_folder, *self.files) if (rights := _rights(path)))
 
 
 def stamp(path: str) -> int:

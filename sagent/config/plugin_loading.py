@@ -58,7 +58,7 @@ _FLAG = re.compile("--[a-z][a-z0-9_-]{0,60}|-[A-Za-z]")
 def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) -> Index:
     """Import the declarations of all plugins, and write the index. Known additions that are gone are kept as such."""
     found = [*sources(places)]
-    index = index_of([*_imported(found, places.own, place)])
+    index = index_of([*_imported(found, places.own_folder, place)])
     guards = {head.target for head in old.heads if head.guards}
     heads = (head._replace(guards=head.guards or (bool(head.error) and head.target in guards)) for head in index.heads)
     index = index._replace(heads=tuple(heads))
@@ -75,12 +75,12 @@ def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) ->
     return index
 
 
-def _imported(found: Sequence[Source], own: str, place: Path) -> Iterator[Known]:
+def _imported(found: Sequence[Source], own_folder: str, place: Path) -> Iterator[Known]:
     """Yield the declarations. One that crashed the process the last time is left out, and so is one in the person's
-    `own` folder that another user may write."""
+    `own_folder` that another user may write."""
     with _mark(place.with_suffix(".importing")) as (ended, mark):
         for source in found:
-            others = os.path.dirname(source.origin) == own and written_by_others(source.origin)  # noqa: PTH120 -- a text
+            others = os.path.dirname(source.origin) == own_folder and written_by_others(source.origin)  # noqa: PTH120 -- a text
             if why := source.fault or others:
                 yield Known(Plugin(source.name), source, why)
                 continue

@@ -77,10 +77,10 @@ def table_rows(settings: Settings, table: Table) -> Iterator[Row]:
             yield from (Row(table.name, "none", _wanted(wish, wanted, text)) for text in wanted.value)
 
 
-def _wanted(wish: Wish, wanted: Wanted, text: str) -> str:
+def _wanted(wish: Wish, requested: Wanted, text: str) -> str:
     """Describe a project file's wish, and why it is not in effect."""
     why = "you declined it" if wish.refused else "waits for your trust"
-    return f"{wish.file}:{wanted.line} wants {text}: {why}"
+    return f"{wish.file}:{requested.line} wants {text}: {why}"
 
 
 def _text(value: object) -> str:

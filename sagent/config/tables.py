@@ -92,11 +92,11 @@ def _text(file: File, name: str, key: str, value: object) -> str:
         raise file.error(("providers", name, key), f"{key}{shown} is not accepted: {error}") from None
 
 
-def read_prices(given: GivenTable) -> Mapping[str, Mapping[str, object]]:
+def read_prices(source: GivenTable) -> Mapping[str, Mapping[str, object]]:
     """`[prices."provider/model"]`, USD per million tokens. Raises ConfigError with file and line."""
     from sagent.cost.tariff import read_tariff
 
-    file, table = given.file, given.rows()
+    file, table = source.file, source.rows()
     for name, row in table.items():
         if not re.fullmatch(r"[^/\s]+/\S+", name):
             raise file.error(("prices", name), f'{name!r} is not "provider/model"')
@@ -109,9 +109,9 @@ def read_prices(given: GivenTable) -> Mapping[str, Mapping[str, object]]:
     return table
 
 
-def read_aliases(given: GivenTable) -> Mapping[str, str]:
+def read_aliases(source: GivenTable) -> Mapping[str, str]:
     """`[aliases]`: short names of models, by themselves in lower case. Raises ConfigError with file and line."""
-    file, table = given.file, given.values
+    file, table = source.file, source.values
     for name, model in table.items():
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
             raise file.error(("aliases", name), f"{name!r} is not a valid alias: use letters, digits, _ . and -")

@@ -137,16 +137,16 @@ def _sandbox_modes() -> tuple[str, ...]:
 effort, mode, sandbox_mode = Choice(_efforts), Choice(_modes), Choice(_sandbox_modes)
 
 
-def whole(least: int) -> Callable[..., int]:
+def whole(minimum: int) -> Callable[..., int]:
     """Return the parser of a whole number with a minimum."""
 
     def read(value: object, _: object = None) -> int:
         try:
-            number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else least - 1
+            number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else minimum - 1
         except ValueError:
-            number = least - 1
-        if number < least:
-            raise RefusedError(f"give a whole number, at least {least}")
+            number = minimum - 1
+        if number < minimum:
+            raise RefusedError(f"give a whole number, at least {minimum}")
         return number
 
     return read

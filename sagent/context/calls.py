@@ -125,12 +125,12 @@ def explain_unfit(call: ToolCall, stop: StopReason | None, tools: Mapping[str, T
     return f"{wrong} Call it again; a call that is written as text is {how} and nothing else."
 
 
-def fit_arguments(tool: Tool, given: JsonObject) -> JsonObject:
+def fit_arguments(tool: Tool, raw: JsonObject) -> JsonObject:
     """Return a call's arguments in the form of the tool's schema; a lenient tool ignores unknown ones. Raises ToolError
     for arguments that do not fit."""
     from sagent.lib.schema import coerce, violations
 
-    arguments = coerce(tool.parameters, given)
+    arguments = coerce(tool.parameters, raw)
     if traits_of(tool).lenient:
         return arguments if isinstance(arguments, JsonObject) else EMPTY
     wrong = violations(tool.parameters, arguments)
@@ -246,11 +246,11 @@ async def valid_stream(model: Model, request: Request, forms: Forms | None = Non
 
 
 def _cut(
-    model: Model, said: "Mapping[type[TextPart | ThinkingPart], RepetitionDetector]", charges: tuple[Charge, ...]
+    model: Model, detectors: "Mapping[type[TextPart | ThinkingPart], RepetitionDetector]", charges: tuple[Charge, ...]
 ) -> Reply:
     """Return the reply of a model that was stopped because it repeated itself, without the repetition."""
-    thought, text = said[ThinkingPart].without_repetition, said[TextPart].without_repetition
-    unit = next(one.unit for one in said.values() if one.unit)
+    thought, text = detectors[ThinkingPart].without_repetition, detectors[TextPart].without_repetition
+    unit = next(one.unit for one in detectors.values() if one.unit)
     parts = (*((Thinking(thought),) if thought else ()), *((Text(text),) if text else ()))
     own = sum((charge.usage for charge in charges if not charge.role), Usage())
     return Reply(

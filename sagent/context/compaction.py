@@ -138,14 +138,14 @@ class RemovableParts:
         need = self._max_input * (before - target) // max(before, 1)
         return shrink(self._history, need, blobs, self._room.words, all_of_it=self.cut is None)
 
-    def summed_up(self, summary: str | None, where: str, cwd: Path) -> "Change":
+    def summed_up(self, summary: str | None, location: str, cwd: Path) -> "Change":
         """Return the conversation after the cut with a summary, by default one made by code. The removed part is kept
-        at the path `where`, "" if only in the log."""
+        at the path `location`, "" if only in the log."""
         assert self.cut is not None
         room, gone = self._room.summary, self.gone
-        text = summary or sum_up(gone, room, f"the full text is in {where or 'the log'}")
+        text = summary or sum_up(gone, room, f"the full text is in {location or 'the log'}")
         notes = (*notes_of(self._history, gone), *edited_files(self._history, cwd, room))
-        return Change((), self.cut.kept(self._history), (len(self.cut.stay), compose(text, where, 2 * room)), notes)
+        return Change((), self.cut.kept(self._history), (len(self.cut.stay), compose(text, location, 2 * room)), notes)
 
     def _share(self, size: int) -> int:
         """Estimate the tokens of a part of the history by its bytes."""
@@ -246,9 +246,9 @@ def is_summary(text: str) -> bool:
     return len(text.strip()) >= _MIN_SUMMARY_CHARS and len(found) >= _MIN_HEADINGS
 
 
-def sum_up(history: Sequence[Message], max_chars: int = 30_000, where: str = "") -> str:
+def sum_up(history: Sequence[Message], max_chars: int = 30_000, location: str = "") -> str:
     """Return a summary made by code, without judgement or invention. It includes an earlier summary. A text longer than
-    `max_chars` characters keeps its beginning and end, with `where` to find the rest."""
+    `max_chars` characters keeps its beginning and end, with `location` to find the rest."""
     calls = {call.id: call for message in history for call in message.calls}
     results = {result.call_id: result for message in history for result in message.results}
     failed = {call: result for call, result in results.items() if result.is_error}
@@ -281,9 +281,9 @@ def sum_up(history: Sequence[Message], max_chars: int = 30_000, where: str = "")
     own = (message.content for message in history if message.sender == "sagent")
     summaries = (text.partition("\n\n")[2] for text in own if text.startswith(_HEAD))
     if earlier := "\n\n".join(summaries).strip():
-        earlier = head_and_tail(earlier, int(max_chars * _BEFORE), where)
+        earlier = head_and_tail(earlier, int(max_chars * _BEFORE), location)
         text = f"{earlier}\n\nWhat came after that:\n{text}"
-    return head_and_tail(text, max_chars, where)
+    return head_and_tail(text, max_chars, location)
 
 
 def _outcome(result: ToolResult | None, news: Mapping[str, str]) -> str:
@@ -342,11 +342,11 @@ def advice_in(history: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def compose(summary: str, where: str = "", max_chars: int = sys.maxsize) -> str:
-    """Return the message that replaces the cut part, which is kept at the path `where`; a summary over `max_chars`
+def compose(summary: str, location: str = "", max_chars: int = sys.maxsize) -> str:
+    """Return the message that replaces the cut part, which is kept at the path `location`; a summary over `max_chars`
     characters keeps beginning and end."""
     summary = head_and_tail(summary.strip(), max_chars, "it was too long")
-    return f"{HEAD.format(where=KEPT.format(path=where) if where else '')}\n\n{summary}"
+    return f"{HEAD.format(where=KEPT.format(path=location) if location else '')}\n\n{summary}"
 
 
 def _is_request(message: Message, above: str) -> bool:
@@ -387,12 +387,12 @@ class _Found(NamedTuple):
     """A result, a message with attachments, or a long message."""
 
     message: int
-    given: ToolResult | Message
+    item: ToolResult | Message
     size: int
 
     @property
     def call(self) -> str:
-        return self.given.call_id if isinstance(self.given, ToolResult) else ""
+        return self.item.call_id if isinstance(self.item, ToolResult) else ""
 
 
 class _Tiers(NamedTuple):
@@ -433,7 +433,7 @@ def shrink(
     stubs = list[Stub]()
     cut = set[int]()
     for found in [] if words is None else _overlong(history, words):
-        stubs.append(Stub(found.message, "", _stub(found.given, blobs, cut=CUT_REQUEST_CHARS)))
+        stubs.append(Stub(found.message, "", _stub(found.item, blobs, cut=CUT_REQUEST_CHARS)))
         need -= found.size - len(stubs[-1].text.encode("utf-8", "replace"))
         cut.add(found.message)
     for age, tier in enumerate(tiers if all_of_it else tiers[:-1]):
@@ -442,7 +442,7 @@ def shrink(
                 break
             if not found.call and found.message in cut:
                 continue
-            text = _stub(found.given, blobs, EXCERPT_CHARS if age >= 2 else 0)
+            text = _stub(found.item, blobs, EXCERPT_CHARS if age >= 2 else 0)
             stubs.append(Stub(found.message, found.call, text))
             need -= found.size - len(text.encode("utf-8", "replace"))
     return tuple(stubs)
@@ -453,7 +453,7 @@ def drop(history: Sequence[Message], tools: Collection[str], blobs: Blobs) -> tu
     tiers = _tiers(history)
     names = {call.id: call.name for message in history for call in message.calls}
     chosen = (found for found in (*tiers.old, *tiers.recent) if "*" in tools or names.get(found.call) in tools)
-    return tuple(Stub(each.message, each.call, _stub(each.given, blobs)) for each in chosen if each.call)
+    return tuple(Stub(each.message, each.call, _stub(each.item, blobs)) for each in chosen if each.call)
 
 
 def _repeated(history: Sequence[Message]) -> set[str]:
@@ -532,18 +532,18 @@ def _overlong(history: Sequence[Message], max_bytes: int) -> list[_Found]:
     return found
 
 
-def _stub(given: ToolResult | Message, blobs: Blobs, excerpt: int = 0, cut: int = 0) -> str:
+def _stub(item: ToolResult | Message, blobs: Blobs, excerpt: int = 0, cut: int = 0) -> str:
     """Return the stub of a result or of a message's attachments; the message's own text is cut to `cut` characters."""
-    first = 0 if isinstance(given, ToolResult) else _words(given)
-    parts = given.content if isinstance(given, ToolResult) else given.parts
+    first = 0 if isinstance(item, ToolResult) else _words(item)
+    parts = item.content if isinstance(item, ToolResult) else item.parts
     text = "".join(part.text for part in parts[first:] if isinstance(part, Text))
     kept = [text.encode("utf-8", "replace")] if text else []
     kept += [part.data for part in parts if isinstance(part, Image | Document)]
     where = " and ".join(str(blobs.put(data)) for data in kept)
-    if isinstance(given, ToolResult):
+    if isinstance(item, ToolResult):
         words, stub = "", f"{_MARK}, which was full. It is kept in {where}; read that if it is needed again.]"
     else:
-        words = given.content.removesuffix(text)
+        words = item.content.removesuffix(text)
         stub = f"[What came with this was taken out of the context. It is kept in {where}; read that if it is needed.]"
     if excerpt and len(text) > 2 * excerpt:
         stub = head_and_tail(text, excerpt, f"the context is full; the full text is in {where}")

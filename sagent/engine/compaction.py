@@ -81,23 +81,23 @@ def cut_short(state: AgentState, reason: str) -> bool:
     return True
 
 
-def compact_as_asked(state: AgentState, wanted: Compact) -> None:
+def compact_as_asked(state: AgentState, request: Compact) -> None:
     """Drop results, or clear the conversation, and report its size. After an OSError nothing has changed."""
     context, before, where = state.context, state.context.tokens(), ""
     kept = last_request(context.history, state.above)
-    if wanted.clear:
+    if request.clear:
         where = _keep(state, context.history) if kept else ""
         _replace(state, "asked for", before, Change(kept=kept))
         forget_files(context.history, state.workspace)
     else:
-        names = {name.lower() for name in wanted.drop}
+        names = {name.lower() for name in request.drop}
         names = {name for name in tools_known(state) if name.lower() in names} | (names & {"*"})
         _replace(state, "asked for", before, Change(drop(context.history, names, state.log.blobs)))
     after = context.tokens()
-    if wanted.clear and kept:
+    if request.clear and kept:
         state.add(user(f"{CLEARED} What went is kept in {where}." if where else CLEARED, sender="sagent"))
         if context.extension is not None:
-            context.extension.plan(wanted)()
+            context.extension.plan(request)()
     state.journal.notify("info", f"The context went from about {before:,} tokens to {after:,}.")
 
 

@@ -17,9 +17,9 @@ def foreign_names(kind: str) -> Mapping[str, str]:
     return {name: here for names, here in rows.items() for name in names.split()}
 
 
-def unknown_keyword(owner: str, given: Mapping[str, object]) -> TypeError:
+def unknown_keyword(owner: str, keywords: Mapping[str, object]) -> TypeError:
     """Return the error for keywords that a function does not have."""
-    name = next(iter(given))
+    name = next(iter(keywords))
     here = foreign_names("arguments").get(name)
     return TypeError(f"{owner}() has no argument {name!r}{f'. Here: {here}' if here else ''}")
 

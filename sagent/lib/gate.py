@@ -83,9 +83,9 @@ class Gate:
         segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x10000)  # loaded, to read and to run
         return ident + header + segment + body
 
-    def _add(self, number: int, arguments: "tuple[int, ...]", said: bytes) -> None:
+    def _add(self, number: int, arguments: "tuple[int, ...]", data: bytes) -> None:
         four = (*arguments, 0, 0, 0, 0)[:4]
-        self._steps.append(struct.pack("<IIqQQQQQ", number, 56, *four, self.put(said), len(said)))
+        self._steps.append(struct.pack("<IIqQQQQQ", number, 56, *four, self.put(data), len(data)))
 
 
 class Wall:

@@ -177,9 +177,9 @@ def harmless_config(text: bytes, path: str) -> bytes:
     return os.fsencode("".join(kept))
 
 
-def lost_settings(text: bytes, kept: bytes) -> str:
+def lost_settings(text: bytes, harmless: bytes) -> str:
     """Return the names of settings that `harmless_config` left out, the first of them."""
-    section, left, found = "", kept.splitlines(), dict[str, None]()
+    section, left, found = "", harmless.splitlines(), dict[str, None]()
     for line in text.splitlines():
         header, name = re.match(rb"\s*\[\s*([\w.-]+)", line), re.match(rb"\s*(?:\[[^\]]*\]\s*)?([\w-]+)", line)
         section = header[1].decode().lower() if header else section

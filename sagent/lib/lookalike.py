@@ -112,14 +112,14 @@ def find_canonical(text: str, old: str, new: str) -> list[Place]:
     return places
 
 
-def _index(where: list[str], what: list[str], start: int) -> int:
-    first = what[0]
+def _index(words: list[str], sought: list[str], start: int) -> int:
+    first = sought[0]
     while True:
         try:
-            start = where.index(first, start)
+            start = words.index(first, start)
         except ValueError:
             return -1
-        if where[start : start + len(what)] == what:
+        if words[start : start + len(sought)] == sought:
             return start
         start += 1
 

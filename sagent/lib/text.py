@@ -206,7 +206,7 @@ def _spelled(text: str, steps: Mapping[str, str]) -> str:
     return text
 
 
-def head_and_tail(text: str, max_chars: int, where: str) -> str:
+def head_and_tail(text: str, max_chars: int, location: str) -> str:
     """Cut a text to about `max_chars`: its first two thirds and last third, at line ends if any is near."""
     if len(text) <= max_chars:
         return text
@@ -217,4 +217,4 @@ def head_and_tail(text: str, max_chars: int, where: str) -> str:
     if 0 <= line_start < len(tail) // 4:
         tail = tail[line_start + 1 :]
     left_out = len(text) - len(head) - len(tail)
-    return f"{head}\n[... {left_out} characters left out; {where} ...]\n{tail}"
+    return f"{head}\n[... {left_out} characters left out; {location} ...]\n{tail}"

@@ -34,19 +34,19 @@ def usual_name(name: str) -> str:
     return name[1:] if name[:1] == "g" and name[1:] in listed("gnu") else name
 
 
-def names_program(wanted: str, name: str) -> bool:
+def names_program(program: str, name: str) -> bool:
     """Return True if a deny rule for one program covers another, by a wildcard, a version or a family of programs."""
-    wanted, name = wanted.rpartition("/")[2].lower() or wanted, name.lower()
-    if fnmatchcase(name, wanted):
+    program, name = program.rpartition("/")[2].lower() or program, name.lower()
+    if fnmatchcase(name, program):
         return True
-    (bare, version), (other, another) = _parts(wanted), _parts(name)
+    (bare, version), (other, another) = _parts(program), _parts(name)
     fits = fnmatchcase(other, bare) or _firsts().get(other, other) == _firsts().get(bare, bare)
     return fits and (not version or not another or another.startswith(version))
 
 
-def spellings(wanted: str) -> str:
+def spellings(program: str) -> str:
     """Return a regular expression for all names in a text that a deny rule's program may have."""
-    bare, version = _parts(wanted.rpartition("/")[2].lower() or wanted)
+    bare, version = _parts(program.rpartition("/")[2].lower() or program)
     family = [name for name, first in _firsts().items() if first == _firsts().get(bare, "")]
     names = "|".join(re.escape(name).replace(r"\*", r"[^\s/]*").replace(r"\?", r"[^\s/]") for name in (bare, *family))
     return rf"(?i:g?(?:{names})(?:[-.]?{re.escape(version)}[0-9.]*)?(?:\.exe)?)"

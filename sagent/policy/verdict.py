@@ -13,10 +13,10 @@ def checked(policy: object, call: str, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def no_verdict(policy: object, call: str, given: Never) -> ToolError:
+def no_verdict(policy: object, call: str, value: Never) -> ToolError:
     """Return the error for a value that is no verdict; it names the policy, for the model and the person."""
     name = type(getattr(policy, "inner", policy)).__name__
     return ToolError(
-        f"{call} was not run: {name}.before_tool returned {given!r:.60}, and it must return "
+        f"{call} was not run: {name}.before_tool returned {value!r:.60}, and it must return "
         "Allow, Deny, Ask or Hold, of sagent.policy."
     )

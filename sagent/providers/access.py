@@ -55,10 +55,10 @@ def access_from_key(name: str, key: str, base_url: str, *, variable: str = "", b
     return Access(name, base_url, first, variable, bearer, others=tuple(others))
 
 
-def check_text(name: str, given: object) -> None:
+def check_text(name: str, value: object) -> None:
     """Raise UsageError for an argument that is no text, without showing it: it may be a key."""
-    if not isinstance(given, str):
-        raise UsageError(f"{name} is {type(given).__name__}: give a string")
+    if not isinstance(value, str):
+        raise UsageError(f"{name} is {type(value).__name__}: give a string")
 
 
 def check_url(name: str, base_url: str) -> str:

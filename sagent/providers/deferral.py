@@ -37,7 +37,7 @@ class Deferral:
         rest = json_freeze_object({name: value for name, value in data.items() if name != THROUGH})
         return _through(call, arguments, replace(call.private, data=rest) if rest else None)
 
-    def meant(self, message: Message) -> Message:
+    def original(self, message: Message) -> Message:
         """Return a reply with the calls that the model intends. A call that names no such tool stays: `call_tool`
         reports it."""
         parts = tuple(self._meant(part) for part in message.parts)
@@ -77,14 +77,14 @@ def _through(call: ToolCall, arguments: JsonObject, private: Private | None) -> 
     return replace(call, name=CALL_TOOL, arguments=arguments, private=private)
 
 
-def _read(given: Json) -> JsonObject:
+def _read(raw: Json) -> JsonObject:
     """Return a call's arguments, which some models write as a string of JSON."""
-    if isinstance(given, str):
+    if isinstance(raw, str):
         try:
-            given = json_freeze(read_near(given).value)
+            raw = json_freeze(read_near(raw).value)
         except (ValueError, RecursionError):
-            return JsonObject({"arguments": given})  # its tool rejects that with a message
-    return given if isinstance(given, JsonObject) else EMPTY
+            return JsonObject({"arguments": raw})  # its tool rejects that with a message
+    return raw if isinstance(raw, JsonObject) else EMPTY
 
 
 def deferral_of(tools: Sequence[ToolSpec]) -> Deferral:

@@ -37,9 +37,9 @@ def excerpt(words: str) -> str:
     return words if len(words) <= MAX_EXCERPT_CHARS else f"{words[:MAX_EXCERPT_CHARS]}…"
 
 
-def describe_input(tool: str, given: Mapping[str, object]) -> str:
+def describe_input(tool: str, arguments: Mapping[str, object]) -> str:
     """Describe in one line the input of a server tool."""
-    words = " ".join(" ".join(words_in(given, _ASKED)).split())
+    words = " ".join(" ".join(words_in(arguments, _ASKED)).split())
     return f"[{tool}: {words[:_MAX_QUESTION_CHARS]}]" if words else f"[{tool}]"
 
 

@@ -29,18 +29,18 @@ def limits_like(model_id: str) -> ModelLimits:
 
 
 def output_limit(
-    model: str, limits: ModelLimits, wanted: int | None, usual: int = USUAL_OUTPUT
+    model: str, limits: ModelLimits, requested: int | None, usual: int = USUAL_OUTPUT
 ) -> tuple[int | None, tuple[str, ...]]:
     """Return the output limit to send (None: none), and a note if it is not the wanted one.
 
     `usual` tokens are requested by default if the model's own limit is known.
     """
     most = limits.max_output
-    if wanted is None:
+    if requested is None:
         return min(most, usual) if most else None, ()
-    if most and wanted > most:
-        return most, (f"{model} writes at most {most} tokens: {wanted} were asked for",)
-    return max(1, wanted), ()
+    if most and requested > most:
+        return most, (f"{model} writes at most {most} tokens: {requested} were asked for",)
+    return max(1, requested), ()
 
 
 def own_output(limits: ModelLimits) -> int:

@@ -99,7 +99,7 @@ def _made_as(row: Row, known: Mapping[str, Row]) -> str:
     )
 
 
-def _own_way(row: Row, kind: type[object], key: str | None, given: Mapping[str, object]) -> Provider:
+def _own_way(row: Row, kind: type[object], key: str | None, arguments: Mapping[str, object]) -> Provider:
     """Make a provider by its class's from_key or from_env, with the given arguments that it accepts."""
     from inspect import Parameter, signature
 
@@ -108,9 +108,9 @@ def _own_way(row: Row, kind: type[object], key: str | None, given: Mapping[str, 
     try:
         parameters = signature(make).parameters
         whole = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
-        if given["base_url"] is not None and not whole and "base_url" not in parameters:
+        if arguments["base_url"] is not None and not whole and "base_url" not in parameters:
             raise UsageError(f"{row.name} has an address of its own: leave --base-url out.")
-        taken = {name: value for name, value in given.items() if name in parameters or whole}
+        taken = {name: value for name, value in arguments.items() if name in parameters or whole}
         if key is not None:
             taken.pop("environ", None)
         return make(**taken)

@@ -324,9 +324,9 @@ class DeclaredRows(Mapping[str, Row]):
         return len(self._declared)
 
 
-def read_rows(tables: Mapping[str, object], where: str) -> Mapping[str, Row]:
+def read_rows(tables: Mapping[str, object], location: str) -> Mapping[str, Row]:
     """Parse rows from TOML, {name: {...}}. Raises ConfigError with the place, the member and the accepted values."""
-    return {name: _row(name, as_object(table), f"{where}: [{name}]") for name, table in tables.items()}
+    return {name: _row(name, as_object(table), f"{location}: [{name}]") for name, table in tables.items()}
 
 
 def maker_abilities(name: str) -> tuple[Abilities, ...]:
@@ -358,22 +358,22 @@ def _place(url: str) -> tuple[str, int | None]:
     return ("localhost", parts.port) if here else (host, None)
 
 
-def _row(name: str, table: Mapping[str, object], where: str) -> Row:
+def _row(name: str, table: Mapping[str, object], location: str) -> Row:
     accepted = [each.name for kind in (Row, Quirks) for each in fields(kind) if each.name not in DECLARED]
     if unknown := next((member for member in table if member not in accepted), None):
-        raise ConfigError(f"{where} {unknown}: unknown; accepted are {', '.join(accepted)}")
+        raise ConfigError(f"{location} {unknown}: unknown; accepted are {', '.join(accepted)}")
 
     def take(member: str, default: T) -> T:
         value = table.get(member, default)
         if not isinstance(value, type(default)):
-            raise ConfigError(f"{where} {member}: a {_SAID[type(default)]} is needed, not {value!r}")
+            raise ConfigError(f"{location} {member}: a {_SAID[type(default)]} is needed, not {value!r}")
         return value
 
     variable = name.upper().replace("-", "_")
     usual = {each.name: each.default for each in fields(Quirks)}
     given = {
-        "efforts": _knobs(take("efforts", list[object]()), where),
-        "cache_marks": _texts(take("cache_marks", list[object]()), f"{where} cache_marks"),
+        "efforts": _knobs(take("efforts", list[object]()), location),
+        "cache_marks": _texts(take("cache_marks", list[object]()), f"{location} cache_marks"),
         "body": JsonObject({key: json_freeze(value) for key, value in take("body", dict[str, object]()).items()}),
     }
     quirks = {member: take(member, default) for member, default in usual.items() if member not in given}
@@ -384,7 +384,7 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         key=take("key", f"{variable}_API_KEY"),
         base=take("base", f"{variable}_BASE_URL"),
         token=take("token", ""),
-        models=_texts(take("models", list[object]()), f"{where} models"),
+        models=_texts(take("models", list[object]()), f"{location} models"),
         default=take("default", ""),
         free=take("free", False),  # noqa: FBT003 -- a default, like the others
         via=take("via", ""),
@@ -394,46 +394,46 @@ def _row(name: str, table: Mapping[str, object], where: str) -> Row:
         owned_by=take("owned_by", ""),
         paths=take("paths", False),  # noqa: FBT003 -- a default, like the others
         credentials=take("credentials", False),  # noqa: FBT003 -- a default, like the others
-        headers=_headers(take("headers", dict[str, object]()), where),
-        abilities=tuple(_abilities(each, where) for each in take("abilities", list[object]())),
+        headers=_headers(take("headers", dict[str, object]()), location),
+        abilities=tuple(_abilities(each, location) for each in take("abilities", list[object]())),
         quirks=replace(Quirks(), **quirks, **given),
     )
-    _check(row, where)
+    _check(row, location)
     return row
 
 
-def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:
+def _texts(values: Sequence[object], location: str) -> tuple[str, ...]:
     texts = tuple([value for value in values if isinstance(value, str)])
     if len(texts) < len(values):
-        raise ConfigError(f"{where}: a list of strings is needed, not {list(values)!r}")
+        raise ConfigError(f"{location}: a list of strings is needed, not {list(values)!r}")
     return texts
 
 
-def _headers(given: Mapping[str, object], where: str) -> Mapping[str, str]:
-    for name, value in given.items():
+def _headers(headers: Mapping[str, object], location: str) -> Mapping[str, str]:
+    for name, value in headers.items():
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or name.lower() in _OWN_HEADERS:
-            raise ConfigError(f"{where} headers: {name!r} is set by sagent itself, or is not a header name")
+            raise ConfigError(f"{location} headers: {name!r} is set by sagent itself, or is not a header name")
         if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-            raise ConfigError(f"{where} headers: {name} needs a string of printable ASCII")  # it may be a key
-    return {name: str(value) for name, value in given.items()}
+            raise ConfigError(f"{location} headers: {name} needs a string of printable ASCII")  # it may be a key
+    return {name: str(value) for name, value in headers.items()}
 
 
-def _check(row: Row, where: str) -> None:
+def _check(row: Row, location: str) -> None:
     """Raise ConfigError for a meaningless member, which would only lead to wrong requests."""
     chosen = {name: str(getattr(row if hasattr(row, name) else row.quirks, name)) for name in _CHOICES}
     for name, value in (*chosen.items(), *(("effort", knob.style) for knob in row.quirks.efforts)):
         if value not in _CHOICES[name]:
             accepted = (choice or "''" for choice in _CHOICES[name])
-            raise ConfigError(f"{where} {name}: {value!r} is not one of {', '.join(accepted)}")
+            raise ConfigError(f"{location} {name}: {value!r} is not one of {', '.join(accepted)}")
     if not row.quirks.max_tokens:
-        raise ConfigError(f"{where} max_tokens: the name of the output limit is needed, as in max_completion_tokens")
+        raise ConfigError(f"{location} max_tokens: the name of the output limit is needed, as in max_completion_tokens")
     if row.quirks.id_length < 0 or row.quirks.longest_id < 1:
         name = "id_length" if row.quirks.id_length < 0 else "longest_id"
-        raise ConfigError(f"{where} {name}: a number of characters is needed, not {getattr(row.quirks, name)}")
+        raise ConfigError(f"{location} {name}: a number of characters is needed, not {getattr(row.quirks, name)}")
 
 
-def _abilities(given: object, where: str) -> Abilities:
-    table = as_object(given)
+def _abilities(raw: object, place: str) -> Abilities:
+    table = as_object(raw)
     names, levels = {each.name for each in fields(Abilities)}, table.get("efforts")
     listed: tuple[Effort, ...] = tuple([level for level in EFFORTS if as_array(levels).count(level)])
     fits = all(
@@ -442,21 +442,21 @@ def _abilities(given: object, where: str) -> Abilities:
     )
     if not table or not fits or len(listed) < len(as_array(levels)) or {*table} - names:
         raise ConfigError(
-            f'{where} abilities: each is {{ of = "prod", like = "gpt-5.6-terra" }}, or says itself what models can do: '
+            f'{place} abilities: each is {{ of = "prod", like = "gpt-5.6-terra" }}, or says itself what models can do: '
             f"efforts = [...] of {', '.join(EFFORTS)}; images, audio, tools, structured, tool_search as true or false"
         )
     said = {name: value for name, value in table.items() if name != "efforts"}
     return replace(Abilities(efforts=None if levels is None else listed), **said)
 
 
-def _knobs(tables: Sequence[object], where: str) -> tuple[EffortParameter, ...]:
+def _knobs(tables: Sequence[object], location: str) -> tuple[EffortParameter, ...]:
     knobs: list[EffortParameter] = []
     for table in map(as_object, tables):
         listed = as_array(table.get("levels"))
         levels: tuple[Effort, ...] = tuple([level for level in EFFORTS if listed.count(level)])
         if not isinstance(table.get("style"), str) or len(levels) < len(listed):
             raise ConfigError(
-                f'{where} efforts: each is {{ of = "gpt-oss", style = "level", levels = [...] }}, with levels of '
+                f'{location} efforts: each is {{ of = "gpt-oss", style = "level", levels = [...] }}, with levels of '
                 + ", ".join(EFFORTS)
             )
         knobs.append(EffortParameter(as_str(table.get("of")), as_str(table["style"]), levels))

@@ -61,16 +61,16 @@ class Naming:
             return call
         return replace(call, name=name, arguments=_renamed(call.arguments, keys or {}))
 
-    def meant(self, message: Message) -> Message:
+    def original(self, message: Message) -> Message:
         """Return a reply with the tools' own names in its calls."""
         own = {wire: name for name, wire in self.tools.items()}
-        parts = tuple(self._meant(part, own) for part in message.parts)
+        parts = tuple(self._original(part, own) for part in message.parts)
         return message if parts == message.parts else replace(message, parts=parts)
 
-    def _meant(self, part: Part, own: Mapping[str, str]) -> Part:
+    def _original(self, part: Part, names: Mapping[str, str]) -> Part:
         if not isinstance(part, ToolCall):
             return part
-        name = own.get(part.name, part.name)
+        name = names.get(part.name, part.name)
         keys = {wire: key for key, wire in self.keys.get(name, {}).items()}
         return replace(part, name=name, arguments=_renamed(part.arguments, keys))
 

@@ -276,8 +276,8 @@ class Repl(CommandContext):
         if text and not self._screen.buffer.text:
             self._screen.replace_text(text)
 
-    def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, said: str = "") -> None:
-        self._session.reopen(settings, choices, said)
+    def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, shown_instead: str = "") -> None:
+        self._session.reopen(settings, choices, shown_instead)
         if self._painter.near != ROOT:  # stop following an agent
             self.enter(ROOT)
 

@@ -239,12 +239,12 @@ class SessionLoop(CurrentSession):
             finally:
                 self._opened = None
 
-    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, shown_instead: str = "") -> None:
         """Close the session and open another in which the person has made these `choices` already; `said` is shown
         instead of its last messages. Raises UsageError while a turn is in progress."""
         if self.busy and self._opened is not None:
             raise UsageError("A turn is in progress: interrupt it first (Esc).")
-        self._settings, self._choices, self._said = settings, choices, said
+        self._settings, self._choices, self._said = settings, choices, shown_instead
         self.outbox.prompts.put_nowait(None)
         self._other_wanted.set()
 

@@ -61,10 +61,10 @@ async def _run(argv: list[str], cwd: Path, show: Callable[[str], None]) -> tuple
     return (128 - code if code < 0 else code), kept.text()
 
 
-async def _read(stream: asyncio.StreamReader, kept: "_OutputBuffer", show: Callable[[str], None]) -> None:
+async def _read(stream: asyncio.StreamReader, output: "_OutputBuffer", show: Callable[[str], None]) -> None:
     while data := await stream.read(1 << 16):
-        kept.add(data)
-        show(kept.end())
+        output.add(data)
+        show(output.end())
 
 
 class _OutputBuffer:

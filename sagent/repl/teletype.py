@@ -202,7 +202,7 @@ class Teletype(CommandContext):
         from sagent.repl.view.calls import read_text, render_approval
 
         rules, cwd, elsewhere = rules_for(ask), self.settings.cwd, self.elsewhere
-        options = approval_options(rules, kept=elsewhere is None)
+        options = approval_options(rules, can_save=elsewhere is None)
         read = partial(read_text, cwd) if elsewhere is None else elsewhere.read
         rows = [plain(render_approval(call, ask, read, 100))]
         if rules:
@@ -258,10 +258,10 @@ class Teletype(CommandContext):
         if text:
             self._write(f"{text}\n")
 
-    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, shown_instead: str = "") -> None:
         self._next, self._choices = settings, choices
-        if said:
-            self.say(said)
+        if shown_instead:
+            self.say(shown_instead)
 
     def leave(self) -> None:
         self._code = 0

@@ -70,14 +70,14 @@ def _options(settings: "Settings") -> list[Option[Trust]]:
     ]
 
 
-def _keep(settings: "Settings", wish: "Wish", said: Trust | None) -> str:
+def _keep(settings: "Settings", wish: "Wish", answer: Trust | None) -> str:
     """Save a permanent answer; return a sentence about it."""
-    if said not in ("no", "always") or settings.ephemeral:
+    if answer not in ("no", "always") or settings.ephemeral:
         return ""
     from sagent.config.trust import answer_file, remember
 
     try:
-        remember(wish, settings.state_dir, trusted=said == "always")
+        remember(wish, settings.state_dir, trusted=answer == "always")
     except OSError as error:
         return f"Your answer is for this session only, because it could not be saved: {error.strerror or error}"
     return f"Saved; to be asked again, delete {answer_file(wish, settings.state_dir)}"

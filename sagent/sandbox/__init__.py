@@ -102,13 +102,13 @@ class Sandbox:
     """Runs commands within profiles. One instance serves all agents of a session; `aclose` ends any process still
     running.
 
-    `wanted`: "auto" uses the best means available, "required" raises UsageError if there is none, "off" uses none. The
+    `mode`: "auto" uses the best means available, "required" raises UsageError if there is none, "off" uses none. The
     means found are cached in the directory `cache`. `memory` limits the data of each process, in bytes; the default is
     four fifths of the machine's memory.
     """
 
-    def __init__(self, wanted: SandboxMode = "auto", *, cache: Path | None = None, memory: int | None = None) -> None:
-        self.wanted: SandboxMode = wanted
+    def __init__(self, mode: SandboxMode = "auto", *, cache: Path | None = None, memory: int | None = None) -> None:
+        self.wanted: SandboxMode = mode
         self.warn: Callable[[str], None] = lambda text: None  # tells the person of undone or unknown changes
         self._cache = cache
         self._memory = memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
@@ -130,7 +130,7 @@ class Sandbox:
         self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
         self._reported: set[str] = set()  # directories too large to check completely
-        if wanted == "required" and not self.stands:
+        if mode == "required" and not self.stands:
             raise UsageError(
                 f"--sandbox required: there is no sandbox here, because {self.means.why}. With --sandbox auto, you "
                 "are asked about commands instead."
@@ -488,10 +488,10 @@ class Sandbox:
                 "check its content, because such files run automatically"
             )
 
-    async def _leave_plants(self, plants: "Plants", kept: "ProtectedPaths") -> None:
-        planted = plants.end(kept, goes_on=False)
+    async def _leave_plants(self, plants: "Plants", protected: "ProtectedPaths") -> None:
+        planted = plants.end(protected, goes_on=False)
         if not plants.is_done:
-            planted += await asyncio.to_thread(plants.go_on, kept, _LAST_SECONDS)
+            planted += await asyncio.to_thread(plants.go_on, protected, _LAST_SECONDS)
         if planted:
             self.warn(self._disarmed(planted))
         for root in plants.partly_known:

@@ -156,7 +156,7 @@ class View:
         """The places that no command can replace."""
         return frozenset(place for place, _ in self.mounted)
 
-    def entering(self, argv: Sequence[str], cwd: str, *, memory: int, kept: str = "") -> list[str]:
+    def entering(self, argv: Sequence[str], cwd: str, *, memory: int, capabilities: str = "") -> list[str]:
         """Return the command line that runs another in the box, with `memory` bytes of data at most for each process.
         No command can inspect a program with the KEPT capability.
 
@@ -170,7 +170,7 @@ class View:
             *(*self.box.joining(), "--pid", f"--mount=/proc/{os.getpid()}/fd/{self._files}", "--"),
             *(unshare, *own, f"--wd={cwd}", "--"),
             *((GATE,) if gate() else ()),  # running commands can trace none of these
-            *(setpriv, "--no-new-privs", f"--bounding-set=-all{kept}", "--inh-caps=-all", "--"),
+            *(setpriv, "--no-new-privs", f"--bounding-set=-all{capabilities}", "--inh-caps=-all", "--"),
             *(prlimit, f"--data={_within(resource.RLIMIT_DATA, memory)}:"),
             *(f"--nproc={_within(resource.RLIMIT_NPROC, MAX_THREADS)}", "--core=0", "--", *argv),
         ]
@@ -212,19 +212,19 @@ def has_own_pid_limit(release: str) -> bool:
     return numbers >= [6, 14]
 
 
-def _explained(said: str) -> str:
-    """Return bubblewrap's error message as part of a sentence, with a remedy if one is known."""
-    said = said.rstrip(".")
-    if any(text in said for text in ("RTM_NEWADDR", "uid map", "uid_map")):
-        return f"{said} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
-    return said or "bubblewrap failed without a message"
+def _explained(why: str) -> str:
+    """Return bubblewrap's why message as part of a sentence, with a remedy if one is known."""
+    why = why.rstrip(".")
+    if any(text in why for text in ("RTM_NEWADDR", "uid map", "uid_map")):
+        return f"{why} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
+    return why or "bubblewrap failed without a message"
 
 
-def _advise(said: str) -> str:
+def _advise(message: str) -> str:
     """Return a remedy for a sandbox that could not be made. A lack of resources is no reason to turn it off."""
-    if any(os.strerror(number) in said for number in (errno.EMFILE, errno.ENFILE)):
+    if any(os.strerror(number) in message for number in (errno.EMFILE, errno.ENFILE)):
         return "Too many files are open at once: the person may raise the limit (ulimit -n) and start again."
-    if any(os.strerror(number) in said for number in (errno.ENOSPC, errno.EDQUOT)):
+    if any(os.strerror(number) in message for number in (errno.ENOSPC, errno.EDQUOT)):
         return "The disk of its temporary files is full: the person may make room there, or set TMPDIR."
     return "The person may set sandbox = 'off'."
 

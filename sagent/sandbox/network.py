@@ -70,7 +70,7 @@ def _start_relay(view: "View") -> "tuple[subprocess.Popen[bytes], int]":
     """Return a relay, and its port in a box. Raises OSError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
-    argv = view.entering(argv, "/", memory=_MEMORY, kept=KEPT)  # it outlives the view
+    argv = view.entering(argv, "/", memory=_MEMORY, capabilities=KEPT)  # it outlives the view
     # Commands can read its environment: it holds nothing of ours.
     relay = subprocess.Popen(
         argv, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=null, start_new_session=True

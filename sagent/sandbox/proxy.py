@@ -212,10 +212,10 @@ class _Pass:
         task.add_done_callback(self.tasks.discard)
         return task
 
-    def refuse(self, wanted: str, sentence: str) -> Refusal:
+    def refuse(self, target: str, sentence: str) -> Refusal:
         if len(self.refused) < MAX_REFUSED:
-            self.refused[wanted] = None
-        return Refusal(403, f"{sentence}: it lacks network:{wanted}.")
+            self.refused[target] = None
+        return Refusal(403, f"{sentence}: it lacks network:{target}.")
 
 
 async def _connect(

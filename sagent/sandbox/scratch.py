@@ -45,11 +45,11 @@ class PathState(NamedTuple):
 class Scratch:
     """`lock` is a descriptor that processes which outlive the session inherit; None if directories cannot be locked.
 
-    It is a temporary directory, or lies in the directory `where`."""
+    It is a temporary directory, or lies in `directory`."""
 
-    def __init__(self, where: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None) -> None:
         """Raises OSError."""
-        made = Path(os.path.realpath(tempfile.mkdtemp(prefix=_NEW, dir=where)))
+        made = Path(os.path.realpath(tempfile.mkdtemp(prefix=_NEW, dir=directory)))
         self.lock = _locked(made)  # lock it before others see it: looking for locks takes one for a moment
         self.path = made.rename(made.with_name(made.name.replace(_NEW, PREFIX, 1)))
 
@@ -84,13 +84,13 @@ def temporary() -> Generator[Path]:
 
 
 def sweep(
-    changed: Callable[[Mapping[str, PathState]], Iterable[str]] = lambda states: (), where: Path | None = None
+    changed: Callable[[Mapping[str, PathState]], Iterable[str]] = lambda states: (), directory: Path | None = None
 ) -> list[str]:
     """Remove directories left by this user's processes, within a short time. Return what `changed` reports of earlier
     states, if commands were running when their session was killed."""
     left: dict[Path, int] = {}
     try:
-        for path in islice(_candidates(where or tempfile.gettempdir()), _MAX_SWEPT):
+        for path in islice(_candidates(directory or tempfile.gettempdir()), _MAX_SWEPT):
             if (lock := _locked(path)) is not None:
                 left[path] = lock
         old = time.time() - _NEW_SECONDS
@@ -109,10 +109,10 @@ def sweep(
             os.close(lock)
 
 
-def _candidates(where: str | os.PathLike[str]) -> Iterator[Path]:
+def _candidates(directory: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield this user's directories that may have been abandoned; old files are removed at once."""
     now = time.time()
-    with contextlib.suppress(OSError), os.scandir(where) as entries:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if not entry.name.startswith((PREFIX, _NEW)):
                 continue
@@ -155,16 +155,16 @@ def share_states(directory: Path, states: Mapping[str, PathState]) -> None:
         new.replace(directory / _BEFORE)
 
 
-def before_for_others(own: Path, over: set[str]) -> dict[str, PathState]:
+def before_for_others(scratch: Path, over: set[str]) -> dict[str, PathState]:
     """Return the states before the running commands of this user's other sessions. Ended sessions are added to `over`
     and not checked again."""
     found: dict[str, PathState] = {}
     with contextlib.suppress(OSError):
-        state = os.stat(own.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
+        state = os.stat(scratch.parent).st_mtime_ns  # noqa: PTH116 -- this is before every command
         sure = time.time_ns() - state > _UNSURE_NS
-        for path in (_sessions if sure else _sessions.__wrapped__)(str(own.parent), state):
+        for path in (_sessions if sure else _sessions.__wrapped__)(str(scratch.parent), state):
             with contextlib.suppress(OSError):
-                if path != str(own) and path not in over:
+                if path != str(scratch) and path not in over:
                     if not _lives(Path(path)):
                         over.add(path)
                     elif states := _states_in(path):

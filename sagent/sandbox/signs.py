@@ -45,21 +45,21 @@ def within(
     profile: Profile,
     roots: Iterable[Path],
     temporary: str = "/tmp",  # noqa: S108 -- as it is called
-    said: str = "",
+    message: str = "",
     starts: Iterable[Path] = (),
 ) -> str:
     """Describe what a program in a sandbox could reach and which of a workspace's roots it could write, and other
-    possible reasons for what it `said` in the directories `starts`."""
+    possible reasons for what it `message` in the directories `starts`."""
     reached = f"only {', '.join(profile.domains)} can be reached" if profile.domains else "there is no network"
     own = (str(root) for root in roots if profile.can_write(os.path.realpath(root)))
     written = ", ".join((*own, temporary))
     aside = "without what programs run or obey by themselves there (`.git/config`, `.git/hooks`, `.envrc`, ...)"
-    if found := _in_the_way(profile, said, starts):
+    if found := _in_the_way(profile, message, starts):
         more = ", ..." if len(found) > _MAX_NAMED else ""
         asked = ", ".join(f'"write:{path}"' for path in found[:_MAX_NAMED])
         aside += f". To change, move or remove what it names there, `needs` are {asked}{more}"
     limits = f"it ran in a sandbox: {reached}, and only {written} can be written, {aside}"
-    return limits + (_SET_ID if _REFUSED.search(said) else "")
+    return limits + (_SET_ID if _REFUSED.search(message) else "")
 
 
 def advice_on(

@@ -330,7 +330,7 @@ class Posted:
     entry: str
     to: str
     message: Message
-    due: datetime
+    due_at: datetime
 
 
 def on_their_way(entries: Iterable[Entry], fetch: Fetch) -> tuple[Posted, ...]:

@@ -43,9 +43,9 @@ class Place(NamedTuple):
         return found.hexdigest()
 
 
-def find_ids(place: Place, wanted: set[str], stop: str = "") -> set[str]:
-    """Return the ids among `wanted` that a log's entries have, up to the entry `stop`. Raises OSError."""
-    names, last = {name.encode() for name in wanted}, stop.encode()
+def find_ids(place: Place, ids: set[str], stop: str = "") -> set[str]:
+    """Return the ids among `ids` that a log's entries have, up to the entry `stop`. Raises OSError."""
+    names, last = {name.encode() for name in ids}, stop.encode()
     found: set[bytes] = set()
     with place.path.open("rb", buffering=1 << 18) as file:
         file.seek(place.start)

@@ -83,15 +83,15 @@ def _named(path: Path) -> set[Path]:
         return {path / "root.jsonl"}
 
 
-def _said(session: Path, agent: str, lines: Iterable[bytes], wanted: Sequence[str]) -> Iterator[SearchHit]:
+def _said(session: Path, agent: str, lines: Iterable[bytes], words: Sequence[str]) -> Iterator[SearchHit]:
     for entry in readable(lines):
         content = entry.content
         if not isinstance(content, MessageEntry):
             continue
         text = " ".join(content.message.text.split())
         folded = text.casefold()
-        if all(word in folded for word in wanted):
-            excerpt = _excerpt(text, folded.find(wanted[0]), wanted[0])
+        if all(word in folded for word in words):
+            excerpt = _excerpt(text, folded.find(words[0]), words[0])
             yield SearchHit(session, agent, entry.id, entry.at, content.message.role, excerpt)
 
 

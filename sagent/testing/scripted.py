@@ -82,13 +82,13 @@ class ScriptedModel:
             raise ModelError("cut", "the script fell silent here", provider=self.provider, model=self.id)
         yield self._reply(request, said)
 
-    def _reply(self, request: Request, said: "_Said") -> Reply:
-        stop = said.stop
+    def _reply(self, request: Request, scripted: "_Said") -> Reply:
+        stop = scripted.stop
         if stop in (None, "end"):
-            stop = "tool_use" if said.message.calls else "end"
-        message = replace(said.message, model=f"{self.provider}/{self.id}", stop=stop)
+            stop = "tool_use" if scripted.message.calls else "end"
+        message = replace(scripted.message, model=f"{self.provider}/{self.id}", stop=stop)
         body = _body(request)
-        usage = said.usage or Usage(input=len(body) // 4, output=max(1, len(repr(message.parts)) // 4))
+        usage = scripted.usage or Usage(input=len(body) // 4, output=max(1, len(repr(message.parts)) // 4))
         return Reply(message, usage, (Charge(self.id, usage),), RequestDigest(sha256_hex(body), len(body), self.id))
 
 

@@ -288,14 +288,14 @@ def _name_in(switch: Mapping[str, object], name: str) -> str | None:
     return value.strip()
 
 
-def _limits(wanted: Mapping[str, object], own: Status, other: Status) -> Mapping[str, int]:
+def _limits(values: Mapping[str, object], own: Status, other: Status) -> Mapping[str, int]:
     """Parse limits; models may write them as strings. Raises UsageError for other values, or if a limit is too high.
 
     An agent may lower any limit. It may raise limits of agents below it up to its own.
     """
     ceiling = own.limits if other.path.startswith(f"{own.path}/") else other.limits
     limits: dict[str, int] = {}
-    for name, value in wanted.items():
+    for name, value in values.items():
         text = str(value).strip()
         if isinstance(value, bool) or not re.fullmatch(r"0*[1-9][0-9]{0,17}", text):
             raise UsageError(f"{name}: give a whole number above 0, not {value!r:.40}.")

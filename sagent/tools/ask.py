@@ -22,15 +22,15 @@ class Question:
     multiple: bool = False
     plan: str = ""
 
-    def read(self, said: str) -> str | None:
+    def read(self, line: str) -> str | None:
         """Return the answer in a typed line: the option of a number, several with `multiple`, else the text; None for
         an empty line."""
-        words = said.replace(",", " ").split()
+        words = line.replace(",", " ").split()
         numbers = [int(word) for word in words if word.isdecimal() and len(word) < 9]
         chosen = [self.options[number - 1] for number in numbers if 0 < number <= len(self.options)]
         if chosen and len(chosen) == len(words) and (self.multiple or len(chosen) == 1):
             return "\n".join(dict.fromkeys(chosen))
-        return said.strip() or None
+        return line.strip() or None
 
 
 Answerer: TypeAlias = Callable[[Question], Awaitable[str | None]]

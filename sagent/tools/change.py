@@ -25,21 +25,21 @@ _MAX_SHOWN_LINES = 40
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change to the file that really is at `real`: its present text, None if it is missing, its new text, and its
-    encoding. `said` describes it, and `shows` is True if the changed lines are shown."""
+    encoding. `description` describes it, and `shows` is True if the changed lines are shown."""
 
     path: Path
     real: Path
     before: str | None
     after: str
     encoding: Encoding
-    said: str
+    description: str
     shows: bool
 
     def output(self, name: str) -> ToolOutput:
         """Return the call's output, once the change is made."""
         before = self.before or ""
-        shown = f"{self.said}\n{_changed_lines(before, self.after)}" if self.shows else self.said
-        return ToolOutput.of(shown, summary=self.said, diff=unified_diff(before, self.after, name))
+        shown = f"{self.description}\n{_changed_lines(before, self.after)}" if self.shows else self.description
+        return ToolOutput.of(shown, summary=self.description, diff=unified_diff(before, self.after, name))
 
 
 def make(change: Change, workspace: Workspace) -> ToolOutput:
@@ -48,7 +48,8 @@ def make(change: Change, workspace: Workspace) -> ToolOutput:
         data = encode(change.after, change.encoding)
         broken = broken_link(change.real)
         workspace.saw(change.real, data, write_atomic(change.real, data))
-    return replace(change, said=change.said + broken).output(quote_path(short_path(change.path, workspace)))
+    change = replace(change, description=change.description + broken)
+    return change.output(quote_path(short_path(change.path, workspace)))
 
 
 def plan_write(path: Path, real: Path, content: str, workspace: Workspace) -> Change:

@@ -33,17 +33,17 @@ def obeyed_by(command: str, workspace: Workspace, *, shared: bool) -> tuple[str,
     return CommandJudge(judge, command).obeys(shared=shared)
 
 
-def names_given(argument: str, given: Collection[str]) -> frozenset[str]:
+def names_given(argument: str, variables: Collection[str]) -> frozenset[str]:
     """Check names of variables. Raises UsageError for a single string, which type checkers accept, too."""
-    if isinstance(given, str):
-        raise UsageError(f"{argument}={given!r:.40}: give a list of names")
-    return frozenset(given)
+    if isinstance(variables, str):
+        raise UsageError(f"{argument}={variables!r:.40}: give a list of names")
+    return frozenset(variables)
 
 
-def _changed(variables: Mapping[str, str], start: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
+def _changed(variables: Mapping[str, str], start: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """Return variables with a command's changes of `start`."""
-    changed = {name: value for name, value in kept.items() if start.get(name) != value}
-    gone = start.keys() - kept.keys()
+    changed = {name: value for name, value in before.items() if start.get(name) != value}
+    gone = start.keys() - before.keys()
     return {name: value for name, value in variables.items() if name not in gone} | changed
 
 

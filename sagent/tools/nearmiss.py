@@ -85,12 +85,12 @@ def _places(lines: Lines, quoted: Lines, view: Callable[[str], str]) -> list[int
     return [at for at in range(len(seen) - len(wanted) + 1) if seen[at : at + len(wanted)] == wanted]
 
 
-def _plain(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
+def _plain(original: Lines, quoted: Lines, edited: Lines) -> list[str] | None:
     """Take lines that the edit leaves alone from the file, others as given."""
-    known = dict(zip(quoted, own, strict=True))
+    known = dict(zip(quoted, original, strict=True))
     made: list[str] = []
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, quoted, given, autojunk=False).get_opcodes():
-        made += own[i1:i2] if tag == "equal" else [known.get(line, line) for line in given[j1:j2]]
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, quoted, edited, autojunk=False).get_opcodes():
+        made += original[i1:i2] if tag == "equal" else [known.get(line, line) for line in edited[j1:j2]]
     return made
 
 
@@ -98,46 +98,46 @@ def _unquoted(line: str) -> str:
     return line.translate(QUOTES)
 
 
-def _requoted(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
+def _requoted(original: Lines, quoted: Lines, edited: Lines) -> list[str] | None:
     """Return the new lines with the file's own quotation marks: in a changed line, equal beginnings and ends are the
     file's; the new part may not contain a mark that the file writes differently, because the intention is unknown."""
-    pairs = zip("".join(own), "".join(quoted), strict=True)
+    pairs = zip("".join(original), "".join(quoted), strict=True)
     unclear = {mine.translate(QUOTES) for mine, theirs in pairs if mine != theirs}
     if not unclear.isdisjoint("'\""):
         unclear |= {"'", '"'}
-    known, made = dict(zip(quoted, own, strict=True)), list[str]()
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, quoted, given, autojunk=False).get_opcodes():
+    known, made = dict(zip(quoted, original, strict=True)), list[str]()
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, quoted, edited, autojunk=False).get_opcodes():
         if tag == "equal":
-            made += own[i1:i2]
-        elif all(line in known for line in given[j1:j2]):
-            made += [known[line] for line in given[j1:j2]]
+            made += original[i1:i2]
+        elif all(line in known for line in edited[j1:j2]):
+            made += [known[line] for line in edited[j1:j2]]
         elif tag == "replace" and i2 - i1 == j2 - j1:
-            for mine, before, after in zip(own[i1:i2], quoted[i1:i2], given[j1:j2], strict=True):
+            for mine, before, after in zip(original[i1:i2], quoted[i1:i2], edited[j1:j2], strict=True):
                 head, tail = same_ends(before, after)
                 between = after[head : len(after) - tail]
                 if not unclear.isdisjoint(_unquoted(between)):
                     return None
                 made.append(mine[:head] + between + mine[len(mine) - tail :])
-        elif not unclear.isdisjoint(_unquoted("".join(given[j1:j2]))):
+        elif not unclear.isdisjoint(_unquoted("".join(edited[j1:j2]))):
             return None
         else:
-            made += given[j1:j2]
+            made += edited[j1:j2]
     return made
 
 
-def _reindented(own: Lines, quoted: Lines, given: Lines) -> list[str] | None:
+def _reindented(original: Lines, quoted: Lines, edited: Lines) -> list[str] | None:
     """Return the new lines with the file's own indents: each quoted indent maps to one of the file's; new lines have no
     others, unless all quoted lines have moved equally."""
-    indents: dict[str, str] = {"": ""} if any(not line for line in own) and not any(quoted) else {}
-    for mine, line in zip(own, quoted, strict=True):
+    indents: dict[str, str] = {"": ""} if any(not line for line in original) and not any(quoted) else {}
+    for mine, line in zip(original, quoted, strict=True):
         if line.strip() and indents.setdefault(_indent(line), _indent(mine)) != _indent(mine):
             return None
-    known, made = dict(zip(quoted, own, strict=True)), list[str]()
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, quoted, given, autojunk=False).get_opcodes():
+    known, made = dict(zip(quoted, original, strict=True)), list[str]()
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, quoted, edited, autojunk=False).get_opcodes():
         if tag == "equal":
-            made += own[i1:i2]
+            made += original[i1:i2]
             continue
-        for line in given[j1:j2]:
+        for line in edited[j1:j2]:
             if line in known:
                 made.append(known[line])
             elif not line.strip():

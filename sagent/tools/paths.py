@@ -96,18 +96,18 @@ def as_tool_errors(path: Path, workspace: Workspace | None = None) -> Generator[
         raise ToolError(f"{quoted_name(path)}: {error}.") from None
 
 
-def _near(wanted: str, names: list[str], parent: Path, workspace: Workspace) -> str:
+def _near(target: str, names: list[str], parent: Path, workspace: Workspace) -> str:
     from difflib import get_close_matches
 
     from sagent.lib.lookalike import look_alike
     from sagent.lib.names import quote_exactly
 
     lower = {name.lower(): name for name in names}
-    stem = wanted.lower().partition(".")[0]
-    if alike := [name for name in names if look_alike(name, wanted)][:3]:
+    stem = target.lower().partition(".")[0]
+    if alike := [name for name in names if look_alike(name, target)][:3]:
         shown = " or ".join(quote_exactly(short_path(parent / name, workspace)) for name in alike)
-        return f" Did you mean {shown}? It looks like {quote_exactly(wanted)}, and is another name."
-    near = [lower[name] for name in get_close_matches(wanted.lower(), lower, 3, 0.6)]
+        return f" Did you mean {shown}? It looks like {quote_exactly(target)}, and is another name."
+    near = [lower[name] for name in get_close_matches(target.lower(), lower, 3, 0.6)]
     near += sorted(name for name in names if stem and name.lower().partition(".")[0] == stem and name not in near)[:3]
     if not near:
         return ""

@@ -203,25 +203,25 @@ _VIEWS: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
-def _find(lines: list[str], wanted: list[str]) -> int | None:
+def _find(lines: list[str], sought: list[str]) -> int | None:
     """Find the wanted lines: as whole lines, or within one."""
-    if not any(wanted):
+    if not any(sought):
         return None
-    if len(wanted) == 1:
-        return next((index for index, line in enumerate(lines) if wanted[0] in line), None)
-    for index in range(len(lines) - len(wanted) + 1):
-        end = index + len(wanted) - 1
-        is_around = lines[index].endswith(wanted[0]) and lines[end].startswith(wanted[-1])
-        if is_around and lines[index + 1 : end] == wanted[1:-1]:
+    if len(sought) == 1:
+        return next((index for index, line in enumerate(lines) if sought[0] in line), None)
+    for index in range(len(lines) - len(sought) + 1):
+        end = index + len(sought) - 1
+        is_around = lines[index].endswith(sought[0]) and lines[end].startswith(sought[-1])
+        if is_around and lines[index + 1 : end] == sought[1:-1]:
             return index
     return None
 
 
-def _nearest(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
+def _nearest(lines: Sequence[str], sought: Sequence[str]) -> int | None:
     """Find the place most similar to the longest wanted line."""
     from difflib import get_close_matches
 
-    longest = max(range(len(wanted)), key=lambda index: len(wanted[index]))
+    longest = max(range(len(sought)), key=lambda index: len(sought[index]))
     stripped = [line.strip()[:500] for line in lines[:_MAX_LINES]]
-    near = get_close_matches(wanted[longest].strip()[:500], list(dict.fromkeys(stripped)), 1, 0.6)
+    near = get_close_matches(sought[longest].strip()[:500], list(dict.fromkeys(stripped)), 1, 0.6)
     return max(0, stripped.index(near[0]) - longest) if near else None

@@ -41,13 +41,13 @@ class Signature:
     arguments: "type[BaseModel]"
     schema: JsonObject
 
-    def bind(self, name: str, given: JsonObject, run: RunContext) -> tuple[list[object], dict[str, object]]:
+    def bind(self, name: str, arguments: JsonObject, run: RunContext) -> tuple[list[object], dict[str, object]]:
         """Return what to pass by place and by name. Raises ToolError for wrong arguments."""
         from pydantic import ValidationError
         from pydantic.fields import FieldInfo
 
         try:
-            model = self.arguments.model_validate(json_thaw(given))
+            model = self.arguments.model_validate(json_thaw(arguments))
         except ValidationError as error:
             wrong = "; ".join(
                 f"{'.'.join(map(str, item['loc']))}: {item['msg']}, not {str(item['input'])[:80]!r}"
@@ -82,10 +82,10 @@ class Signature:
         return by_place, by_name
 
 
-def name_of(function: object, given: str) -> str:
+def name_of(function: object, explicit: str) -> str:
     """Return a tool's name: the given one, or the callable's. Raises TypeError for one that no provider accepts."""
     own = _inner(function)
-    name = given or str(getattr(own, "__name__", type(own).__name__))
+    name = explicit or str(getattr(own, "__name__", type(own).__name__))
     if name == "<lambda>":
         raise TypeError(f"a lambda has no name, annotations or docstring: give name= and description=, or {_WRITE}")
     if not _NAME.fullmatch(name):
@@ -166,15 +166,15 @@ def _inner(function: object) -> object:
             return function
 
 
-def _docstring(own: object) -> str:
-    if isinstance(own, type):
-        written = own.__doc__ or ""
-        if written.startswith(f"{own.__name__}("):  # a dataclass writes that itself
+def _docstring(function: object) -> str:
+    if isinstance(function, type):
+        written = function.__doc__ or ""
+        if written.startswith(f"{function.__name__}("):  # a dataclass writes that itself
             written = ""
-        return inspect.cleandoc(written or getattr(vars(own).get("__init__"), "__doc__", None) or "")
-    if inspect.isroutine(own):
-        return inspect.getdoc(own) or ""
-    return inspect.cleandoc(type(own).__call__.__doc__ or type(own).__doc__ or "")
+        return inspect.cleandoc(written or getattr(vars(function).get("__init__"), "__doc__", None) or "")
+    if inspect.isroutine(function):
+        return inspect.getdoc(function) or ""
+    return inspect.cleandoc(type(function).__call__.__doc__ or type(function).__doc__ or "")
 
 
 def _hints(function: object, name: str, parameters: "tuple[Parameter, ...]") -> Mapping[str, object]:
@@ -199,10 +199,10 @@ def _unknown_name(name: str, error: NameError) -> str:
     return f"{name}: {error}. Annotations must name things that exist when the tool is made."
 
 
-def _local_names(own: object) -> dict[str, object]:
+def _local_names(function: object) -> dict[str, object]:
     """Return the names of the running function in which this one was defined."""
-    outer = getattr(own, "__qualname__", "").rpartition(".<locals>.")[0]
-    code = own.__code__ if isinstance(own, FunctionType) else None
+    outer = getattr(function, "__qualname__", "").rpartition(".<locals>.")[0]
+    code = function.__code__ if isinstance(function, FunctionType) else None
     frame = sys._getframe() if outer and code else None  # noqa: SLF001 -- annotations as text name its local types
     while frame is not None and code is not None:
         if frame.f_code.co_filename == code.co_filename and frame.f_code.co_qualname == outer:

@@ -82,7 +82,7 @@ def test_object_in_cut_answer_is_no_answer() -> None:
 def test_tool_by_name_takes_nearly_json() -> None:
     given = {"name": "wipe", "arguments": NEAR[0]}
     call = ToolCall("c", "call_tool", json_freeze_object(given))
-    meant = Deferral(frozenset({"wipe"})).meant(Message("assistant", (call,)))
+    meant = Deferral(frozenset({"wipe"})).original(Message("assistant", (call,)))
     assert (meant.calls[0].name, dict(meant.calls[0].arguments)) == ("wipe", {"path": PATH})
 
 

@@ -216,7 +216,7 @@ def test_names_are_made_distinct_and_mapped_back(names: list[str]) -> None:
     if found.naming is not None:
         sent = [found.naming.sent(ToolCall("1", name)) for name in names]
         assert [call.name for call in sent] == [tool.name for tool in found.tools]
-        assert [call.name for call in found.naming.meant(Message("assistant", tuple(sent))).calls] == names
+        assert [call.name for call in found.naming.original(Message("assistant", tuple(sent))).calls] == names
 
 
 def test_branches_are_merged_and_said() -> None:

@@ -64,8 +64,8 @@ class RecordingContext(CommandContext):
     def copy(self, text: str) -> None:
         self.copied = text
 
-    def reopen(self, settings: Settings, choices: SessionChoices | None = None, said: str = "") -> None:
-        self.reopened, self.said_of_it = (settings, choices), said
+    def reopen(self, settings: Settings, choices: SessionChoices | None = None, shown_instead: str = "") -> None:
+        self.reopened, self.said_of_it = (settings, choices), shown_instead
 
     def set_display(self, what: str, value: str) -> None:
         self.display.append((what, value))

@@ -115,7 +115,7 @@ def test_rows_fit_terminal_width(text: str, width: int) -> None:
 def test_code_line_finishes_at_newline() -> None:
     flow, first = feed(Flow(), "```py\nx = 1\ny")
     assert [piece.text for piece in first] == ["x = 1"]
-    assert flow.rest == "y"
+    assert flow.pending == "y"
     _, rest = feed(flow, " = 2\n```\nAfter\n\n")
     assert [(piece.kind, piece.text) for piece in rest] == [("code", "y = 2"), ("paragraph", "After")]
 

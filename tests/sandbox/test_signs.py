@@ -26,12 +26,12 @@ from tests.tools.conftest import Folder
 )
 def test_refused_mode_is_explained(tmp_path: Path, said: str) -> None:
     assert was_held_back(said, failed=True)
-    assert "`chmod g-s`" in within(Profile(), [tmp_path], said=said)
+    assert "`chmod g-s`" in within(Profile(), [tmp_path], message=said)
 
 
 def test_other_failures_tell_nothing_of_modes(tmp_path: Path) -> None:
     for said in ("touch: cannot touch '/etc/x': Read-only file system", "curl: (6) Could not resolve host: a", ""):
-        assert "chmod" not in within(Profile(), [tmp_path], said=said)
+        assert "chmod" not in within(Profile(), [tmp_path], message=said)
 
 
 def test_success_tells_nothing_of_sandbox() -> None:

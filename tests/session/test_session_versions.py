@@ -120,7 +120,7 @@ def test_written_version_reads_the_same(session: Path):
         assert reply.parts[0].private is not None  # pyright: ignore[reportAttributeAccessIssue]
         assert (answer.results[0].text, answer.results[0].is_error) == ("x = 1", True)
         assert [each.message.sender for each in unread(entries, log.blobs.get)] == ["root/a"]
-        assert [each.due.year for each in on_their_way(entries, log.blobs.get)] == [2027]
+        assert [each.due_at.year for each in on_their_way(entries, log.blobs.get)] == [2027]
         spent = spend(entries)
         assert (spent.cost().total, spent.whole.usage.cache_write_1h, dict(spent.whole.usage.fees)) == (
             Decimal("0.0125"),

@@ -35,14 +35,14 @@ def run_config(argv: Sequence[str]) -> int:
     return 0
 
 
-def _trust(given: argparse.Namespace) -> int:
+def _trust(args: argparse.Namespace) -> int:
     """Show a settings file, and save that the person trusts it."""
     from sagent.config.files import parse_file
     from sagent.config.trust import find_nearby, trust_nearby
 
-    if given.config is not None:
+    if args.config is not None:
         raise UsageError("config trust takes the file as an argument: sagent config trust config.yaml")
-    path = Path(given.file or "config.yaml").absolute()
+    path = Path(args.file or "config.yaml").absolute()
     found = find_nearby(path.parent)
     if found is None or found[0] != path:
         raise UsageError(f"{path} is not a file that sagent run would use: it must be called config.yaml or "

@@ -95,13 +95,15 @@ def _settled(change: Change, before: bytes | None, workspace: Workspace) -> Tool
     if now is None or (now == before and now != written):
         if now is not None:
             workspace.saw(change.real, now)
-        return replace(change, said=f"{change.said} The editor has it, and has not saved it yet.").output(name)
+        return replace(change, description=f"{change.description} The editor has it, and has not saved it yet.").output(
+            name
+        )
     workspace.saw(change.real, now)
     if now == written:
         return change.output(name)
     after = now.decode("utf-8", "replace")
-    said = f"{change.said} The editor has formatted it: the lines below are as they are now."
-    return replace(change, after=after, said=said, shows=True).output(name)
+    said = f"{change.description} The editor has formatted it: the lines below are as they are now."
+    return replace(change, after=after, description=said, shows=True).output(name)
 
 
 def _bytes(real: Path) -> bytes | None:

@@ -204,7 +204,7 @@ class SelfHostedModel:
                     case Answer(parts, usage, stop, notes):
                         message = Message("assistant", parts, model=f"{self.provider}/{self.id}", stop=stop)
                         if conversation.deferral is not None:
-                            message = conversation.deferral.meant(message)
+                            message = conversation.deferral.original(message)
                         yield Reply(message, usage, (Charge(self.id, usage),), digest, notes=notes)
                         return
                     case ModelError() as error:

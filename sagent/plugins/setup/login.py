@@ -74,5 +74,5 @@ class _LoginContext(CommandContext):
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, shown_instead: str = "") -> None:
         self.kept = True

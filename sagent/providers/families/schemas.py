@@ -201,9 +201,9 @@ class _Writer:
             held["items"] = self.node(schema.get("items"), depth + 1)
         return self._limited(held, schema)
 
-    def _limited(self, said: Mapping[str, object], schema: JsonObject) -> Mapping[str, object]:
+    def _limited(self, limits: Mapping[str, object], schema: JsonObject) -> Mapping[str, object]:
         """Add the limits that the provider enforces; describe the others in text."""
-        held, words = dict(said), list[str]()
+        held, words = dict(limits), list[str]()
         for name in _LIMITS:
             if name not in schema:
                 continue

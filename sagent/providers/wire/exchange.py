@@ -407,8 +407,8 @@ async def _rest(answer: Answer) -> bytes:
     return await read_body(answer, ERROR_BODY, timeout=_LINGER)
 
 
-def _shown(said: str | bytes) -> str:
-    text = said if isinstance(said, str) else said[:200].decode("utf-8", "replace")
+def _shown(body: str | bytes) -> str:
+    text = body if isinstance(body, str) else body[:200].decode("utf-8", "replace")
     return repr(text if len(text) <= 120 else f"{text[:120]}…")
 
 

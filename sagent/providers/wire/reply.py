@@ -97,14 +97,14 @@ class ReplyReader(ABC):
         """Return the counts of a report that no earlier one had."""
         return {name: value for name, value in usage.items() if not self._usage.get(name)}
 
-    def failed_late(self, said: str) -> None:
+    def failed_late(self, message: str) -> None:
         """Take an error after the end of the reply, which is paid for. A filter's error withdraws the text."""
-        if _TAKES_BACK.search(said):
+        if _TAKES_BACK.search(message):
             self._stop = "content_filter"
 
-    def report_unshown(self, least: int = 1) -> list[Delta]:
+    def report_unshown(self, min_bytes: int = 1) -> list[Delta]:
         """Report new unshown output, if it has at least a number of bytes."""
-        if (more := self.unshown - self._reported) < least:
+        if (more := self.unshown - self._reported) < min_bytes:
             return []
         self._reported = self.unshown
         return [Billed(self._stated, more)]
@@ -243,8 +243,8 @@ class ReplyReader(ABC):
             stop = "tool_use"
         model = f"{self._origin.provider}/{self._origin.model}"
         message = Message("assistant", tuple(parts), model=model, stop=stop)
-        message = message if self.naming is None else self.naming.meant(message)
-        return message if self.deferral is None else self.deferral.meant(message)
+        message = message if self.naming is None else self.naming.original(message)
+        return message if self.deferral is None else self.deferral.original(message)
 
     def _private(self, data: Mapping[str, object]) -> Private:
         return Private(self._family, json_freeze(data))

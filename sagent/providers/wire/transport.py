@@ -135,10 +135,10 @@ class DirectTransport:
 
         return Answer(status, found, chunks, close)
 
-    def _keep(self, connection: Connection, way: _Route, kept: float) -> None:
+    def _keep(self, connection: Connection, way: _Route, seconds: float) -> None:
         """Keep a connection for the next call, for a number of seconds, or end it."""
         idle = self._idle.setdefault(way, [])
-        if len(idle) < _IDLE_CONNECTIONS and connection.renew(kept):
+        if len(idle) < _IDLE_CONNECTIONS and connection.renew(seconds):
             idle.append(connection)
         else:
             connection.abort()

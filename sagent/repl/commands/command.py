@@ -99,7 +99,7 @@ class CommandContext(CurrentSession):
         """Show the last messages of the conversation again."""
         raise UsageError("There is no terminal to show them on; `/export md` writes the conversation into a file.")
 
-    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, said: str = "") -> None:
+    def reopen(self, settings: "Settings", choices: SessionChoices | None = None, shown_instead: str = "") -> None:
         """Close the session and open another, in which the person has made these choices already. `said` is shown in
         place of its conversation, which is on the screen."""
         raise UsageError("Without a terminal, choose a session with --session, --continue or --fork.")
@@ -222,8 +222,8 @@ def command(
     words, and one named `text` takes the rest of the line. A command that is `here` needs the session's own machine."""
 
     def make(run: Callable[Concatenate[CommandContext, P], Awaitable[None]]) -> Command:
-        def call(context: CommandContext, given: Mapping[str, str]) -> Awaitable[None]:
-            return run(context, **given)  # pyright: ignore[reportCallIssue] -- `read` made them of its own parameters
+        def call(context: CommandContext, arguments: Mapping[str, str]) -> Awaitable[None]:
+            return run(context, **arguments)  # pyright: ignore[reportCallIssue] -- `read` made them of its own parameters
 
         text = inspect.cleandoc(run.__doc__ or "")
         name_of = name or run.__name__.replace("_", "-")

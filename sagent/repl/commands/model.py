@@ -49,10 +49,10 @@ def _models(context: CommandContext) -> dict[str, Sequence[str]]:
     return dict(sorted(found, key=lambda row: (providers.index(row[0].partition("/")[0]), "?" in row[1][:2])))
 
 
-def _cells(name: str, about: str, own: Mapping[str, Row]) -> Sequence[str]:
+def _cells(name: str, about: str, custom: Mapping[str, Row]) -> Sequence[str]:
     provider, _, model = name.partition("/")
     window, price = re.search(r"window (\d+)", about), re.search(r"([\d.e+-]+) in and ([\d.e+-]+) out", about)
-    row = row_called(provider, own)
+    row = row_called(provider, custom)
     sight, thought = (accepts_images(row, model), can_reason(row, model)) if row else (None, False)
     return (
         count(int(window[1])) if window else "?",
@@ -272,12 +272,12 @@ def _reopen(context: CommandContext, settings: "Settings") -> None:
     context.reopen(settings, SessionChoices.of(opened), "The session continues.")
 
 
-async def test_key(provider: str, key: str, base_url: str, own: Mapping[str, "CustomProvider"]) -> bool:
+async def test_key(provider: str, key: str, base_url: str, custom: Mapping[str, "CustomProvider"]) -> bool:
     """Test a key with the provider at an address ("" for the default one); return False if it accepts any key.
 
     Raises UsageError with the provider's answer.
     """
-    rows = {name: one.row for name, one in own.items()}
+    rows = {name: one.row for name, one in custom.items()}
     opened = provider_named(provider, key=key, base_url=base_url or None, rows=rows)
     try:
         async with asyncio.timeout(KEY_CHECK_SECONDS):

@@ -49,8 +49,8 @@ async def prompt_commands(opened: "Opened") -> Mapping[str, Command]:
 
 
 def _prompt_command(prompt: "Prompt") -> Command:
-    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
-        context.send_filled(await prompt.fill(given.get("text", "")))
+    async def run(context: CommandContext, arguments: Mapping[str, str]) -> None:
+        context.send_filled(await prompt.fill(arguments.get("text", "")))
 
     return Command(prompt.name, prompt.about, (Argument("text", required=False, rest=True),), run)
 
@@ -75,9 +75,9 @@ def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Comm
 def _named(one: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]:
     """Return a function that runs a plugin's command and names the plugin in errors."""
 
-    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
+    async def run(context: CommandContext, arguments: Mapping[str, str]) -> None:
         with named_errors(f"/{one.name}", plugin, SystemExit):
-            await one.run(context, given)
+            await one.run(context, arguments)
 
     return run
 
@@ -89,19 +89,19 @@ def own_command(name: str, document: Document, root: Path | None = None) -> Comm
     first = document.fields.get("description") or next(iter(body.splitlines()), "")[:80]
     hint = document.fields.get("argument-hint", "")
 
-    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
-        await _send(context, body, given.get("text", ""))
+    async def run(context: CommandContext, arguments: Mapping[str, str]) -> None:
+        await _send(context, body, arguments.get("text", ""))
 
     return Command(name, f"{first} ({hint})" if hint else first, (Argument("text", required=False, rest=True),), run)
 
 
 def _skill_command(skill: Skill) -> Command:
-    async def run(context: CommandContext, given: Mapping[str, str]) -> None:
+    async def run(context: CommandContext, arguments: Mapping[str, str]) -> None:
         try:
             body = skill_text(skill)
         except OSError as error:
             raise UsageError(f"{skill.path} could not be read: {error.strerror or error}") from error
-        await _send(context, body, given.get("text", ""))
+        await _send(context, body, arguments.get("text", ""))
 
     return Command(
         skill.name.lower(), f"Skill: {skill.description}", (Argument("text", required=False, rest=True),), run

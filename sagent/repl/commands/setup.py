@@ -46,7 +46,7 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
 
 
 @command(complete=_SANDBOX.items(), here=True)
-async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "off", ""] = "") -> None:
+async def sandbox(context: CommandContext, mode: Literal["auto", "required", "off", ""] = "") -> None:
     """Show or change the sandbox that commands run in.
 
     A change lasts for this session and applies to later commands; running MCP servers and jobs are not affected.
@@ -55,25 +55,25 @@ async def sandbox(context: CommandContext, wanted: Literal["auto", "required", "
     held = opened.sandbox
     if held is None:
         raise UsageError("The sandbox of this session is not known here.")
-    if not wanted:
+    if not mode:
         rows = await sandbox_rows(context, whole=True)
         context.write(table([("class:dim", name), ("", text)] for name, text in rows))
         return
     context.require_person("--sandbox")
     if opened.agent.running:
         raise UsageError("A turn is in progress: interrupt it first (Esc).")
-    if wanted == held.wanted:
-        context.say(f"The sandbox is {wanted} already: {_SANDBOX[wanted]}")
+    if mode == held.wanted:
+        context.say(f"The sandbox is {mode} already: {_SANDBOX[mode]}")
         return
-    if wanted == "off":
+    if mode == "off":
         options = [Option("keep", "No, keep it"), Option("off", "Yes, switch it off", _SANDBOX["off"])]
         if await context.pick("Switch the sandbox off for this session?", options) != "off":
             context.say("The sandbox stays.")
             return
-    await asyncio.to_thread(held.switch, wanted)
+    await asyncio.to_thread(held.switch, mode)
     way = f"run in {held.means.name}" if held.stands else f"run without a sandbox: {held.means.why}"
     opened.agent.send(user(f"From now on commands {way}.", sender="sandbox"), "next")
-    context.say(f"Sandbox {wanted}: from now on commands {way}.")
+    context.say(f"Sandbox {mode}: from now on commands {way}.")
 
 
 async def sandbox_rows(context: CommandContext, *, whole: bool = False) -> list[tuple[str, str]]:

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Literal["once", "session", "always", "no"]
 
 
-def approval_options(rules: Sequence[str], *, kept: bool = True) -> list[Option[Answer]]:
-    """Return the options: only a call with rules can be allowed for longer, and for good only if rules are `kept`."""
+def approval_options(rules: Sequence[str], *, can_save: bool = True) -> list[Option[Answer]]:
+    """Return the options: only a call with rules can be allowed for longer, and for good only if `can_save`."""
     rules = [spelled_name(rule) for rule in rules]
     every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
     longer: list[Option[Answer]] = [
         Option("session", "Yes, for this session", every, key="s", short="session"),
         Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a", short="always"),
     ]
-    longer = longer if kept else longer[:1]
+    longer = longer if can_save else longer[:1]
     no = Option[Answer]("no", "No, and say why", key="n", short="no")
     return [Option("once", "Yes, once", key="y", short="once"), *(longer if rules else ()), no]
 

@@ -469,7 +469,7 @@ class Questions:
         from sagent.repl.view.calls import render_approval
 
         rules, waiting = rules_for(ask), len(self.asking) - 1
-        options = approval_options(rules, kept=self._kept())
+        options = approval_options(rules, can_save=self._kept())
         matched = await asyncio.to_thread(self._matched, rules, call) if rules else ""
         read = cache(self._read)  # the shown file must not change while it is read
 

@@ -239,26 +239,26 @@ class Surface:
 
     # -- drawing. `row` counts from the first open row; the input's first row is `len(old)`.
 
-    def _replace(self, wanted: list[Line]) -> None:
+    def _replace(self, lines: list[Line]) -> None:
         old, out = self.open_rows, self._output
         screen = self._app.renderer.last_rendered_screen
         assert screen is not None
         cursor = screen.get_cursor_position(self._app.layout.current_window)
         row = len(old) + cursor.y
-        for index in range(min(len(old), len(wanted))):
-            if old[index] != wanted[index]:
+        for index in range(min(len(old), len(lines))):
+            if old[index] != lines[index]:
                 self._move(row, index)
-                if not self._go_on(wanted, index):
-                    self._change(old[index], wanted[index])
-                elif line_width(wanted[index]) < line_width(old[index]):
+                if not self._go_on(lines, index):
+                    self._change(old[index], lines[index])
+                elif line_width(lines[index]) < line_width(old[index]):
                     out.write_raw("\x1b[K")
                 row = index
         height = screen.height
-        if len(wanted) < len(old):
-            self._move(row, len(wanted))
-            row = len(wanted)
-            out.write_raw(f"\r\x1b[{len(old) - len(wanted)}M")
-        fresh, top = wanted[len(old) :], len(old)
+        if len(lines) < len(old):
+            self._move(row, len(lines))
+            row = len(lines)
+            out.write_raw(f"\r\x1b[{len(old) - len(lines)}M")
+        fresh, top = lines[len(old) :], len(old)
         most = max(min(out.get_size().rows - height - 1, MAX_INSERTED_ROWS), 1)
         while fresh:
             chunk, fresh = fresh[:most], fresh[most:]
@@ -266,22 +266,22 @@ class Surface:
             out.write_raw("\r" + "\n" * len(chunk))
             self._move(top + height - 1 + len(chunk), top)
             out.write_raw(f"\x1b[{len(chunk)}L")
-            if not self._go_on(wanted, top):
+            if not self._go_on(lines, top):
                 self._write(chunk[0])
             for before, line in pairwise(chunk):
                 out.write_raw("" if GOES_ON in before else "\r\n")
                 self._write(line)
             top += len(chunk)
             row = top - 1
-        self._move(row, len(wanted) + cursor.y)
+        self._move(row, len(lines) + cursor.y)
         out.write_raw("\r")
         out.cursor_forward(cursor.x)
         out.flush()
 
-    def _write_anew(self, wanted: list[Line]) -> None:
+    def _write_anew(self, lines: list[Line]) -> None:
         """Write lines and redraw everything below, if no rows can be inserted."""
         self._app.renderer.erase(leave_alternate_screen=False)
-        for line in wanted:
+        for line in lines:
             self._write(line)
             self._output.write_raw("" if GOES_ON in line else "\r\n")
         self._app._redraw()  # noqa: SLF001 -- as `Screen` does it
@@ -290,14 +290,14 @@ class Surface:
         self._output.cursor_up(max(row - target, 0))
         self._output.cursor_down(max(target - row, 0))
 
-    def _go_on(self, wanted: Sequence[Line], index: int) -> bool:
+    def _go_on(self, lines: Sequence[Line], index: int) -> bool:
         """Write the cursor's row past the edge of the row above, if it continues that row."""
-        if not index or GOES_ON not in wanted[index - 1]:
+        if not index or GOES_ON not in lines[index - 1]:
             return False
         self._output.cursor_up(1)
         self._output.write_raw("\r")
-        self._write(wanted[index - 1])
-        self._write(wanted[index])
+        self._write(lines[index - 1])
+        self._write(lines[index])
         return True
 
     def _change(self, before: Line, after: Line) -> None:

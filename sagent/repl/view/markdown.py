@@ -43,7 +43,7 @@ class Piece:
 class Flow:
     """The Markdown so far: the unfinished block's source, and its open containers."""
 
-    rest: str = ""
+    pending: str = ""
     fence: str = ""  # the marks that will close the current code block, indented as they were opened
     language: str = ""
     gap: bool = False
@@ -53,8 +53,8 @@ class Flow:
 def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
     """Add text; return the blocks that it finishes, and the rest."""
     if "\n" not in text:
-        return replace(flow, rest=flow.rest + text), ()
-    source, _, partial = (flow.rest + text).rpartition("\n")
+        return replace(flow, pending=flow.pending + text), ()
+    source, _, partial = (flow.pending + text).rpartition("\n")
     reader = _Reader(flow)
     for line in source.split("\n"):
         reader.take(line.rstrip("\r"))
@@ -65,10 +65,10 @@ def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
 
 def finish(flow: Flow) -> tuple[Piece, ...]:
     """Return the last blocks, as if nothing followed; also used to show the unfinished part."""
-    if not flow.rest:
+    if not flow.pending:
         return ()
     reader = _Reader(flow)
-    for line in flow.rest.removesuffix("\n").split("\n"):
+    for line in flow.pending.removesuffix("\n").split("\n"):
         reader.take(line)
     reader.end()
     return tuple(reader.pieces)

@@ -50,12 +50,12 @@ def refused(*rules: tuple[object, str]) -> Iterator[str]:
     return (message for broken, message in rules if broken)
 
 
-def check_tools(where: str, tools: Sequence[Mapping[str, object]]) -> Iterator[str]:
+def check_tools(location: str, tools: Sequence[Mapping[str, object]]) -> Iterator[str]:
     """Yield what both APIs refuse about the names of the tools offered; `where` has a {} for the tool's number."""
     seen: set[str] = set()
     for number, tool in enumerate(tools):
         name = as_str(tool.get("name"))
-        pattern = f"{where.format(number)}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        pattern = f"{location.format(number)}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
         yield from refused(
             (not is_name(name) or len(name) > 128, pattern), (name in seen, "tools: Tool names must be unique.")
         )
@@ -67,14 +67,14 @@ def is_name(text: str) -> bool:
     return bool(text) and _NAME_CHARACTERS.issuperset(text)
 
 
-def too_long(where: str, text: str, limit: int) -> str:
+def too_long(location: str, text: str, limit: int) -> str:
     """Return OpenAI's message about a text that is too long."""
     return (
-        f"Invalid '{where}': string too long. Expected a string with maximum length {limit}, but got a string with"
+        f"Invalid '{location}': string too long. Expected a string with maximum length {limit}, but got a string with"
         f" length {len(text)} instead."
     )
 
 
-def unsupported(value: object, names: Iterable[str], where: str = "", last: str = ", ") -> str:
+def unsupported(value: object, names: Iterable[str], location: str = "", last: str = ", ") -> str:
     """Return OpenAI's message about an unsupported value."""
-    return f"Invalid value: {value!r}{where}. Supported values are: {last.join(map(repr, names))}."
+    return f"Invalid value: {value!r}{location}. Supported values are: {last.join(map(repr, names))}."

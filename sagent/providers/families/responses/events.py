@@ -50,8 +50,8 @@ class _Item:
     """An output item while it arrives: its streamed parts, and its newest form."""
 
     whole: Mapping[str, object]  # that form
-    said: bool = False  # it is the last
-    told: bool = False  # its arguments are reported complete
+    is_final: bool = False  # it is the last
+    reported: bool = False  # its arguments are reported complete
     parts: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
     """Streamed text by kind of part and its number."""
     arguments: list[str] = field(default_factory=list[str])
@@ -65,7 +65,7 @@ class _Item:
     def closed(self) -> bool:
         """True if the provider reports that all of it has arrived; some omit its status, or repeat the first one."""
         status = as_str(self.whole.get("status"))
-        return status == "completed" or (status != "incomplete" and (self.told or (self.said and not status)))
+        return status == "completed" or (status != "incomplete" and (self.reported or (self.is_final and not status)))
 
     def raw_arguments(self) -> str:
         member = "input" if self.type == "custom_tool_call" else "arguments"
@@ -99,7 +99,7 @@ class ResponsesReplyReader(ReplyReader):
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
                 self._arguments(event, as_str(event.get("delta")))
             case "function_call_arguments.done" | "custom_tool_call_input.done":
-                self._item(event).told = True
+                self._item(event).reported = True
                 if not self._item(event).arguments:
                     self._arguments(event, as_str(event.get("arguments")) or as_str(event.get("input")))
             case "output_item.added":
@@ -167,7 +167,7 @@ class ResponsesReplyReader(ReplyReader):
     def _open(self, event: Mapping[str, object]) -> None:
         start, index = as_object(event.get("item")), self._index(event)
         known = self._items.get(index)
-        if known is not None and (known.said or known.whole.get("id") not in (None, start.get("id"))):
+        if known is not None and (known.is_final or known.whole.get("id") not in (None, start.get("id"))):
             index = self._moved[as_int(event.get("output_index"))] = max(self._items) + 1  # all have the number 0
         self._items.setdefault(index, _Item(start)).whole = start
         self._bound(self._items)
@@ -195,7 +195,7 @@ class ResponsesReplyReader(ReplyReader):
         if isinstance(number, int):
             return self._moved[number]
         last = max(self._items, default=-1)
-        begins = event.get("type") == "response.output_item.added" or last < 0 or self._items[last].said
+        begins = event.get("type") == "response.output_item.added" or last < 0 or self._items[last].is_final
         return last + 1 if begins else last
 
     def _say(self, item: _Item, part: tuple[str, int], text: str, out: list[Delta]) -> None:
@@ -212,7 +212,7 @@ class ResponsesReplyReader(ReplyReader):
         item = self._item(event)
         if as_str(event.get("type")).endswith(".delta"):
             self._say(item, part, as_str(event.get("delta")), out)
-        elif part not in item.parts and not item.said:
+        elif part not in item.parts and not item.is_final:
             self._say(item, part, as_str(event.get("refusal" if part[0] == "refusal" else "text")), out)
 
     def _arguments(self, event: Mapping[str, object], piece: str) -> None:
@@ -223,9 +223,9 @@ class ResponsesReplyReader(ReplyReader):
         """Take an item in its final form; the parts that were not streamed come now."""
         if final.get("status") == "incomplete":
             item.whole = {**item.whole, "status": "incomplete"}
-        if item.said or not final:
+        if item.is_final or not final:
             return
-        item.whole, item.said = final, True
+        item.whole, item.is_final = final, True
         for part, text in _texts_of(final):
             if part not in item.parts and not (part[0] == "reasoning_text" and item.parts):
                 self._say(item, part, text, out)
@@ -275,7 +275,7 @@ class ResponsesReplyReader(ReplyReader):
                 yield from self._texts(item)
             case "reasoning":
                 thought = valid_text(_GAP.join("".join(pieces) for pieces in item.parts.values()))
-                kept = _reasoning_kept(item.whole) if item.said else None
+                kept = _reasoning_kept(item.whole) if item.is_final else None
                 if thought or kept:
                     yield Thinking(thought, self._private(kept) if kept else None)
             case "function_call":
@@ -285,7 +285,7 @@ class ResponsesReplyReader(ReplyReader):
             case "":
                 pass
             case _:
-                if item.said:
+                if item.is_final:
                     data = {name: value for name, value in item.whole.items() if name != "created_by"}
                     yield Opaque(_excerpt(data), self._private(data))
 
@@ -302,7 +302,7 @@ class ResponsesReplyReader(ReplyReader):
         about = {
             "id": item_id(item.whole),
             "phase": item.whole.get("phase"),
-            "status": item.whole.get("status") if item.said else left,
+            "status": item.whole.get("status") if item.is_final else left,
         }
         cited = {
             number: as_array(as_object(part).get("annotations"))
