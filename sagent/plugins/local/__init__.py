@@ -1,4 +1,4 @@
-"""Models on this machine: llama.cpp as a server of its own, weights in this process, a demo with a small model."""
+"""Models on this machine: llama.cpp as our own server, weights in this process, a demo with a small model."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""A model in memory and how it answers: prompt, keys and values kept from call to call, tokens into parts."""
+"""A loaded model and its answers: prompts, cached keys and values, and conversion of tokens to parts."""
 
 import copy
 import json
@@ -21,8 +21,8 @@ from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import stop_at
 from sagent.usage import Charge, Usage
 
-_CHARACTER = 4  # bytes, and so tokens, that make up one at most
-_USUAL_OUTPUT = 32_000  # tokens written where no limit was set
+_CHARACTER = 4  # most bytes, and so tokens, of a character
+_USUAL_OUTPUT = 32_000  # default limit of output tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A call of a model. `emit` takes its deltas, then its answer or an error, on the thread that does the work.
+    """A call of a model. `emit` takes its deltas, then its answer or an error, on the working thread.
 
-    `body` is {"tools": [...], "messages": [...], ...}; `sampling` holds members of the generation configuration,
-    `template` variables of the chat template. Once `stop` is set nothing more is emitted.
+    `body` is {"tools": [...], "messages": [...], ...}; `sampling` has members of the generation configuration,
+    `template` variables of the chat template. After `stop` is set nothing more is emitted.
     """
 
     body: bytes
@@ -55,7 +55,7 @@ class Job:
 
 
 class LoadedModel:
-    """A model in memory, with the keys and values of what it read last."""
+    """A model in memory, with the keys and values of its last input."""
 
     def __init__(self, loaded: LoadedWeights, origin: Origin) -> None:
         network, tokenizer = loaded.network, loaded.tokenizer
@@ -65,9 +65,9 @@ class LoadedModel:
         self._tokenizer = tokenizer
         self._origin = origin
         self._kept: list[tuple[Cache, list[int]]] = []
-        self._known: list[int] = []  # what is in slots
+        self._known: list[int] = []  # tokens in slots
         self._slots: Slots | None = None
-        self._notice = loaded.notice  # until it was said
+        self._notice = loaded.notice  # until it was reported
         self._described = bool(getattr(tokenizer, "response_template", None))
         self._habits = learn_habits(self._render, described=self._described)
         self._levels = "reasoning_effort" in str(tokenizer.chat_template)
@@ -82,7 +82,7 @@ class LoadedModel:
                 self._notice = self._slowness(shorten(str(error)))
 
     def close(self) -> None:
-        """Let go of what was kept."""
+        """Release the cached data."""
         self._kept.clear()
         if self._slots is not None:
             self._slots.close()
@@ -168,7 +168,7 @@ class LoadedModel:
     # Keys and values
 
     def _resume(self, ids: Sequence[int]) -> tuple[Cache | None, int]:
-        """Return a cache that holds the beginning of these tokens, and how many; at least one is left to read."""
+        """Return a cache with the beginning of these tokens, and its length; at least one token is left to read."""
         kept, self._kept = self._kept, []
         for cache, known in kept:
             same = _common(known, ids[:-1])
@@ -185,7 +185,7 @@ class LoadedModel:
         return same
 
     def _keep_slots(self, ids: list[int]) -> Cache | None:
-        """Note what the slots hold; where they failed, they are never used again, and their successor is returned."""
+        """Record the slots' tokens; failed slots are never used again, and their replacement is returned."""
         if (slots := self._slots) is None:
             return None
         self._known = slots.kept(ids)
@@ -216,7 +216,7 @@ class LoadedModel:
             "return_dict_in_generate": False,
             "prefill_chunk_size": None if cache is None else CHUNK,
             "eos_token_id": sorted(self._ends) or None,
-            "pad_token_id": min(self._ends, default=0),  # never used, but warned about where it is missing
+            "pad_token_id": min(self._ends, default=0),  # unused, but transformers warns if it is missing
         }
         sampling = {name: value for name, value in job.sampling.items() if name != "seed"}
         for name, value in {**sampling, **fixed}.items():
@@ -308,7 +308,7 @@ class _Generated:
         """End the reply: there are no more tokens."""
 
     def finish(self) -> None:
-        """Show what has been held back."""
+        """Emit the held-back text."""
         if self._waiting:
             self._show(self.reader.feed(self._new()))
         self._show(self.reader.finish())
@@ -322,7 +322,7 @@ class _Generated:
             self._emit(delta)
 
     def _text(self, one: int) -> str:
-        """Return the text that a token completes; a character is shown whole or not at all."""
+        """Return the text that a token completes; only complete characters are emitted."""
         self._waiting.append(one)
         text = self._new()
         if text and not text.endswith("\ufffd"):
@@ -330,7 +330,7 @@ class _Generated:
             return text
         if len(self._waiting) <= 2 * _CHARACTER:
             return ""
-        later = self._waiting[-_CHARACTER:]  # what no character can be made of is not kept for ever
+        later = self._waiting[-_CHARACTER:]  # bytes that form no character are not kept for ever
         self._waiting = self._waiting[:-_CHARACTER]
         text, self._shown, self._waiting = self._new(), self._waiting, later
         return text
@@ -340,8 +340,8 @@ class _Generated:
 
 
 def _thinking(effort: Effort | None) -> Mapping[str, object]:
-    """Return the variables by which templates learn the effort; each reads what it knows (Qwen, Granite and
-    DeepSeek, gpt-oss)."""
+    """Return the template variables for the effort; each template uses those it knows (Qwen, Granite and DeepSeek,
+    gpt-oss)."""
     variables: dict[str, object] = {"enable_thinking": effort != "none"}
     if effort is not None:
         variables["thinking"] = effort != "none"
@@ -356,19 +356,19 @@ def _ends(*tokens: int | list[int] | None) -> frozenset[int]:
 
 
 def _has_stop_sequence(settings: Generation) -> bool:
-    """Return whether a model's configuration ends its replies at strings that are no marks of its own."""
+    """Return True if a model's configuration ends its replies at strings that are not its own marks."""
     given = getattr(settings, "stop_strings", None)
     return any(stop_at(each, ()) for each in (as_array(given) or (given,)))
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """Count the tokens with which both sequences begin."""
+    """Count the leading tokens that both sequences share."""
     size = min(len(first), len(second))
     return next((at for at in range(size) if first[at] != second[at]), size)
 
 
 def _cut(cache: Cache, tokens: int) -> bool:
-    """Forget the last tokens, where this kind of cache can; else it must not be used again."""
+    """Remove the last tokens, if this kind of cache can; otherwise it must not be used again."""
     if tokens == 0:
         return True
     if not getattr(cache, "is_croppable", False):
@@ -381,11 +381,10 @@ def _cut(cache: Cache, tokens: int) -> bool:
 
 
 def _save(cache: Cache, ids: list[int]) -> tuple[Cache, list[int]]:
-    """Return a copy of a cache that cannot be cut at will (sliding windows, recurrent states), as it is near the
-    prompt's end.
+    """Return a copy of a cache that cannot be cut freely (sliding windows, recurrent states), near the prompt's end.
 
     The next prompt often differs from this one and its answer only in the last few tokens: a template writes an answer
-    again without its thinking. Nothing is copied of other caches.
+    again without its thinking. Other caches are not copied.
     """
     size = int(cache.get_seq_length())
     free = getattr(cache, "is_croppable", False) and not any(getattr(cache, "is_sliding", ()))
@@ -393,6 +392,6 @@ def _save(cache: Cache, ids: list[int]) -> tuple[Cache, list[int]]:
 
 
 def _takes_cache(network: Network) -> bool:
-    """Return True if a model takes a cache of the usual kind."""
+    """Return True if a model accepts a cache of the usual kind."""
     usual = cast("Callable[[], bool] | None", getattr(network, "_supports_default_dynamic_cache", None))
     return usual is not None and usual() and "mamba" not in type(network).__name__.lower()

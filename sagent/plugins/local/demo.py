@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sagent.plugins.local.progress import ProgressLine
 
 HERE = Path(__file__).parent
-_say = partial(print, flush=True)  # programs that are run write there too
+_say = partial(print, flush=True)  # child processes write there too
 LOCAL_MODEL = "qwen2.5-coder-1.5b"
 LOCAL_TEST = "test_intervals.py"
 # worded as this model follows it: files that a task names are enclosed, so it sees both
@@ -29,7 +29,7 @@ LOCAL_TEST_SECONDS = 60.0
 
 
 def run_local(flags: Mapping[str, object]) -> int | None:
-    """Run the demo with a small model on a llama-server, both fetched if they are not there. Raises SagentError."""
+    """Run the demo with a small model on a llama-server, both fetched if missing. Raises SagentError."""
     if not flags.get("local"):
         return None
     from sagent.plugins.local.packages import MODELS, find
@@ -82,7 +82,7 @@ def _verdict(*, passes: bool, kept: bool) -> str:
 
 
 def _move_in(home: Path, named: Mapping[str, str]) -> None:
-    """Make the environment of this process that of a stranger, who has no settings: what is written lies in `home`."""
+    """Make this process's environment that of a stranger without settings, whose files are in `home`."""
     home.mkdir()
     theirs = ("SAGENT_", "XDG_", "LLAMA_CPP_BASE_URL", "LLAMA_CPP_API_KEY")
     for name in [name for name in os.environ if name.startswith(theirs)]:
@@ -94,7 +94,7 @@ def _move_in(home: Path, named: Mapping[str, str]) -> None:
 
 
 def _ask_local(project: Path, launch: "Launch") -> int:
-    """Have the agent do the task in this process, so that nothing outlives it; return its exit code."""
+    """Run the agent on the task in this process, so that nothing outlives it; return its exit code."""
     from sagent.cli.flags import plugins_of, run_parser
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_settings
@@ -115,7 +115,7 @@ def _ask_local(project: Path, launch: "Launch") -> int:
 
 
 def _run_local_test(project: Path) -> bool:
-    """Run the test, which may hang after a model has been there, and show what it says; return True if it passes."""
+    """Run the test, which may hang after a model's changes, and show its output; return True if it passes."""
     import asyncio
 
     from sagent.plugins.programs.check import run_check

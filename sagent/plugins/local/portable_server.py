@@ -1,6 +1,6 @@
-"""llama-server's command line for the package xllamacpp, which has llama.cpp's server as a module of Python.
+"""llama-server's command line for the package xllamacpp, which has llama.cpp's server as a Python module.
 
-A copy of this file stands beside the unpacked module and runs without sagent.
+A copy of this file is beside the unpacked module and runs without sagent.
 """
 
 import os
@@ -41,7 +41,7 @@ def main(arguments: Iterable[str]) -> None:
 
 
 def _settings(arguments: Iterable[str], environ: Mapping[str, str]) -> Generator[tuple[str, object]]:
-    """Yield parameters and their values; end the program for a flag that is not known."""
+    """Yield parameters and their values; exit for an unknown flag."""
     yield "use_jinja", True
     if key := environ.get("LLAMA_API_KEY"):
         yield "api_keys", [key]

@@ -1,4 +1,4 @@
-"""The progress of something that takes its time: on a terminal one line that changes, elsewhere a line now and then."""
+"""The progress of slow work: on a terminal one changing line, elsewhere a line now and then."""
 
 import time
 from shutil import get_terminal_size
@@ -8,11 +8,11 @@ from typing import TextIO
 from sagent.lib.terminal import replace_line
 from sagent.lib.text import one_line, printable
 
-_EVERY_SECONDS = 10.0  # between two lines where no terminal is
+_EVERY_SECONDS = 10.0  # between two lines without a terminal
 
 
 class ProgressLine:
-    """Writes what `Progress` of a fetch tells."""
+    """Writes the `Progress` of a fetch."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -20,7 +20,7 @@ class ProgressLine:
         self._since = float("-inf")
 
     def say(self, line: str) -> None:
-        """Write a line of prose that stays, broken between words on a terminal."""
+        """Write a permanent line of prose, wrapped on a terminal."""
         self.show("")
         shown = printable(line)
         if self._out.isatty():
@@ -30,7 +30,7 @@ class ProgressLine:
         self._out.flush()
 
     def show(self, line: str) -> None:
-        """Show a line in the place of the one shown before; "" takes it away."""
+        """Show a line in place of the previous one; "" removes it."""
         if not self._out.isatty():
             if line and time.monotonic() - self._since >= _EVERY_SECONDS:
                 self._since = time.monotonic()

@@ -10,14 +10,14 @@ from sagent.plugins.local.answer import Answer, Job, LoadedModel
 from sagent.plugins.local.weights import Source, StoppedError, Weights, load
 from sagent.providers.wire.waiting import loading_line
 
-_IDLE = 0.25  # seconds between two looks at whether the program has ended
+_IDLE = 0.25  # seconds between checks whether the program has ended
 
 
 class Runner:
-    """Loads a model on a thread of its own, when first asked, and does one job after another on it.
+    """Loads a model on its own thread, on first use, and does one job after another there.
 
-    The thread must not be inside torch, nor importing it, when the interpreter goes: the process would abort, or hang.
-    So it is no daemon, and ends by itself with the main thread: as soon as an import, loading or a step is done.
+    The thread must not be inside torch, or importing it, when the interpreter exits: the process would abort, or hang.
+    So it is no daemon, and ends with the main thread, as soon as an import, a load or a step is done.
     """
 
     def __init__(self, weights: Weights, source: Source, limits: ModelLimits) -> None:
@@ -31,20 +31,20 @@ class Runner:
         self._thread = threading.Thread(target=self._work, name=f"selfhosted {weights.name}")
 
     def submit(self, job: Job) -> None:
-        """Queue a job after those that wait."""
+        """Queue a job."""
         if self._thread.ident is None:
             self._thread.start()
         self._jobs.put(job)
 
     def waiting_line(self, job: Job, seconds: float) -> str:
-        """Return a line about what a job waits for, which has said nothing for so many seconds."""
+        """Return a line about what a silent job waits for, after a number of seconds."""
         if self._model is None:
             return loading_line(self._weights.name, seconds)
         what = "Reading the prompt" if self._job is job else "Waiting for another answer of the model"
         return f"{what}… {int(seconds)} s"
 
     def close(self, timeout: float) -> None:
-        """Stop what is being done, refuse what waits, give the memory back. Waits up to so many seconds."""
+        """Stop the current job, refuse waiting ones, and free the memory. Waits up to a number of seconds."""
         self._closing.set()
         self._jobs.put(None)
         if self._thread.ident is not None:
@@ -56,7 +56,7 @@ class Runner:
                 self._job = job
                 job.emit(self._do(job))
                 self._job = None
-            del job  # what it holds must not live on until the next one comes
+            del job  # so that its data are freed before the next job
         if self._model is not None:
             torch = self._model.torch
             self._model.close()

@@ -1,4 +1,4 @@
-"""Local weights: transformers models that run in this process, with the promises of every other provider."""
+"""Local weights: transformers models that run in this process, with the interface of every other provider."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.usage import Charge
 
 NAME = "selfhosted"
-_OVERHEAD = 4_000  # tokens that a template adds: its own preamble, and ours about tools
+_OVERHEAD = 4_000  # tokens that a template adds, including our own preamble about tools
 _FRAME = 64  # tokens around a turn
 _CLOSE_TIMEOUT_SECONDS = 5.0  # to wait for a model's thread when the provider is closed
 _SAMPLING = (
@@ -48,9 +48,9 @@ _ACCEPTED = "a device (cpu, cuda, cuda:N, mps), a dtype (float16, bfloat16, floa
 
 
 def read_weights(model_id: str) -> Weights:
-    """Parse "name+option+option"; a name that is a path here may hold "+" itself.
+    """Parse "name+option+option"; a name that is a path here may contain "+".
 
-    Raises UsageError for an unknown option with those that are accepted, and for two of one category.
+    Raises UsageError for an unknown option with the accepted ones, and for two of one category.
     """
     parts = model_id.strip().split("+")
     size = next((at for at in range(len(parts), 1, -1) if path_of("+".join(parts[:at])).exists()), 1)
@@ -83,7 +83,7 @@ def _option(option: str) -> tuple[str, str] | None:
 
 
 class ChatTemplateDialect(Dialect):
-    """Turns as chat templates take them: `arguments` are objects, ids nine characters long as Mistral wants them."""
+    """Turns for chat templates: `arguments` are objects, ids have nine characters, as Mistral requires."""
 
     @property
     def rules(self) -> Rules:
@@ -150,7 +150,8 @@ def _nine(call_id: str) -> str:
 
 
 class SelfHostedModel:
-    """A model that runs in this process. It is loaded by the first call, and shared by all that ask for the same."""
+    """A model that runs in this process, loaded by the first call, and shared by all models with the same weights and
+    options."""
 
     def __init__(self, provider: "SelfHosted", model_id: str) -> None:
         self._provider = provider
@@ -159,7 +160,7 @@ class SelfHostedModel:
 
     @property
     def source(self) -> object:
-        """The provider object, which holds the weights."""
+        """The provider object, which has the weights."""
         return self._provider
 
     @property
@@ -168,7 +169,7 @@ class SelfHostedModel:
         return self._provider.runner(self.id, self._weights).limits
 
     def max_input_tokens(self, request: Request) -> int:
-        """Return an upper bound of the input's tokens: its bytes, and what a template adds."""
+        """Return an upper bound of the input's tokens: its bytes, and the template's additions."""
         conversation = self._provider.encodings.conversation(request)
         schemas = sum(len(wire_bytes(tool.parameters)) for tool in request.tools)
         return _OVERHEAD + conversation.max_input_tokens() + 2 * schemas
@@ -238,7 +239,7 @@ def _emitter(inbox: "asyncio.Queue[Delta | Answer | ModelError]") -> "Callable[[
 
 
 class SelfHosted:
-    """Models that transformers runs in this process. `folder` is where they are: the Hub's cache, or plain folders.
+    """Models that transformers runs in this process. `folder` is the Hub's cache, or a folder of plain folders.
 
     `token` is for gated and private repositories of the Hub.
     """
@@ -250,11 +251,11 @@ class SelfHosted:
         self._token = token
         self._folder = folder or hub_cache(os.environ)
         self._runners: dict[Weights, Runner] = {}
-        self.on_waiting: OnWaiting = ignore_wait  # what a call waits for
+        self.on_waiting: OnWaiting = ignore_wait  # why a call waits
 
     @classmethod
     def from_env(cls, *, base_url: str | None = None, environ: Mapping[str, str] | None = None) -> Self:
-        """Use the Hub's own variables: HF_TOKEN; HF_HUB_CACHE, HF_HOME. Raises UsageError for an address."""
+        """Use the Hub's own variables: HF_TOKEN; HF_HUB_CACHE, HF_HOME. Raises UsageError if an address is given."""
         _refuse_address(base_url)
         environ = os.environ if environ is None else environ
         return cls(token=first_set("HF_TOKEN HUGGING_FACE_HUB_TOKEN", environ)[1], folder=hub_cache(environ))
@@ -305,8 +306,7 @@ def _refuse_address(base_url: str | None) -> None:
 
 
 def hub_cache(environ: Mapping[str, str]) -> Path:
-    """Return the directory where the Hub's client keeps repositories (huggingface.co/docs/huggingface_hub,
-    environment variables)."""
+    """Return the cache directory of the Hub's client (huggingface.co/docs/huggingface_hub, environment variables)."""
     if own := first_set("HF_HUB_CACHE HUGGINGFACE_HUB_CACHE", environ)[1]:
         return path_of(own)
     caches = environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -327,7 +327,7 @@ def _local_models(folder: Path) -> tuple[ModelInfo, ...]:
 
 
 def _local_config(folder: Path, name: str) -> Mapping[str, object]:
-    """Return a model's config.json where it is on this machine, else nothing.
+    """Return a model's config.json if it is on this machine, else nothing.
 
     The cache has refs/main with a commit, and the files under snapshots/COMMIT (huggingface_hub, caching).
     """

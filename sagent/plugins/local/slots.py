@@ -1,8 +1,8 @@
-"""Keys and values in slots that stay where they are, and the step over them that a CUDA graph replays.
+"""Keys and values in fixed slots, and a decoding step over them that a CUDA graph replays.
 
 An eager step of a small model costs the launches of a thousand kernels, far more than the card needs for its work. A
-graph replays them at once, always with the same addresses and the same Python values, as they were when it was
-captured: so whatever changes from step to step is in tensors, and the mask hides the slots that are not written yet.
+graph replays them at once, always with the same addresses and the same Python values as at its capture: so everything
+that changes from step to step is in tensors, and the mask hides slots that are not written yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from sagent.plugins.local.weights import LoadedWeights, limits_in
 
 CHUNK = 512  # tokens of a prompt read at once: how soon a call can be stopped before its first token
 _MIN_SLOTS = 2_048  # slots to begin with
-_AHEAD = 1_024  # slots for an answer; where they are not enough, there will be twice as many
-_TRIAL = 3  # tokens with which a captured step is tried out
+_AHEAD = 1_024  # slots for an answer; doubled if they are not enough
+_TRIAL = 3  # tokens for testing a captured step
 _TOLERANCE = 0.02  # of the largest number: half a dozen steps of bfloat16
 _OTHER_LOOPS = ("stop_strings", "dola_layers", "penalty_alpha", "prompt_lookup_num_tokens")
 
@@ -27,10 +27,10 @@ class UnfitError(Exception):
 
 
 class Slots:
-    """The cache of a model's reading and writing, in as many slots as a power of two. One conversation at a time.
+    """The cache of a model, in a power of two of slots. One conversation at a time.
 
-    If anything fails, what was read moves into a cache of the usual kind (`loose`), the answer goes on with that,
-    and `reason` says why. Nothing is captured if `record` is None: the step is then called as it is.
+    If anything fails, the data move into a usual cache (`loose`), the answer continues with that, and `reason` says
+    why. Without `record` nothing is captured: the step is called directly.
     """
 
     def __init__(self, loaded: LoadedWeights, record: Recorder | None = None) -> None:
@@ -51,7 +51,7 @@ class Slots:
         self._numbers = loaded.torch.arange(self._size, device=loaded.network.device)
 
     def resume(self, ids: Sequence[int], same: int) -> None:
-        """Begin with these tokens, so many of which are the ones that were kept."""
+        """Begin with these tokens, the first of which are in the slots already."""
         self._ids = list(ids)
         self._rewind(same)
 
@@ -60,7 +60,7 @@ class Slots:
         return list(ids[: self._length])
 
     def writer(self, streamer: Streamer, check: Callable[[], None]) -> Callable[..., Tensor]:
-        """Return a decoding loop for `generate(custom_generate=...)`: greedy or sampling, as transformers' own.
+        """Return a decoding loop for `generate(custom_generate=...)`: greedy or sampling, like transformers' own.
 
         `check` is called before each step, and may raise.
         """
@@ -75,7 +75,7 @@ class Slots:
         ) -> Tensor:
             ids, torch = input_ids, self._torch
             logits = self._read(ids, check, {key: more[key] for key in ("logits_to_keep",) if key in more})
-            with getattr(model, "_optimize_model_for_decode", nullcontext)():  # as transformers' own loop: for experts
+            with getattr(model, "_optimize_model_for_decode", nullcontext)():  # as transformers does, for experts
                 while True:
                     scores = logits_processor(ids, logits.to(dtype=torch.float32, copy=True))
                     if generation_config.do_sample:
@@ -97,7 +97,7 @@ class Slots:
         self._cache.layers.clear()
 
     def _read(self, ids: Tensor, check: Callable[[], None], more: dict[str, object]) -> Tensor:
-        """Read what is new of a prompt; the numbers for the token after it."""
+        """Read the new part of a prompt; return the logits for the next token."""
         size, logits = ids.shape[1], None
         while (at := self._length) < size:
             check()
@@ -114,7 +114,7 @@ class Slots:
         return self._run(chunk, places, more)
 
     def _next(self, token: Tensor) -> Tensor:
-        """Return the numbers after one more token; those of the step before are overwritten."""
+        """Return the logits after one more token; those of the step before are overwritten."""
         logits = self._guarded(lambda: self._step_at(token), token, {})
         self._length += 1
         return logits
@@ -128,7 +128,7 @@ class Slots:
         return self._replay()
 
     def _guarded(self, run: Step, ids: Tensor, more: dict[str, object]) -> Tensor:
-        """Run over the slots; where that fails once, with a usual cache from then on."""
+        """Run over the slots; after a first failure, with a usual cache from then on."""
         if self.loose is None:
             try:
                 return run()
@@ -139,7 +139,7 @@ class Slots:
         return out.logits.select(1, -1)
 
     def _run(self, ids: Tensor, places: Tensor, more: dict[str, object]) -> Tensor:
-        """Run the model; a token sees itself and what is before it. Hooks are passed by."""
+        """Run the model; a token sees itself and earlier ones. Hooks are skipped."""
         seen = self._numbers.unsqueeze(0) <= places.unsqueeze(1)
         out = self._network.forward(
             input_ids=ids,
@@ -158,7 +158,7 @@ class Slots:
     # Capture
 
     def _recorded(self, record: Recorder) -> Step:
-        """Return a step that was captured and gives the same numbers as the step itself, wherever it stands."""
+        """Return a captured step that gives the same numbers as the step itself, at any position."""
         expected = self._tried(self._step)
         replay = record(self._torch, self._network.device, self._step)
         self._rewind(self._length)
@@ -168,7 +168,7 @@ class Slots:
         return replay
 
     def _tried(self, step: Step) -> list[Tensor]:
-        """Return the numbers after a few tokens, which are forgotten again."""
+        """Return the logits after a few tokens, which are then forgotten."""
         found: list[Tensor] = []
         for at, token in enumerate(self._ids[-_TRIAL:]):
             self._token.fill_(token)
@@ -180,7 +180,7 @@ class Slots:
     # Slots
 
     def _rewind(self, length: int) -> None:
-        """Go on from there: what lies in later slots is hidden, and overwritten."""
+        """Continue from a position: later slots are hidden, and overwritten."""
         self._length = length
         for layer in self._cache.layers:
             layer.cumulative_length.fill_(length)
@@ -202,7 +202,7 @@ class Slots:
         self._size = size
 
     def _moved(self) -> Cache:
-        """Move what was read into a cache of the usual kind; the slots are given up one layer after another."""
+        """Move the data into a usual cache; the slots are freed layer by layer."""
         self._replay = None
         cache = self._library.DynamicCache(config=self._network.config)
         layers, self._cache.layers = self._cache.layers, []
@@ -243,7 +243,7 @@ def capture(torch: Torch, device: object, step: Step) -> Step:
 
 
 def _fitting(loaded: LoadedWeights) -> StaticCache:
-    """Slots for a model. Raises UnfitError where a captured step could go wrong."""
+    """Make slots for a model. Raises UnfitError if a captured step could fail."""
     network = loaded.network
     if not getattr(network, "_can_compile_fullgraph", False):
         raise UnfitError("transformers does not run it as one graph")

@@ -1,4 +1,4 @@
-"""The abilities of a chat template, found out once by trying it, so that what it refuses is said another way."""
+"""The abilities of a chat template, found once by trials, so that unsupported parts can be written differently."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from sagent.model import ToolSpec
 from sagent.plugins.textcalls.reader import CALLS, MarkReader
 
 Chat: TypeAlias = Mapping[str, object]
-"""A message as a chat template takes it: role, content, tool_calls, tool_call_id, name, reasoning_content."""
+"""A message for a chat template: role, content, tool_calls, tool_call_id, name, reasoning_content."""
 
 _SYSTEM, _USER, _LATER = "sagent asks system", "sagent asks user", "sagent asks later"
 _WORDS = ("sagent asks argument", "sagent asks result")
@@ -19,10 +19,10 @@ _WORDS = ("sagent asks argument", "sagent asks result")
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """The abilities of a template, as seen by trying it; what it does not take is said in another way."""
+    """The abilities of a template, found by trials; unsupported parts are written differently."""
 
     system: bool = True  # a system message
-    tools: bool = True  # tools, calls and results as such
+    tools: bool = True  # native tools, calls and results
     text_arguments: bool = False  # arguments as JSON text, not as an object
     empty: str | None = ""  # the content of a message that only calls
     parallel: bool = True  # several calls in one message
@@ -38,7 +38,7 @@ Render: TypeAlias = Callable[[Sequence[Chat], Sequence[object], Mapping[str, obj
 def learn_habits(render: Render, *, described: bool = False) -> Habits:
     """Try a template with small conversations. `render` may raise anything.
 
-    A template whose calls cannot be read here counts as one without tools, unless its tokenizer describes them.
+    A template whose calls cannot be parsed here counts as one without tools, unless its tokenizer describes them.
     """
     ask = {"role": "user", "content": _USER}
     fields = {"type": "object", "properties": {"x": {"type": "string"}}}
@@ -68,7 +68,7 @@ def learn_habits(render: Render, *, described: bool = False) -> Habits:
                 continue
             written = text.rpartition(_USER)[2]
             if bare := not any(mark in written for mark in CALLS):
-                written = text.removeprefix(prompt)  # which must begin with the call
+                written = text.removeprefix(prompt)  # it must begin with the call
             if not described and not _is_read(written, bare=bare):
                 continue
             said = {**one[1], "content": _LATER, "reasoning_content": _LATER}
@@ -88,7 +88,7 @@ def learn_habits(render: Render, *, described: bool = False) -> Habits:
 
 
 def _is_read(written: str, *, bare: bool) -> bool:
-    """Return True if a call is read from what a template makes of it: so the model writes it too."""
+    """Return True if a call can be parsed from the template's output, because the model writes it in the same form."""
     reader = MarkReader((ToolSpec("probe", "", EMPTY),), "probe", bare=bare)
     reader.feed(written)
     reader.finish()
@@ -111,7 +111,7 @@ def _probes(calls: int) -> list[Chat]:
 def adapt_conversation(
     chat: Sequence[Chat], tools: Sequence[object], habits: Habits
 ) -> tuple[list[Chat], Sequence[object]]:
-    """Return a conversation, and tools, as a template with these habits takes them."""
+    """Return a conversation, and tools, for a template with these habits."""
     system = [as_str(message.get("content")) for message in chat if message.get("role") == "system"]
     dressed: list[Chat] = []
     if tools and not habits.tools:
@@ -182,7 +182,7 @@ def _add_user(dressed: list[Chat], text: str, habits: Habits) -> None:
 
 
 def _one_by_one(chat: Sequence[Chat]) -> list[Chat]:
-    """Calls made together, each with its result in a message of its own, one after the other."""
+    """Yield parallel calls one after the other, each with its result in a separate message."""
     results = {as_str(message.get("tool_call_id")): message for message in chat if message.get("role") == "tool"}
     apart: list[Chat] = []
     for message in chat:

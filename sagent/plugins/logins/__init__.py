@@ -1,4 +1,4 @@
-"""Subscriptions in place of keys, by the logins of other programs: a Claude plan, a ChatGPT plan, GitHub Copilot."""
+"""Subscriptions in place of keys, through other programs' logins: a Claude plan, a ChatGPT plan, GitHub Copilot."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -25,10 +25,10 @@ from sagent.providers.wire.refusals import Refusals, Trial
 
 NAME = "anthropic-cli"
 
-_OVERHEAD = 8_000  # tokens: what the program says of itself, of its surroundings and of the date
-_MAX_IDLE_PROGRAMS = 4  # programs that wait for their conversation's next request; each takes up to 300 MB
-_MAX_IDLE_SECONDS = 300.0  # that one waits
-_TOOLS = ToolForm(keys=r"(?s).*")  # the program hands calls on as they are: no name is another one
+_OVERHEAD = 8_000  # tokens that the program adds about itself, its surroundings and the date
+_MAX_IDLE_PROGRAMS = 4  # programs waiting for their conversation's next request; each takes up to 300 MB
+_MAX_IDLE_SECONDS = 300.0  # for each of them
+_TOOLS = ToolForm(keys=r"(?s).*")  # the program passes calls on unchanged: no names differ
 
 
 class AnthropicCLIModel:
@@ -46,7 +46,7 @@ class AnthropicCLIModel:
 
     @property
     def limits(self) -> ModelLimits:
-        """Sizes, where known; those of a short name once a program has said what it stands for."""
+        """Known sizes; those of a short name once a program has reported its model."""
         return limits_of("anthropic", self._provider.resolve(self.id)[0])
 
     def max_input_tokens(self, request: Request) -> int:
@@ -56,11 +56,10 @@ class AnthropicCLIModel:
         return _OVERHEAD + self._provider.encodings.conversation(mended).max_input_tokens()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call, by the program that knows the conversation or else by a new one; again without a part that is
-        refused.
+        """Make the call with the program that knows the conversation or else a new one; repeat it without a refused
+        part.
 
-        The digest is of what the program was given, as the Messages API would have it: what the program sends is not
-        seen.
+        The digest is of the program's input, in the form of the Messages API, because its own requests are not visible.
         """
         trial = Trial(self._refusals)
         while True:
@@ -94,8 +93,8 @@ class AnthropicCLIModel:
                 return
 
     def _find_refused(self, error: ModelError, request: Request) -> Mapping[str, str]:
-        """Return the parts of the request that an error is about. The program adds messages, so that places among them
-        say nothing; those of tools do, unless some have a form that the API is known to refuse."""
+        """Return the parts of the request that an error is about. The program adds messages, so positions among them
+        mean nothing; positions of tools do, unless some have a form that the API is known to refuse."""
         if error.kind != "invalid_request":
             return {}
         from sagent.providers.fitting import fit_tools
@@ -122,7 +121,7 @@ class AnthropicCLIModel:
                 await self._provider.drop(run)
 
     async def _going_on(self, setup: Setup, request: Request) -> ProgramRun | None:
-        """Return the program that knows the conversation, given what is new in it; None where there is none."""
+        """Return the program that knows the conversation, with the new messages sent; None if there is none."""
         run = self._provider.take(request.conversation)
         if run is None:
             return None
@@ -139,7 +138,7 @@ class AnthropicCLIModel:
         setup, _ = self._setup(request)
         run = await self._provider.open(setup)
         try:
-            better, notes = self._setup(request)  # it has said what its short names stand for
+            better, notes = self._setup(request)  # it has reported its short names
             if better != setup:
                 await self._provider.drop(run)
                 run = await self._provider.open(better)
@@ -156,7 +155,7 @@ class AnthropicCLIModel:
         wanted, cut = output_limit(self.id, self.limits, request.max_output) if request.max_output else (None, ())
         effort, clamped = self._effort(request.effort)
         tools = request.tools
-        if any(tool.deferred for tool in tools):  # it has no use of a search
+        if any(tool.deferred for tool in tools):  # it cannot use a search
             tools = tuple(replace(tool, deferred=False) for tool in searchable_tools(tools))
         if not are_plain(tools, _TOOLS):
             from sagent.providers.fitting import fit_tools
@@ -166,8 +165,7 @@ class AnthropicCLIModel:
         return Setup(self.id, request.system, tools, wanted, effort, body), (*notes, *cut, *clamped)
 
     def _effort(self, wanted: Effort | None) -> tuple[Effort | None, tuple[str, ...]]:
-        """Return the effort that the model takes. The program would clamp it by itself, upwards too, and say
-        nothing."""
+        """Return an effort that the model supports. The program would silently clamp it itself, upwards too."""
         name, never_off = self._provider.resolve(self.id)
         family, version = generation(name)
         if wanted not in (None, "none") and family and version < (4, 6):
@@ -201,7 +199,7 @@ class AnthropicCLI:
         self._kept: OrderedDict[str, tuple[ProgramRun, asyncio.TimerHandle]] = OrderedDict()
         self._endings: set[asyncio.Task[None]] = set()
         self.refused_parts = defaultdict[str, dict[str, object]](dict)  # by model: parts of requests, and why
-        self._offered: dict[str, Mapping[str, object]] = {}  # what a program said of its models, by each of their names
+        self._offered: dict[str, Mapping[str, object]] = {}  # a program's report on its models, by each of their names
 
     @classmethod
     def from_credentials(
@@ -216,7 +214,7 @@ class AnthropicCLI:
         """Use the login of the program at `path`, or on PATH. Raises UsageError if there is none.
 
         `environ` is the environment that the program inherits (by default this process's), without keys and addresses;
-        `variables` are always set for it. Whether it is logged in is only known after the first call.
+        `variables` are always set for it. A missing login is only noticed in the first call.
         """
         own = {**({"ANTHROPIC_BASE_URL": base_url} if base_url else {}), **(variables or {})}
         return cls(Program.find(path, os.environ if environ is None else environ, own), timeouts=timeouts)
@@ -263,20 +261,20 @@ class AnthropicCLI:
         return run
 
     def resolve(self, model_id: str) -> tuple[str, bool]:
-        """Return the full id that a name stands for, as far as a program has said, and whether it always thinks."""
+        """Return the full id of a name, as far as a program has reported, and True if it always thinks."""
         row = self._offered.get(model_id, EMPTY)
         full = as_str(row.get("resolvedModel")) or model_id
-        return full.partition("[")[0], row.get("supportsThinkingOff") is False  # "[1m]" asks for a longer window
+        return full.partition("[")[0], row.get("supportsThinkingOff") is False  # "[1m]" requests a longer window
 
     def take(self, conversation: str) -> ProgramRun | None:
-        """Return the program that was kept for a conversation."""
+        """Return and remove the program kept for a conversation."""
         run, timer = self._kept.pop(conversation, (None, None))
         if timer is not None:
             timer.cancel()
         return run
 
     async def keep(self, conversation: str, run: ProgramRun) -> None:
-        """Keep a program for its conversation's next request if possible: for a while, and not too many."""
+        """Keep a program for its conversation's next request if possible, for a while, within a limit."""
         if not run.reusable:
             return
         if (before := self.take(conversation)) is not None:

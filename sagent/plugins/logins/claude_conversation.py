@@ -1,9 +1,9 @@
-"""One conversation with a running `claude`: it is given the history, asked for the next reply, and given results.
+"""One conversation with a running `claude`: it gets the history, a request for the next reply, and results.
 
-The program has a loop and tools of its own. Its tools are left out; ours are those of an MCP server that it reaches
-through its own pipes. A call of one of them stays unanswered until the next request brings the result, so the loop
-stands still wherever ours goes on, and the program's prompt cache is used. (The protocol is that of Anthropic's Agent
-SDK; seen with Claude Code 2.1.197 and 2.1.330.)
+The program has its own loop and tools. Its tools are turned off; ours are those of an MCP server that it reaches
+through its own pipes. A call of one of them stays unanswered until the next request has the result, so the program's
+loop pauses while ours runs, and its prompt cache is used. (The protocol is that of Anthropic's Agent SDK; seen with
+Claude Code 2.1.197 and 2.1.330.)
 """
 
 import asyncio
@@ -34,8 +34,8 @@ _MAX_RESULT_CHARS = 400_000  # the program writes longer ones to a file and show
 _MAX_DESCRIPTION_CHARS = 2_000  # it cuts longer ones (2,048)
 _LIKE_ITSELF = (b'{"type":"assistant","parent_tool_use_id":null,"session_id":"","message":', b"}")
 _PREFIX = f"mcp__{SERVER}__"  # of our tools' names, in programs that cannot be made to leave it out
-_BROKEN_OFF = ("Stream ended", "Connection", "connect", "timed out", "ECONNRESET")  # what it says of connections
-_SETTLING = 10.0  # seconds for what the program says after a reply has ended
+_BROKEN_OFF = ("Stream ended", "Connection", "connect", "timed out", "ECONNRESET")  # its messages about connections
+_SETTLING = 10.0  # seconds for output after a reply has ended
 _GOES_ON = ("max_tokens", "model_context_window_exceeded", "pause_turn", "compaction")  # by itself, with another call
 
 
@@ -74,15 +74,15 @@ class Setup:
 
 
 class Lost(Exception):
-    """A program that was kept has ended in the meantime."""
+    """A kept program has ended meanwhile."""
 
 
 class ProgramRun:
-    """A run of the program and what it has been given. One call at a time."""
+    """A run of the program and its input so far. One call at a time."""
 
     def __init__(self, process: ClaudeProcess, setup: Setup, origin: Origin, timeouts: Timeouts) -> None:
         self.setup = setup
-        self.reusable = False  # the program stands still where our loop goes on: it can be talked to again
+        self.reusable = False  # the program waits for our loop and can be used again
         self.models: Sequence[Mapping[str, object]] = ()
         self._process = process
         self._origin = origin
@@ -131,7 +131,7 @@ class ProgramRun:
         await self._send(self._line(last, query=True))
 
     def continues(self, setup: Setup, messages: Sequence[Message]) -> bool:
-        """Return whether the messages are those the program knows, its own reply, and new ones after it."""
+        """Return True if the messages are those the program knows, its own reply, and new ones after it."""
         known = len(self._sent)
         return (
             self.reusable
@@ -143,7 +143,7 @@ class ProgramRun:
         )
 
     async def continue_with(self, messages: Sequence[Message]) -> bool:
-        """Tell what is new. False where that cannot be said in the middle of the program's turn, or it is gone."""
+        """Send new messages. Return False if that is impossible in the middle of the program's turn, or it is gone."""
         self.reusable = False
         for message in messages[len(self._sent) :]:
             self._handover.feed(message)
@@ -158,7 +158,7 @@ class ProgramRun:
         return await self._answer({answer.call_id: answer for answer in turn.answers})
 
     async def _answer(self, answers: dict[str, CallResult]) -> bool:
-        """Answer the calls as the program makes them, one after the other. False when it does something else."""
+        """Answer the calls as the program makes them, one after the other. Return False if it does something else."""
         while True:
             for call_id in [call_id for call_id in answers if call_id in self._waiting]:
                 request_id, rpc_id = self._waiting.pop(call_id)
@@ -183,7 +183,7 @@ class ProgramRun:
         return wire_bytes(head)[:-1] + b',"message":' + message + b"}"
 
     async def _heard(self) -> None:
-        """Wait until a message that is not a question was taken in: the program reports an empty turn."""
+        """Wait until a message that is not a question was read: the program reports an empty turn."""
         while (line := await self._next(self._timeouts.stall)) is not None:
             if line.get("type") == "stream_event":
                 raise self._too_old("it answers messages that are only to be remembered")
@@ -194,9 +194,9 @@ class ProgramRun:
     # Listening
 
     async def listen(self, digest: RequestDigest, max_input: int) -> AsyncGenerator[Delta | Reply]:
-        """Yield the deltas of the reply, then the reply, of a request of at most so many tokens.
+        """Yield the deltas of the reply, then the reply, limited to a number of tokens.
 
-        Raises ModelError, and Lost where another program may be asked.
+        Raises ModelError, and Lost if another program may be asked.
         """
         reading = _Reading(self._origin)
         reader = reading.reader
@@ -223,16 +223,16 @@ class ProgramRun:
         yield Reply(self._reply, usage, reading.served(charges), digest, reader.response_id, reader.notes())
 
     def _goes_on(self, stop: str, reader: MessagesReplyReader) -> bool:
-        """Return whether the program would now make another call by itself."""
+        """Return True if the program would now make another call itself."""
         return stop in _GOES_ON or (stop == "tool_use" and not any(map(self._is_ours, reader.message().calls)))
 
     def _is_ours(self, call: ToolCall) -> bool:
-        """Return whether the program hands a call on. It answers calls that it thinks invalid."""
+        """Return True if the program passes a call on. It answers calls that it considers invalid."""
         name = call.name.removeprefix(_PREFIX)
         return call.whole and call.malformed is None and any(tool.name == name for tool in self.setup.tools)
 
     async def _settle(self, message: Message) -> bool:
-        """Read to the end of the program's turn and return whether it now waits for us."""
+        """Read to the end of the program's turn and return True if it now waits for us."""
         if message.stop == "tool_use":
             return all(map(self._is_ours, message.calls))
         if message.calls or message.stop not in ("end", "stop_sequence"):  # it does not wait for results of cut calls
@@ -284,7 +284,7 @@ class ProgramRun:
         return line
 
     async def _serve(self, request_id: str, request: Mapping[str, object]) -> None:
-        """Answer a request of the program: those of an MCP client, and leave to call our tools."""
+        """Answer a request of the program: those of an MCP client, and permission for our tools."""
         message = as_object(request.get("message"))
         params, rpc_id = as_object(message.get("params")), message.get("id")
         match as_str(request.get("subtype")), as_str(message.get("method")):
@@ -321,7 +321,7 @@ class ProgramRun:
     # What went wrong
 
     def _fault(self, result: Line, reading: "_Reading") -> ModelError:
-        """Return the error that a failed turn stands for: the program's words, the API's status, its plan's limit."""
+        """Return the error for a failed turn, by the program's message, the API's status, or its plan's limit."""
         words = as_str(result.get("result")) or "; ".join(map(str, as_array(result.get("errors"))))
         words = words.removeprefix("API Error: ") or "no explanation was given"
         code, status = as_str(reading.fault.get("error")), as_int(result.get("api_error_status")) or None
@@ -360,7 +360,7 @@ def _is_long(tool: ToolSpec) -> bool:
 
 
 def _is_portable(answer: CallResult) -> bool:
-    """Return whether the program passes a result on unchanged: no documents, and only one text in an error."""
+    """Return True if the program passes a result on unchanged: no documents, and only one text in an error."""
     texts = [part.text for part in answer.content if isinstance(part, Text)]
     if sum(map(len, texts)) > _MAX_RESULT_CHARS:
         return False
@@ -371,7 +371,7 @@ def _is_portable(answer: CallResult) -> bool:
 
 
 def _plain_error(answer: CallResult) -> CallResult:
-    """Turn an error with other parts than text into a plain result: the program drops those of an error."""
+    """Turn an error with media into a plain result, because the program drops the media of an error."""
     if not answer.is_error or all(isinstance(part, Text) for part in answer.content):
         return answer
     return replace(answer, is_error=False, content=(Text("Error:"), *answer.content))
@@ -388,20 +388,20 @@ def _result(answer: CallResult) -> Mapping[str, object]:
 
 
 class _Reading:
-    """One reply, as the program passes it on: the API's own events, and what it makes of errors."""
+    """One reply, as the program passes it on: the API's own events, and its own reports of errors."""
 
     def __init__(self, origin: Origin) -> None:
         self.reader = MessagesReplyReader(origin, origin.provider)
         self.fault: Line = EMPTY  # the message that the program puts in place of a failed reply
         self.begun = False
         self.stop = ""
-        self.ending = False  # the last event said why the reply ends
+        self.ending = False  # the last event had the stop reason
         self._origin = origin
         self._model = origin.model
         self._pieces: list[Line] = []
 
     def take(self, line: Line, out: list[Delta]) -> None:
-        """Take a line; append what it brings. Raises ModelError."""
+        """Take a line and append its deltas. Raises ModelError."""
         message = as_object(line.get("message"))
         if line.get("type") == "stream_event":
             self._event(as_object(line.get("event")), out)
@@ -411,7 +411,7 @@ class _Reading:
             self._pieces.append(message)
 
     def whole(self, result: Line, out: list[Delta]) -> bool:
-        """Take a reply that the program had in one piece, for which it sends no events; false where there is none."""
+        """Take a reply that the program had in one piece, without events; return False if there is none."""
         if result.get("is_error") or not self._pieces or self.begun:
             return False
         content = [block for piece in self._pieces for block in as_array(piece.get("content"))]
@@ -419,7 +419,7 @@ class _Reading:
         return True
 
     def served(self, charges: Sequence[Charge]) -> tuple[Charge, ...]:
-        """Charges by the model that answered: "opus" is only what was asked for."""
+        """Charges by the answering model: "opus" is only the requested name."""
         asked = self._origin.model
         return tuple(replace(each, model=self._model) if each.model == asked else each for each in charges)
 
@@ -431,5 +431,5 @@ class _Reading:
             if self.begun:
                 raise self._origin.error("cut", "the stream ended before the reply did")
             self.begun, self._model = True, as_str(as_object(event.get("message")).get("model")) or self._model
-        if self.stop or kind != "message_stop":  # without a reason, the program ends what an error broke off
+        if self.stop or kind != "message_stop":  # without a reason, the program ends a reply that an error interrupted
             self.reader.feed(event, out)

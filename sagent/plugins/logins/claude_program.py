@@ -1,4 +1,4 @@
-"""The installed `claude` program as a child process: JSON lines in, JSON lines out, and nothing of it left over."""
+"""The installed `claude` program as a child process: JSON lines in, JSON lines out, without leftovers."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ from sagent.model import Effort
 from sagent.plugins.programs.piped import PipedProcess
 
 SERVER = "sagent"
-"""The name of our MCP server, which the program calls our tools through."""
+"""The name of our MCP server, through which the program calls our tools."""
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 
 _EXIT_TIMEOUT_SECONDS = 0.5  # to end by itself: it may be in the middle of renewing its login
 _MAX_LINE_BYTES = 256 * 1024 * 1024  # a line may hold every image of a turn
-_COMPLAINT = 4_096  # bytes kept of what the program writes to standard error
+_COMPLAINT = 4_096  # bytes of its standard error to keep
 
 # Ours to set, not to inherit: keys and addresses that would win over the program's login, and the marks of a program
 # that we may have been started by.
@@ -53,8 +53,8 @@ _BARE = {
     "ENABLE_MCP_LARGE_OUTPUT_FILES": "false",
     "ENABLE_TOOL_SEARCH": "false",
     "MAX_MCP_OUTPUT_TOKENS": "1000000000",
-    "MCP_TOOL_TIMEOUT": "1000000000",  # milliseconds: our tools keep their own time
-    "XDG_CACHE_HOME": "/dev/null/none",  # where it would log the traffic of our tools
+    "MCP_TOOL_TIMEOUT": "1000000000",  # milliseconds: our tools have their own limits
+    "XDG_CACHE_HOME": "/dev/null/none",  # it would log our tools' traffic there
 }
 _FLAGS = (
     *("-p", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json"),
@@ -90,7 +90,7 @@ class Program:
         return cls(found, {**inherited, **_BARE, **variables})
 
     def arguments(self, model: str, effort: Effort | None) -> tuple[str, ...]:
-        """Return the command line. An empty model stands for the default of the login's plan."""
+        """Return the command line. An empty model means the default of the login's plan."""
         named = ("--model", model) if model else ()
         thinking = _EFFORTS[effort] if effort else ()
         shown = () if effort == "none" else ("--thinking-display", "summarized")
@@ -105,7 +105,7 @@ class ClaudeProcess:
 
     @classmethod
     async def start(cls, argv: Sequence[str], environ: Mapping[str, str]) -> Self:
-        """Start it here, in the current directory, which it reports to the model. Raises OSError."""
+        """Start it in the current directory, which it reports to the model. Raises OSError."""
         group = ProcessGroup()
         program = await PipedProcess.start(
             group, argv, environ, max_line_bytes=_MAX_LINE_BYTES, max_error_bytes=_COMPLAINT
@@ -113,7 +113,7 @@ class ClaudeProcess:
         return cls(group, program)
 
     async def send(self, line: bytes) -> bool:
-        """Write a line; false when the program no longer reads."""
+        """Write a line; return False if the program no longer reads."""
         try:
             self._program.writer.write(line + b"\n")
             await self._program.writer.drain()
@@ -122,7 +122,7 @@ class ClaudeProcess:
         return True
 
     async def receive(self) -> Mapping[str, object] | None:
-        """Return the program's next object; None when it has ended. Lines that are not JSON are skipped."""
+        """Receive the program's next object; None when it has ended. Lines that are not JSON are skipped."""
         while line := await self._program.reader.readline():
             with contextlib.suppress(ValueError, RecursionError):
                 said: object = json.loads(line)
@@ -131,7 +131,7 @@ class ClaudeProcess:
         return None
 
     async def complaint(self) -> str:
-        """Return the end of what it wrote to standard error, once it has ended."""
+        """Return the end of its standard error, once it has ended."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._program.listening), 1.0)
         return self._program.words
@@ -141,7 +141,7 @@ class ClaudeProcess:
         self._program.process.kill()
 
     async def stopped(self) -> None:
-        """Let it end, within a second, with all that it started, and wait until it has; also when cancelled."""
+        """Let it end, within a second, with all its child processes, and wait for that even if cancelled."""
         ending = asyncio.ensure_future(self._end())
         try:
             await asyncio.shield(ending)

@@ -1,4 +1,4 @@
-"""The ChatGPT login that the `codex` program stored: read, renewed when it runs out, and written back for both."""
+"""The ChatGPT login stored by the `codex` program: read, renewed when it expires, and written back for both."""
 
 import base64
 import contextlib
@@ -18,14 +18,14 @@ from sagent.providers.wire.exchange import read_answer
 from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import Transport
 
-# The program's own (seen with codex 0.150.0): its client id, and the variable by which it takes another address.
+# The program's own (seen with codex 0.150.0): its client id, and the variable for another address.
 _CLIENT = "app_EMoamEEZ73f0CkXaXp7hrann"
 _TOKEN_URL = "https://auth.openai.com/oauth/token"  # noqa: S105 -- an address
 _TOKEN_URL_VARIABLE = "CODEX_REFRESH_TOKEN_URL_OVERRIDE"  # noqa: S105 -- a name
 _CLAIMS = "https://api.openai.com/auth"
 
 _EARLY = 300.0  # seconds before its end that a token is renewed
-_OLDEST = 8 * 86_400.0  # seconds after which a token that does not name its end is renewed, as the program does
+_OLDEST = 8 * 86_400.0  # seconds after which a token without an expiry is renewed, as in the program
 _MAX_ANSWER_BYTES = 1_048_576
 
 LOGIN = "Run `codex login`, then try again."
@@ -47,7 +47,7 @@ class Login:
 
 
 class LoginFile:
-    """auth.json, which the program and we both read and write."""
+    """auth.json, which both the program and sagent read and write."""
 
     def __init__(self, path: Path, token_url: str = _TOKEN_URL) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class LoginFile:
         return file
 
     def read(self) -> Login:
-        """Return the login as it is now. Raises UsageError where there is none of ChatGPT's."""
+        """Return the present login. Raises UsageError if there is none for ChatGPT."""
         fields = self._fields()
         tokens = as_object(fields.get("tokens"))
         access, refresh = as_str(tokens.get("access_token")), as_str(tokens.get("refresh_token"))
@@ -86,7 +86,7 @@ class LoginFile:
     async def renew(self, stale: Login, transport: Transport, origin: Origin) -> Login:
         """Return a login with another access token than the stale one, written back. Raises ModelError.
 
-        A refresh token can be spent once: one process at a time does it, and one that comes later finds its result.
+        A refresh token can be used once: one process at a time does it, and later ones find its result.
         """
         async with one_at_a_time(self.path, origin):
             current = self._current(origin)
@@ -95,7 +95,7 @@ class LoginFile:
             if not current.refresh:
                 raise origin.error("auth", f"the login in {self.path} has expired and cannot be renewed. {LOGIN}")
             try:
-                with atomic_write(self.path) as file:  # what cannot be written back must not be spent
+                with atomic_write(self.path) as file:  # a token that cannot be written back must not be used
                     tokens = await self._spend(current, transport, origin)
                     file.write(self._renewed(tokens))
             except ModelError:  # perhaps the program was quicker
@@ -124,7 +124,7 @@ class LoginFile:
         return as_object(data)
 
     async def _spend(self, login: Login, transport: Transport, origin: Origin) -> Mapping[str, object]:
-        """New tokens for the refresh token."""
+        """Exchange the refresh token for new tokens."""
         asked = {"client_id": _CLIENT, "grant_type": "refresh_token", "refresh_token": login.refresh}
         headers, sent = {"content-type": "application/json", "accept": "application/json"}, (wire_bytes(asked),)
         try:
@@ -144,7 +144,7 @@ class LoginFile:
         raise origin.error("server", f"the login could not be renewed: {words}", status=answer.status)
 
     def _renewed(self, tokens: Mapping[str, object]) -> bytes:
-        """Return the file with new tokens; what else it holds stays."""
+        """Return the file with new tokens; its other contents stay."""
         fields = self._fields()
         fresh = {
             name: tokens[name] for name in ("id_token", "access_token", "refresh_token") if as_str(tokens.get(name))
@@ -155,7 +155,7 @@ class LoginFile:
 
 
 def _where_else(home: Path, path: Path) -> str:
-    """Explain why there is no login file, and what to do."""
+    """Explain why there is no login file, with a remedy."""
     import tomllib
 
     store: object = None
@@ -187,7 +187,7 @@ def _account(claims: Mapping[str, object]) -> str:
 
 
 def _since(when: object) -> float:
-    """Seconds since the epoch of an ISO date; 0 where there is none."""
+    """Return seconds since the epoch for an ISO date; 0 without one."""
     try:
         return datetime.fromisoformat(as_str(when)).timestamp()
     except ValueError:

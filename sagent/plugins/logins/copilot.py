@@ -1,4 +1,4 @@
-"""GitHub Copilot: the models of a plan, each through that of three APIs which it is served by."""
+"""GitHub Copilot: the models of a plan, each through one of three APIs."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from sagent.providers.wire.exchange import Call, Timeouts
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.transport import DirectTransport, Transport
 
-_NOWHERE = "https://api.githubcopilot.com"  # in whose place the address comes that a token names
+_NOWHERE = "https://api.githubcopilot.com"  # replaced by the address in a token
 _MILLION_CENTS = 4  # as a power of ten, in USD; an AI credit is a cent (docs.github.com, Copilot, usage-based billing)
 _ENDPOINTS = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
 _QUIRKS = Quirks(effort="level", reasoning_back="same", structured="json_schema")
@@ -54,7 +54,7 @@ class _ResponsesModel(_PlanModel["ResponsesProvider"], ResponsesModel): ...
 
 
 class _MessagesModel(_PlanModel["Anthropic"], AnthropicModel):
-    """Claude. Its proxy passes on the beta features that it knows: others are left out once they were refused."""
+    """Claude. Its proxy passes on beta features that it knows: others are left out once they were refused."""
 
     _bare = False
 
@@ -121,8 +121,8 @@ class Copilot:
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """Use COPILOT_GITHUB_TOKEN, otherwise the saved login, whatever `auth` is. Raises UsageError that says what to
-        do if there is none."""
+        """Use COPILOT_GITHUB_TOKEN, otherwise the saved login, whatever `auth` is. Raises UsageError with a remedy if
+        there is none."""
         account = Account.find(os.environ if environ is None else environ)
         return cls(account, base_url=base_url, transport=transport, timeouts=timeouts)
 
@@ -152,12 +152,12 @@ class Copilot:
 
     @property
     def address(self) -> str:
-        """The base URL of calls: the one in the token, unless the caller gave one."""
+        """The base URL of calls: the token's, unless the caller gave one."""
         return self._base_url or self.renewal.login.api
 
     def model(self, model_id: str) -> CopilotModel:
-        """Return a model by id, through the API that the plan's list names for it; otherwise through the one that its
-        name suggests."""
+        """Return a model by id, through the API in the plan's list; otherwise through the one that its name
+        suggests."""
         check_text("model_id", model_id)
         rows = self.renewal.login.models
         entry = next((row for row in rows if row.get("id") == model_id), EMPTY)
@@ -194,7 +194,7 @@ class Copilot:
 
 
 class _Tokens(Keys):
-    """The access token that is in use, where other providers have their keys."""
+    """The current access token, in the role of other providers' keys."""
 
     def __init__(self, renewal: Renewal[CopilotLogin]) -> None:
         super().__init__((), "")
@@ -206,8 +206,7 @@ class _Tokens(Keys):
 
 
 def _family(model_id: str, entry: Mapping[str, object]) -> str:
-    """Return the family by which a model is best spoken to: that of its maker's own protocol, where the list allows
-    it."""
+    """Return the best family for a model: its maker's own protocol, if the list allows it."""
     served = [as_str(each) for each in as_array(entry.get("supported_endpoints"))]
     if "claude" in model_id:
         likes = ("anthropic", "chat", "responses")
@@ -244,14 +243,13 @@ def _limits(row: Mapping[str, object], model_id: str) -> ModelLimits:
 
 
 def _is_offered(row: Mapping[str, object]) -> bool:
-    """Return whether a model is for conversations and not disabled."""
+    """Return True if a model is for conversations and not disabled."""
     kind = as_str(as_object(row.get("capabilities")).get("type"), "chat")
     return kind == "chat" and as_object(row.get("policy")).get("state") != "disabled"
 
 
 def _info(row: JsonObject) -> ModelInfo:
-    """Return a row of the list. Prices are in credits; older plans have requests instead, of which a model takes
-    several."""
+    """Return a row of the list. Prices are in credits; older plans count requests, of which a model takes several."""
     billing, model_id = as_object(row.get("billing")), as_str(row.get("id"))
     name, times = as_str(row.get("name")) or model_id, billing.get("multiplier")
     if isinstance(times, int | float) and "token_prices" not in billing:
@@ -272,8 +270,8 @@ def _usd(prices: Mapping[str, object]) -> Mapping[str, Decimal]:
 
 
 def _is_asked(request: Request) -> bool:
-    """Return whether a person wrote the last message, not a tool, a job or another agent, and to the agent itself: the
-    conversations of its advisor and compactor are named after its own."""
+    """Return True if a person wrote the last message (not a tool, a job or another agent) to the agent itself: the
+    conversations of its advisor and compactor have names derived from its own."""
     last = request.messages[-1] if request.messages else None
     asked = last is not None and last.role == "user" and not (last.sender or last.results)
     return asked and request.conversation.count(":") < 2

@@ -1,6 +1,6 @@
-"""The login of GitHub Copilot: an account's token, kept in a file, and the short-lived ones it is exchanged for.
+"""The login of GitHub Copilot: an account's token, stored in a file, and the short-lived tokens it is exchanged for.
 
-With each of these comes the list of models that the plan has: it says which of three APIs each is spoken to by.
+Each of these comes with the list of the plan's models, with the API of each.
 """
 
 import json
@@ -29,7 +29,7 @@ from sagent.version import __version__
 
 NAME = "copilot"
 VARIABLE = "COPILOT_GITHUB_TOKEN"
-"""A GitHub token that GitHub's own program for Copilot reads too."""
+"""A GitHub token, also read by GitHub's own Copilot program."""
 LOG_IN = "Run `sagent login copilot`."
 HEADERS: Mapping[str, str] = {
     "Editor-Version": f"sagent/{__version__}",
@@ -39,11 +39,11 @@ HEADERS: Mapping[str, str] = {
     "X-GitHub-Api-Version": "2026-06-01",
 }
 
-_GITHUB_API = "2025-04-01"  # the version that the exchange is asked for
+_GITHUB_API = "2025-04-01"  # the requested version of the exchange
 _USUAL_API = "https://api.githubcopilot.com"
-_MAX_LIST_BYTES = MAX_BYTES // 2  # of a list of models that is kept: the file must stay one that is read
-_EARLY = 60.0  # seconds before its end that a token is renewed, where it does not say when
-_UNCHANGED = {"refresh_in": 3_600}  # seconds after which it is asked again whether there is an exchange
+_MAX_LIST_BYTES = MAX_BYTES // 2  # of a list of models to keep, so that the file stays readable
+_EARLY = 60.0  # seconds before its expiry to renew a token, if it names no time
+_UNCHANGED = {"refresh_in": 3_600}  # seconds until the next check whether there is an exchange
 _KEPT = ("id", "name", "supported_endpoints", "capabilities", "billing", "policy", "model_picker_enabled")
 
 
@@ -81,9 +81,9 @@ class Account:
         return cls(_read(path), path)
 
     async def renew(self, stale: CopilotLogin, transport: Transport, origin: Origin) -> CopilotLogin:
-        """Return a login with another access token than the stale one, kept for other processes too. Raises
+        """Return a login with another access token than the stale one, saved for other processes too. Raises
         ModelError."""
-        if self.path is None or not os.access(self.path.parent, os.W_OK):  # it cannot be kept, and is no less good
+        if self.path is None or not os.access(self.path.parent, os.W_OK):  # it cannot be saved, but is valid
             return await exchange(stale, transport, origin)
         async with one_at_a_time(self.path, origin):
             try:
@@ -106,16 +106,16 @@ async def exchange(login: CopilotLogin, transport: Transport, origin: Origin) ->
     except ModelError as error:
         if error.status != 404:
             raise
-        # some hosts have no exchange: the account's own token is taken then (opencode and litellm use it alone)
+        # some hosts have no exchange: then the account's own token is used (opencode and litellm use it alone)
         answer = {**await _ask(login, "/copilot_internal/user", transport, own), **_UNCHANGED, "token": login.github}
     access, lasts = as_str(answer.get("token")), as_int(answer.get("refresh_in"))
     if not access:
         raise own.error("auth", f"{urlsplit(login.host).netloc} gives no token for Copilot. {LOG_IN}")
-    # by our own clock, where it says how long: the other one may go differently
+    # by our own clock, if it names a duration: clocks may differ
     until = time.time() + lasts if lasts > 0 else as_int(answer.get("expires_at")) - _EARLY
     named = as_str(as_object(answer.get("endpoints")).get("api"))
     fresh = replace(login, access=access, until=until, api=_usable(named, login.host))
-    with suppress(ModelError):  # those known so far will do
+    with suppress(ModelError):  # the known ones are good enough
         fresh = replace(fresh, models=await list_models(fresh, transport, replace(origin, secret=access)))
     return fresh
 
@@ -132,7 +132,7 @@ async def list_models(login: CopilotLogin, transport: Transport, origin: Origin)
 
 
 async def describe_account(login: CopilotLogin, transport: Transport, origin: Origin) -> str:
-    """Describe the login's owner, plan and remaining allowance; "" if GitHub does not tell."""
+    """Describe the login's owner, plan and remaining allowance; "" if GitHub does not report them."""
     try:
         answer = await _ask(login, "/copilot_internal/user", transport, replace(origin, secret=login.github))
     except ModelError:
@@ -153,12 +153,12 @@ class _Surface(Protocol):
 
 
 async def log_in_here(surface: _Surface, host: str) -> None:
-    """Log in on behalf of `sagent login copilot`: at a company's host, or at GitHub's own."""
+    """Log in for `sagent login copilot`: at a company's host, or at GitHub's own."""
     await log_in(host_url(host or "github.com"), login_file(os.environ), surface.say)
 
 
 async def log_in(host: str, path: Path, say: Callable[[str], None]) -> None:
-    """Have a person log in in a browser, and keep that in a file. Raises ModelError, and OSError where it cannot be."""
+    """Log a person in in a browser, and save that in a file. Raises ModelError, and OSError if that fails."""
     origin, transport = Origin(NAME), DirectTransport()
     try:
         code = await begin(host, transport, origin)
@@ -197,7 +197,7 @@ async def _ask(login: CopilotLogin, path: str, transport: Transport, origin: Ori
 
 
 def _usable(api: str, host: str) -> str:
-    """Return the address that a token names, where it may be sent there."""
+    """Return the address in a token, if the token may be sent there."""
     usual = _USUAL_API if host == GITHUB else f"https://copilot-api.{urlsplit(host).netloc}"
     try:
         api = check_url(NAME, api)

@@ -1,4 +1,4 @@
-"""A login at GitHub by its device flow: a code is shown, a person enters it in any browser, and a token comes.
+"""A login at GitHub by its device flow: a person enters a displayed code in any browser, which yields a token.
 
 (docs.github.com, authorizing OAuth apps, device flow; RFC 8628)
 """
@@ -19,13 +19,13 @@ from sagent.providers.wire.transport import Transport
 
 GITHUB = "https://github.com"
 
-# GitHub's Copilot answers to its own apps alone: this is the id of its plugin for editors, which is no secret.
+# GitHub's Copilot only answers its own apps: this is the id of its editor plugin, which is no secret.
 _CLIENT = "Iv1.b507a08c87ecfe98"
 _SCOPE = "read:user"
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-_DEFAULT_POLL_SECONDS = 5  # between two questions, where it names none
-_MIN_POLL_SECONDS = 1  # whatever it names
-_USUAL_LIFE = 900  # seconds that a code holds
+_DEFAULT_POLL_SECONDS = 5  # between two polls, by default
+_MIN_POLL_SECONDS = 1  # whatever the server names
+_USUAL_LIFE = 900  # seconds that a code is valid
 _TIMEOUT_SECONDS = 30.0  # for an answer
 _HEADERS = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
 _AGAIN = "Log in again"
@@ -33,7 +33,7 @@ _AGAIN = "Log in again"
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """Code for a person to enter, and the page to enter it on. `until` is in the time of `time.monotonic()`."""
+    """Code for a person to enter, and the page for it. `until` is in the time of `time.monotonic()`."""
 
     user_code: str
     page: str
@@ -53,7 +53,7 @@ def host_url(host: str) -> str:
 
 
 async def begin(host: str, transport: Transport, origin: Origin) -> DeviceCode:
-    """Ask for a code. Raises ModelError."""
+    """Request a code. Raises ModelError."""
     try:
         answer = await _post(transport, f"{host}/login/device/code", {"client_id": _CLIENT, "scope": _SCOPE})
     except ExchangeFailed as error:
@@ -73,9 +73,9 @@ async def finish(
     origin: Origin,
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> str:
-    """Wait for the code to be entered; the token of the account. Raises ModelError where it is refused or too late.
+    """Wait for the code to be entered; return the account's token. Raises ModelError if it is refused or expired.
 
-    A line that is down for a while is no end, nor is a server that is busy.
+    A temporary network failure or a busy server does not end the wait.
     """
     wait, asked = given.wait, {"client_id": _CLIENT, "device_code": given.code, "grant_type": _GRANT}
     while time.monotonic() < given.until:

@@ -24,10 +24,10 @@ from sagent.providers.wire.transport import Transport
 NAME = "openai-subscription"
 BASE_URL = "https://chatgpt.com/backend-api/codex"
 
-_VERSION = "0.169.0"  # of codex, whose list of models is asked for: it leaves out those too new for a version
-_WINDOW = 272_000  # tokens: what plans have of a window, whatever the model's (codex' own list, 0.169.0)
+_VERSION = "0.169.0"  # of codex, for its list of models, which leaves out those too new for a version
+_WINDOW = 272_000  # tokens: the window in plans, for any model (codex' own list, 0.169.0)
 _MAX_OUTPUT_TOKENS = 128_000  # tokens, of every model that the plan offers
-_INSTRUCTIONS = "You are a helpful assistant."  # the endpoint refuses a request that has none
+_INSTRUCTIONS = "You are a helpful assistant."  # the endpoint refuses a request without any
 
 
 class OpenAISubscriptionModel(PlanModel["ResponsesProvider", "OpenAISubscription"], ResponsesModel):
@@ -38,7 +38,7 @@ class OpenAISubscriptionModel(PlanModel["ResponsesProvider", "OpenAISubscription
         self.plan = provider
         known = limits_of("openai", model_id)
         most = known.max_output or _MAX_OUTPUT_TOKENS
-        self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it takes no output limit
+        self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it accepts no output limit
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         request, notes = super()._fit(request)
@@ -71,7 +71,7 @@ class OpenAISubscription(ResponsesProvider):
         super().__init__(row, access_from_key(NAME, "", base_url or BASE_URL), transport=way, timeouts=timeouts)
         self._file = login
         self.renewal = Renewal(login.read(), self._renew, LOGIN)
-        self.noted: set[str] = set()  # conversations in which it was said what is left out
+        self.noted: set[str] = set()  # conversations with a reported omission
 
     @classmethod
     def from_env(
@@ -83,8 +83,8 @@ class OpenAISubscription(ResponsesProvider):
         transport: Transport | Way | None = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
-        """Use the login in CODEX_HOME or ~/.codex. Raises UsageError that says what to do if there is none, and for
-        another `auth`."""
+        """Use the login in CODEX_HOME or ~/.codex. Raises UsageError with a remedy if there is none, and for another
+        `auth`."""
         if auth in ("key", "bearer"):
             return cls.from_key("", base_url=base_url)
         login = LoginFile.find(os.environ if environ is None else environ)

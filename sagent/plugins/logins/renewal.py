@@ -1,4 +1,4 @@
-"""A login that runs out: renewed before a call needs it, once for however many ask, and where it is refused."""
+"""A login that expires: renewed before a call, once for all concurrent callers, and after a refusal."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -13,7 +13,7 @@ from sagent.model import Delta, Reply, Request
 from sagent.providers.families.model import E_co, WireModel
 from sagent.providers.wire.faults import Origin
 
-RENEWAL_TIMEOUT_SECONDS = 30.0  # for a renewal, and for another process that is at it
+RENEWAL_TIMEOUT_SECONDS = 30.0  # for a renewal, also by another process
 
 
 class Login(Protocol):
@@ -32,23 +32,22 @@ L = TypeVar("L", bound=Login)
 
 
 class Renewal(Generic[L]):
-    """The login of a provider. `renew` makes another one of one that is stale, for a call of the model it names, and
-    raises ModelError."""
+    """The login of a provider. `renew` replaces a stale one, for a call of the named model, and raises ModelError."""
 
     def __init__(self, login: L, renew: Callable[[L, str], Coroutine[object, object, L]], advice: str) -> None:
         self.login = login
         self._renew = renew
-        self._advice = advice  # what to do where it is refused although it is new
+        self._advice = advice  # remedy for the refusal of a new one
         self._task: asyncio.Task[L] | None = None
 
     async def fresh(self, model_id: str) -> L:
-        """Return a login that is good for a call now. Raises ModelError."""
+        """Return a login that is valid for a call now. Raises ModelError."""
         return self.login if self.login.is_fresh else await self.renewed(self.login, model_id)
 
     async def renewed(self, stale: L, model_id: str) -> L:
         """Replace a stale login; concurrent callers share one renewal. Raises ModelError.
 
-        A renewal that has begun goes on when whoever waits for it is cancelled: half of one could lose the login.
+        A started renewal continues if its caller is cancelled, because an incomplete one could lose the login.
         """
         if self.login.access != stale.access:
             return self.login
@@ -60,7 +59,7 @@ class Renewal(Generic[L]):
     async def stream(
         self, model_id: str, call: Callable[[], AsyncGenerator[Delta | Reply]]
     ) -> AsyncGenerator[Delta | Reply]:
-        """Make a call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
+        """Make a call, with the login renewed before it expires, and repeated once if it is refused nonetheless."""
         used = await self.fresh(model_id)
         again = False
         while True:
@@ -91,7 +90,7 @@ class Renewal(Generic[L]):
             raise refused from error
 
     async def aclose(self) -> None:
-        """Wait for a renewal that has begun."""
+        """Wait for a running renewal."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -113,7 +112,7 @@ async def one_at_a_time(path: Path, origin: Origin) -> AsyncGenerator[None]:
 
 
 class Renewing(Protocol):
-    """A login that is renewed, whatever it is."""
+    """A login of any kind that is renewed."""
 
     def stream(
         self, model_id: str, call: Callable[[], AsyncGenerator[Delta | Reply]]
@@ -121,7 +120,7 @@ class Renewing(Protocol):
 
 
 class Plan(Protocol):
-    """A provider by such a login."""
+    """A provider with such a login."""
 
     @property
     def renewal(self) -> Renewing: ...
@@ -131,7 +130,7 @@ P = TypeVar("P", bound=Plan)
 
 
 class PlanModel(WireModel[E_co], Generic[E_co, P]):
-    """A model whose calls carry the login of a plan, which is set where it is made."""
+    """A model whose calls use the login of a plan, which is set at its creation."""
 
     plan: P
 
@@ -141,5 +140,5 @@ class PlanModel(WireModel[E_co], Generic[E_co, P]):
         return self.plan
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call, with the login renewed before it runs out, and once more where it is refused nonetheless."""
+        """Make the call, with the login renewed before it expires, and repeated once if it is refused nonetheless."""
         return self.plan.renewal.stream(self.id, partial(super().stream, request))
