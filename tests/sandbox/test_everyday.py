@@ -82,10 +82,14 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
+def found_landlock(_: Path | None) -> Confinement:
+    return Confinement("landlock")
+
+
 @pytest.fixture(params=["bubblewrap", "landlock"])
 def means(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "landlock":
-        monkeypatch.setattr("sagent.sandbox.probe.probe", lambda cache: Confinement("landlock"))
+        monkeypatch.setattr("sagent.sandbox.probe.probe", found_landlock)
     if (found := Sandbox().means).name != request.param:
         pytest.skip(found.why)
     return request.param
