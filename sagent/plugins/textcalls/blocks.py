@@ -1,7 +1,7 @@
-"""Blocks in a reply, read as calls while they are written.
+"""Read blocks in a reply as calls while the reply is written.
 
-A ```bash block is a command, a block under a path is that file's new content, search-and-replace and diffs are edits,
-and a block that bears a tool's name is a call of that tool. Any other block is text, as is all that stands in it.
+A ```bash block is a command. A block under a path is that file's new content. Search-and-replace blocks and diffs are
+edits. A block with a tool's name is a call of that tool. Any other block is text, with everything in it.
 """
 
 import re
@@ -24,16 +24,17 @@ from sagent.plugins.textcalls.reader import THOUGHTS
 FAMILY = "textcalls"
 """The label of a call's own text, by which it goes back as it was written."""
 QUOTED, UNDECIDED = "quoted", "undecided"
-"""In the private data, beside its `text`, of a call that a reply only quotes, and of one that may be a thought."""
+"""Keys in a call's private data, beside its `text`: the reply only quotes the call, or the call may be part of a
+thought."""
 
 SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession"})
 MAX_BLANK_LINES = 2  # between a path and its block
 MAX_INFO = 300  # characters after a fence
 
 _SCRIPTS = (".sh", ".bash", ".zsh", ".bats", ".command", ".bashrc", ".zshrc", ".profile", ".bash_profile")
-_OF_SERVERS = "mcp__"  # begins the names of tools, of those that there are not too
-_NEAR = 0.85  # likeness of a word after a fence to the name of a tool
-_MIN_NEAR_CHARS = 6  # of such a name
+_OF_SERVERS = "mcp__"  # how names of MCP tools begin, of missing tools too
+_NEAR = 0.85  # how similar a word after a fence is to a tool's name
+_MIN_NEAR_CHARS = 6  # shortest such name
 _JOINED = re.compile(r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")  # as tools are named, and few languages
 _LANGUAGES = ("Script", "Shell", "Json", "Yaml", "Toml", "Lang")  # end the names of these
 _OUTPUTS = frozenset({"output", "result", "results", "stdout", "stderr", "traceback", "pycon"})
@@ -49,8 +50,8 @@ Kind: TypeAlias = Literal["text", "shell", "file", "diff", "tool"]
 
 
 class Block(NamedTuple):
-    """A call as it was written. `source` is its text, with the white space that sets it off; of several calls in one
-    block, the first has it. `malformed` holds arguments that cannot be read."""
+    """A call as the model wrote it. `source` is its text with the white space around it. If one block has several
+    calls, the first call has the text. `malformed` holds arguments that cannot be read."""
 
     name: str
     arguments: JsonObject
@@ -61,8 +62,8 @@ class Block(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A block whose end has not come. `fences` has its own and those of blocks within it, the innermost last; of a
-    search-and-replace without a fence it is empty."""
+    """A block that has not ended. `fences` has its own fence and those of blocks within it, the innermost last. It is
+    empty for a search-and-replace without a fence."""
 
     kind: Kind
     fences: list[tuple[str, int]]
@@ -76,8 +77,8 @@ class _Open:
 
 
 class BlockContext(NamedTuple):
-    """Texts of files by path, of which a block without a path may be a new version; commands that were advised, which
-    a block without a word after its fence may repeat; and whether replies of this model begin within its thinking."""
+    """What the conversation tells about blocks: texts of files by path, for blocks without a path; commands that were
+    advised, for blocks without a word after the fence; and whether this model's replies begin within its thinking."""
 
     files: Mapping[str, str] = MappingProxyType({})
     commands: Container[str] = ()
@@ -88,29 +89,29 @@ NOTHING_MEANT = BlockContext()
 
 
 class BlockReader:
-    """Reads a reply as it comes in. `tools` are those that it may call, by name; `meant` is what a block may be meant
-    for that does not say so itself."""
+    """Reads a reply as it comes in. `tools` are the tools it may call, by name. `meant` says what a block without a
+    path or word may be meant for."""
 
     def __init__(self, tools: Mapping[str, ToolSpec], meant: BlockContext = NOTHING_MEANT) -> None:
         self._tools, self._files, self._commands = tools, meant.files, meant.commands
-        self._may_think = meant.thinks_first  # thinking may have begun in the prompt, and has not ended
+        self._may_think = meant.thinks_first  # the prompt may have begun thinking that has not ended
         self._line: list[str] = []  # pieces of the line that has not ended
-        self._held: list[str] = []  # text after a block, which is shown if another block follows
+        self._held: list[str] = []  # text after a block, shown if another block follows
         self._calls: list[tuple[str, Block]] = []  # each with the text before it
-        self._texts: list[str] = []  # what is known to be text since the last call
-        self._prose: list[str] = []  # lines after that, which may still become the beginning of a block
-        self._path_at = -1  # where in the prose the last line is that may name a file
+        self._texts: list[str] = []  # known to be text since the last call
+        self._prose: list[str] = []  # later lines, which may still begin a block
+        self._path_at = -1  # index of the last line in the prose that may name a file
         self._list_indent = 0  # columns of the list item that we are in
-        self._edited = ""  # the path of an edit that another one may follow
+        self._edited = ""  # path of an edit, which another edit may follow
         self._open: _Open | None = None
-        self._ending = ""  # a bare fence in a Markdown file: the line after it says whether it ends the block
+        self._ending = ""  # a bare fence in a Markdown file: the next line says whether it ends the block
         self._late = False  # a call was found at the end of what seemed to be text
-        self._thought_at = -1  # how many calls stand before thinking that has begun
+        self._thought_at = -1  # number of calls before the thinking began
         self._thinks = False  # the reply begins with thinking that has not ended
-        self.thought_first = False  # thinking ended that the reply has not begun
+        self.thought_first = False  # the reply ended thinking that it had not begun
 
     def feed(self, text: str) -> str:
-        """Take some text; return what there is to show of the reply."""
+        """Take some text and return what can be shown of the reply."""
         shown: list[str] = []
         start = 0
         while start < len(text):
@@ -129,7 +130,8 @@ class BlockReader:
         return "".join(shown)
 
     def finish(self, *, cut: bool = False) -> str:
-        """End the reply; return what is left to show. If it is `cut`, only a line that has ended can end a block."""
+        """End the reply and return what is left to show. If the reply is `cut`, only a complete line can end a
+        block."""
         line = "".join(self._line)
         self._line.clear()
         if (self._thinks or (cut and self._may_think)) and not _THOUGHT_END.search(line):
@@ -184,7 +186,7 @@ class BlockReader:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of text that have come and are not shown."""
+        """Bytes of text that have come and are not yet shown."""
         return sum(len(piece.encode("utf-8", "replace")) for piece in self._held)
 
     @property
@@ -197,8 +199,8 @@ class BlockReader:
         return bool(self._ending) or (self._called and (self._open is None or self._open.kind == "text"))
 
     def _unfenced(self, block: _Open) -> _Open | None:
-        """Return the command of a reply that is a shell block but for its first fence, and whose other fence has opened
-        this block at its end; None for any other."""
+        """Return the command of a reply that forgot the first fence of its only shell block; None for any other reply.
+        The last fence of such a reply has opened this block."""
         if self._calls or block.kind != "text" or block.word or any(line.strip() for line in block.lines):
             return None
         first, *lines = "".join(self._texts).strip().splitlines() or [""]
@@ -245,8 +247,8 @@ class BlockReader:
             self._keep(block, line, text)
 
     def _end_of_thought(self, text: str) -> int:
-        """Return where thinking ends in a line, 0 if it does not; note where it begins. Its beginning may stand in the
-        prompt: then a mark in a file or in what is quoted is part of that."""
+        """Return where thinking ends in a line, 0 if it does not. Note where thinking begins. The prompt may have begun
+        it: a mark within a file or a quotation is then part of that text."""
         if self._open is None and self._thought_at < 0 and text.lstrip().startswith(_THOUGHT):
             self._thought_at = len(self._calls)
             self._thinks = not (self._calls or self._texts or "".join(self._prose).strip())
@@ -255,7 +257,7 @@ class BlockReader:
         return 0 if found is None or shown else found.end()
 
     def _void(self, line: str) -> None:
-        """Take what is thought, up to the end of a line, for text."""
+        """Turn calls within the thinking into text, up to the end of a line."""
         thought = self._calls[max(0, self._thought_at) :]
         del self._calls[max(0, self._thought_at) :]
         before = [piece for text, call in thought for piece in (text, call.source)]
@@ -268,7 +270,7 @@ class BlockReader:
         block.lines.append(_dedented(text, block.indent))
 
     def _ends(self, block: _Open, text: str) -> bool:
-        """Return True if a line ends the innermost of the blocks that are open. Note if it begins another."""
+        """Return True if a line ends the innermost open block. Note if the line begins another block."""
         mark, size = block.fences[-1]
         bare = text.strip()
         if not bare.startswith(mark * size):
@@ -285,7 +287,7 @@ class BlockReader:
         return False
 
     def _go_on(self) -> None:
-        """Take the bare fence before this line for the beginning of a block within a Markdown file."""
+        """Read the bare fence before this line as the beginning of a block within a Markdown file."""
         block, line, self._ending = self._open, self._ending, ""
         assert block is not None
         text = line.strip()
@@ -293,7 +295,7 @@ class BlockReader:
         self._keep(block, line, line.removesuffix("\n").removesuffix("\r"))
 
     def _say(self, line: str, text: str) -> None:
-        """Take a line that is no part of a block."""
+        """Add a line that is not part of a block."""
         self._prose.append(line)
         if not text.strip():
             return
@@ -305,7 +307,7 @@ class BlockReader:
             self._list_indent = 0
 
     def _begin(self, line: str, text: str) -> bool:
-        """Begin a block with this line; return False if it begins none."""
+        """Begin a block with this line. Returns False if the line begins none."""
         path = self._path_before()
         if SEARCH.fullmatch(text) and (path or self._edited):
             raw = self._taken(with_path=bool(path))
@@ -327,8 +329,8 @@ class BlockReader:
         return True
 
     def _kind(self, info: str, above: str) -> tuple[Kind, str, str, bool]:
-        """Return what a block is by the words after its fence and the path above it: its kind, its first word, its
-        path, and whether that is the one above."""
+        """Return a block's kind, its first word, its path, and whether that is the path above it. Words after its fence
+        and the line above it decide."""
         first = info.split(maxsplit=1)[0] if info else ""
         if name := self._tool_of(first):
             return "tool", name, "", False
@@ -345,8 +347,8 @@ class BlockReader:
         return "text", word, "", False
 
     def _tool_of(self, word: str) -> str:
-        """Return the name of the tool that a word after a fence means, or the word itself if it can only be meant as
-        the name of a tool, though there is none; else ""."""
+        """Return the name of the tool that a word after a fence means. A word that can only be a tool's name is
+        returned as it is, also if there is no such tool. Returns "" for other words."""
         if word in self._tools or word.startswith(_OF_SERVERS):
             return word
         bare = _bare(word)
@@ -362,14 +364,14 @@ class BlockReader:
         return word if _JOINED.fullmatch(word) and not word.endswith(_LANGUAGES) else ""
 
     def _only_shown(self, block: _Open) -> bool:
-        """Return True for a block with the name of no tool, and unlike any, that has no arguments in it either."""
+        """Return True for a block without arguments whose word is not like the name of any tool."""
         if block.kind != "tool" or block.word in self._tools or block.word.startswith(_OF_SERVERS):
             return False
         near = get_close_matches(_bare(block.word), map(_bare, self._tools), 1, _NEAR)
         return not near and not "\n".join(block.lines).lstrip().startswith("{")
 
     def _path_before(self) -> str:
-        """Return the path in the last line of the text, if nothing but a blank line or two stands after it."""
+        """Return the path in the last line of the text, if only a blank line or two follow it."""
         if self._path_at < 0 or len(self._prose) - 1 - self._path_at > MAX_BLANK_LINES:
             return ""
         lines = self._prose[self._path_at].splitlines()
@@ -406,8 +408,8 @@ class BlockReader:
             self._texts += block.raw
 
     def _path_by_likeness(self, block: _Open) -> str:
-        """Return the path of the file that a block without one is a new version of; "" if it is none, or if the reply
-        writes that file itself. A comment with the path goes, where the file has none."""
+        """Return the path of the file of which a block without a path is a new version; "" if there is none, or if the
+        reply writes that file itself. A comment with the path is removed if the file has none."""
         if not self._files or block.path or block.kind not in ("text", "shell") or block.word in _OUTPUTS:
             return ""
         files = {**self._files}
@@ -444,7 +446,7 @@ def read(
 
 
 def thinks_first(text: str) -> bool:
-    """Return True for a reply that ends thinking which it has not begun: its beginning stands in the prompt."""
+    """Return True for a reply that ends thinking which it has not begun: the prompt began it."""
     if not _THOUGHT_END.search(text):
         return False
     reader = BlockReader({})
@@ -462,7 +464,7 @@ def own_text(call: ToolCall) -> str | None:
 
 
 def doubted(call: ToolCall, why: str) -> ToolCall:
-    """Return a call marked as QUOTED or UNDECIDED, which is not made."""
+    """Return a call marked as QUOTED or UNDECIDED, so that it is not made."""
     return replace(call, whole=False, private=Private(FAMILY, JsonObject({"text": own_text(call), why: True})))
 
 
@@ -473,8 +475,8 @@ def is_doubted(call: ToolCall) -> bool:
 
 
 def text_argument(spec: ToolSpec) -> str:
-    """Return the argument that a block of plain text gives: the one that is required, or where none is, the first;
-    "" where that is not one string."""
+    """Return the argument that a block of plain text gives: the required one, or else the first. Returns "" unless it
+    is one string."""
     properties = as_object(spec.parameters.get("properties"))
     required = [as_str(name) for name in as_array(spec.parameters.get("required"))]
     name = required[0] if len(required) == 1 else next(iter(properties), "") if not required else ""
@@ -482,7 +484,7 @@ def text_argument(spec: ToolSpec) -> str:
 
 
 def _read(block: _Open, tools: Mapping[str, ToolSpec]) -> tuple[Block, ...]:
-    """Return the calls of a block that has ended; none if it is text."""
+    """Return the calls of a block that has ended; none if the block is text."""
     match block.kind:
         case "shell":
             body = "\n".join(block.lines)
@@ -509,14 +511,14 @@ def _written(block: _Open, path: str = "") -> Block:
 
 
 def _unfinished(block: _Open) -> tuple[Block, ...]:
-    """Return the call of a block that is not whole: of text, that of the block which it has swallowed."""
+    """Return the call of an incomplete block. An incomplete text counts as the command within it."""
     names: Mapping[Kind, str] = {"text": "Bash", "shell": "Bash", "diff": "Edit", "tool": block.word}
     name = names.get(block.kind, "Edit" if begins_search(block.lines) else "Write")
     return (Block(name, EMPTY, "", "\n".join(block.lines), whole=False),)
 
 
 def _command(lines: Sequence[str]) -> str:
-    """Return a command; of a transcript, which begins with a prompt, what was typed."""
+    """Return a command. From a transcript, which begins with a prompt, return what was typed."""
     first = next((line for line in lines if line.strip()), "")
     if first.startswith("{") and (command := as_str(as_object(_json("\n".join(lines))).get("command"))):
         return command
@@ -536,7 +538,7 @@ def _command(lines: Sequence[str]) -> str:
 
 
 def _call(spec: ToolSpec, body: str) -> Block:
-    """Return the call of a tool whose name a block bears: its arguments are JSON, or the text that it needs."""
+    """Return the call of the tool that a block names. Its arguments are JSON or plain text."""
     name, given = text_argument(spec), _json(body)
     if isinstance(given, JsonObject):
         return Block(spec.name, given, "")
@@ -547,12 +549,12 @@ def _call(spec: ToolSpec, body: str) -> Block:
 
 
 def _bare(name: str) -> str:
-    """Return the name of a tool without its case and what divides its words."""
+    """Return a tool's name without case and separators."""
     return name.lower().replace("_", "").replace("-", "")
 
 
 def _json(text: str) -> Json:
-    """Return a text that is a JSON value; None if it is none."""
+    """Return the JSON value that a text is; None if it is none."""
     try:
         return json_freeze(read_near(text).value)
     except ValueError:

@@ -11,7 +11,7 @@ SEARCH = re.compile(r"<{5,9}[ \t]*SEARCH>?[ \t]*")
 DIVIDER = re.compile(r"={5,9}[ \t]*")
 REPLACE = re.compile(r">{5,9}[ \t]*REPLACE[ \t]*")
 NO_END = "\\ No newline at end of file"
-"""The line after a last line that has no end, as diff writes it."""
+"""The line that diff writes after a last line without an end."""
 _NOTHING = "/dev/null"
 _NAMED = re.compile(r"diff --git a/(.+) b/\1")
 
@@ -29,7 +29,7 @@ def begins_search(lines: Sequence[str]) -> bool:
 
 
 def read_search(path: str, lines: Sequence[str]) -> Change | None:
-    """Return the edits of a file that search-and-replace blocks ask for; None if one of them is not complete."""
+    """Return the edits of a file that search-and-replace blocks ask for; None if a block is incomplete."""
     edits: list[tuple[str, str]] = []
     old: list[str] = []
     new: list[str] | None = None
@@ -54,7 +54,7 @@ def read_search(path: str, lines: Sequence[str]) -> Change | None:
 
 
 def write_search(edits: Sequence[tuple[str, str]]) -> str:
-    """Return edits as search-and-replace blocks; "" where their texts cannot stand in such blocks."""
+    """Return edits as search-and-replace blocks; "" if their texts do not fit in such blocks."""
     blocks: list[str] = []
     for old, new in edits:
         before, after = map(lines_of, (old, new))
@@ -68,8 +68,8 @@ def write_search(edits: Sequence[tuple[str, str]]) -> str:
 
 
 def read_diff(path: str, lines: Sequence[str], *, runs: bool = False) -> tuple[Change, ...]:
-    """Return the calls that make a diff's changes; none where they cannot express it. `path` is the file of a diff that
-    names none. A command removes or renames a file, if it `runs` commands."""
+    """Return the calls that make a diff's changes; none if calls cannot express them. `path` is the file of a diff that
+    names none. A command removes or renames a file if `runs` is set."""
     changes: list[Change] = []
     for old, new, hunks, renamed in _files(path, lines):
         edits = [*map(_sides, hunks)]
@@ -84,7 +84,7 @@ def read_diff(path: str, lines: Sequence[str], *, runs: bool = False) -> tuple[C
             changes += [_edit(old, edits)] if edits else []
             changes += [_command(_move(old, new))] if renamed else []
         else:
-            return ()  # unchanged, or of two names of which nothing says that one becomes the other
+            return ()  # unchanged, or two names without a rename
     return tuple(changes)
 
 
@@ -93,14 +93,14 @@ def _command(command: str) -> Change:
 
 
 def _move(old: str, new: str) -> str:
-    """Return a command that renames a file; it overwrites none."""
+    """Return a command that renames a file and overwrites none."""
     folder = new.rpartition("/")[0]
     made = f"mkdir -p -- {shlex.quote(folder)} && " if folder not in ("", old.rpartition("/")[0]) else ""
     return f"test ! -e {shlex.quote(new)} && {made}mv -- {shlex.quote(old)} {shlex.quote(new)}"
 
 
 class _File(NamedTuple):
-    """A file in a diff: its path before and after, the lines of its hunks, and whether it says that it is renamed."""
+    """A file in a diff: its path before and after, the lines of its hunks, and whether the diff renames it."""
 
     old: str
     new: str
@@ -143,8 +143,8 @@ def _files(path: str, lines: Sequence[str]) -> Sequence[_File]:
 
 
 def _with(files: Sequence[_File], file: _File) -> list[_File]:
-    """Return the files of a diff with another one. It takes the place of the path above the diff; two lines with the
-    names of a file say nothing new after lines that say what becomes of it."""
+    """Return the files of a diff with another one added. It replaces the path above the diff. Two lines with the file's
+    names add nothing if earlier lines have told what happens to it."""
     if files and not files[-1].hunks and files[-1][:2] == file[:2]:
         return [*files]
     return [*(each for each in files if each.hunks or each.old != each.new), file]
@@ -156,7 +156,7 @@ def _sides(hunk: Sequence[str]) -> tuple[str, str]:
     sides: tuple[list[str], ...] = ()
     for line in hunk:
         mark = line[:1]
-        if mark == "\\":  # said of the line before it
+        if mark == "\\":  # about the line before it
             for side in sides:
                 side[-1] = side[-1].removesuffix("\n")
             continue
@@ -195,6 +195,6 @@ def text_of(lines: Sequence[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return a text as lines, of which `text_of` makes it again unless a last line of it reads as that one."""
+    """Return a text as lines. `text_of` makes the same text from them, unless its last line reads like NO_END."""
     lines = text.split("\n")
     return [*lines, NO_END] if lines[-1] else lines[:-1]

@@ -1,7 +1,7 @@
-"""Files for a model that writes its calls as text: those that a prompt names, and those that it changes unread.
+"""Files for a model that writes its calls as text: files that a prompt names, and files that the model changes unread.
 
-Such a model has no way to read a file but a command, and what it was not shown it makes up. Each agent of the tree is
-looked at by itself, at each run: any of them may be switched to such a model.
+Such a model can read a file only by a command, and it makes up files that it was not shown. Each agent of the tree is
+checked at each run, because any agent may be switched to such a model.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ from sagent.tools import Read
 MAX_FILE_BYTES = 8_000
 MAX_TOTAL_BYTES = 24_000
 MAX_FILES = 8
-MAX_FURTHER_FILES, MAX_FURTHER_BYTES = 2, 2_000  # named by those files; each has so many bytes
-MAX_LISTED = 8  # definitions that one write takes away
-MAX_NAMED = 32  # files of one prompt that the policy is asked about
-MAX_WORDS = 5_000  # different words of one prompt that may be names
+MAX_FURTHER_FILES, MAX_FURTHER_BYTES = 2, 2_000  # files named by those files, and bytes of each
+MAX_LISTED = 8  # definitions that one write removes
+MAX_NAMED = 32  # files in one prompt about which the policy is asked
+MAX_WORDS = 5_000  # different words in one prompt that may be names
 UNSEEN = """It was not written: the file exists, and you have not seen it. It holds:
 {shown}
 Write the whole new file again, with all of this that is to stay."""
@@ -61,15 +61,15 @@ _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]{1,200})[ \t]+import|import[ \
 _DEFINED = re.compile(r"^(?:async +)?(?:export +)?(?:def|class|function|func|fn|pub fn) +(\w+)", re.MULTILINE)
 _TAKES_AWAY = re.compile(r"\b(?:delet|remov|renam|replac|drop|mov|split|merg|inlin|rewrit)", re.IGNORECASE)
 _HIDDEN = re.compile(r"(?:^|[/\\])\.[^./\\]")
-_BEFORE, _AFTER = ",:;", ".,:;"  # what a sentence puts around a name
+_BEFORE, _AFTER = ",:;", ".,:;"  # punctuation around a name in a sentence
 _ATTACHED = re.compile(r'\n<(?:file|directory) path="([^"\n]*)">\n')
 
 
 async def admit(
     state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
 ) -> Sequence[Message] | Failure:
-    """Return what an agent is to `read`, with the files that its prompt names after that, and see to what it reads and
-    writes in the run that begins."""
+    """Return the messages for an agent to `read`, followed by the files that its prompt names. Prepare its policy and
+    inbox for the run."""
     if not isinstance(state.inbox, FilledInbox):
         state.inbox = FilledInbox(state.inbox, lambda message: _files_for(state, message))
         state.policy = ShowingPolicy(state, state.inbox, state.policy)
@@ -85,19 +85,19 @@ async def admit(
 
 
 class ShowingPolicy(Policy):
-    """An agent's policy, which shows a text model the file that it would replace unseen, tells it of a file that it
-    writes as it is, of a block that it forgets to give a path and of a fault that it only explains, and gives messages
-    that have come during a turn the files that they name."""
+    """An agent's policy with help for text models. It shows the model a file that it would replace unseen. It tells the
+    model when a write changes nothing, when a block lacks a path, and when the model explains a fault without mending
+    it. It adds the files that messages name if those arrive during a turn."""
 
     def __init__(self, state: AgentState, inbox: "FilledInbox", inner: Policy) -> None:
         self._state, self._inbox, self._inner = state, inbox, inner
-        self._held: dict[str, str] = {}  # calls of this turn, and what is said of them
+        self._held: dict[str, str] = {}  # calls of this turn, with the notes about them
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
-        self._warned: set[Path] = set()  # files of this run of which a write would have taken something away
-        self._called = False  # in this run, or told that nothing was called
-        self._urged = False  # in this run, to change what its check has shown to fail, or to make what is not there
-        self._delayed: dict[str, str] = {}  # calls of this turn that wait, and what is said of them
-        self._waiting = ""  # what was said of all calls of the turn before
+        self._warned: set[Path] = set()  # files of this run of which a write would have removed something
+        self._called = False  # in this run, or told that it called nothing
+        self._urged = False  # in this run, to mend a failing file or make a missing one
+        self._delayed: dict[str, str] = {}  # calls of this turn that wait, with the notes about them
+        self._waiting = ""  # the note about all calls of the previous turn
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         verdict = await self._judge(call, effect, workspace)
@@ -106,7 +106,7 @@ class ShowingPolicy(Policy):
         return verdict
 
     async def _judge(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        """Return what the policy says, and of a write that it allows what has to come before it."""
+        """Return the policy's verdict. If it allows a write, first check what the model must see before it."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         own = workspace is self._state.workspace and is_text_model(self._state.model)
         if call.name != "Write" or isinstance(verdict, Deny | Hold) or not own:
@@ -151,8 +151,8 @@ class ShowingPolicy(Policy):
         return actions
 
     def _missing(self, turn: Turn) -> str:
-        """Return what a model is told that ends its run with a block without a path, or with what it was told of calls
-        that wait; "" for any other turn."""
+        """Return the reminder for a model that ends its run with a block without a path, or that only repeats the note
+        about calls that wait; "" for any other turn."""
         state, reply = self._state, turn.reply
         ended = turn.results is None and reply.stop in (None, "end")
         if not ended or state.closing or not is_text_model(state.model):
@@ -174,8 +174,7 @@ class ShowingPolicy(Policy):
         return told.format(path=path)
 
     def _lost(self, path: Path, call: ToolCall) -> str:
-        """Return what is said of a write that would take definitions away which the request does not ask to take away;
-        "" if it would not."""
+        """Return the note about a write that would remove definitions without being asked to; "" if it removes none."""
         with suppress(OSError):
             before = _text_of(path) or ""
             after = as_str(call.arguments.get("content"))
@@ -212,23 +211,23 @@ def _exists(workspace: Workspace, path: str) -> bool:
 
 
 class FilledInbox(Inbox):
-    """An inbox in which files that a message names stand after it."""
+    """An inbox that puts files after the messages that name them."""
 
     def __init__(self, before: Inbox, files: Callable[[Message], Awaitable[Sequence[Message]]]) -> None:
         super().__init__()
         vars(self).update(vars(before))
         self._files = files
-        self._filled: list[Message] = []  # for which files were looked for, and which still wait
+        self._filled: list[Message] = []  # messages whose files were looked for and that still wait
         self._one = asyncio.Lock()
 
     async def arrival(self, *moments: Moment) -> None:
-        """Wait as before. Who waits for any message is going to read it."""
+        """Wait as the inner inbox does. A caller that waits for any message is going to read it."""
         await super().arrival(*moments)
         if not moments:
             await self.fill()
 
     async def fill(self) -> None:
-        """Add the files of messages that wait, without which these would be read."""
+        """Add the files of waiting messages, so that they are not read without them."""
         async with self._one:
             while (item := self._next()) is not None:
                 files = await self._files(item[1].message)
@@ -254,30 +253,30 @@ async def _files_for(state: AgentState, message: Message) -> Sequence[Message]:
 
 
 def _shown(file: tuple[str, str]) -> Message:
-    """Return a file as a message, which compactions know by its sender."""
+    """Return a file as a message. Compactions know it by its sender."""
     return Message("user", (enclose(*file),), f"{SHOWN}{file[0]}")
 
 
 def _is_unproven(action: Action) -> bool:
-    """Return True for what a model is told that says it did something and called nothing."""
+    """Return True for the reminder to a model that claims to have done something and called nothing."""
     return isinstance(action, Inject) and action.message.content == UNPROVEN
 
 
 def is_text_model(model: object) -> bool:
-    """Return True for a model that is spoken to in text at this moment."""
+    """Return True for a model that uses the text protocol at this moment."""
     return getattr(model, "protocol", "") == "text"
 
 
 def _attached_name(part: Part) -> str | None:
-    """Return the name of the file or directory that a part is, as somebody attached it with @; None for others."""
+    """Return the name of the file or directory that a part holds, if somebody attached it with @; None for others."""
     found = _ATTACHED.match(part.text) if isinstance(part, MessageText) else None
     return found and found[1]
 
 
 def names_in(text: str) -> Iterator[str]:
-    """Give what may be names of files in a text, each once, as they stand there.
+    """Yield words of a text that may be names of files, each once, as written.
 
-    A name within a command in backticks does not count: what is to be run is not to be guessed from its source.
+    Names within a command in backticks do not count: a command is to be run, so its source is not shown.
     """
     text = _BACKTICKS.sub(lambda found: " " if len(found[1].split()) > 1 else found[0], text)
     seen: set[str] = set()
@@ -294,7 +293,7 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def named_files(text: str, workspace: Workspace, folder: str = "") -> Iterator[tuple[str, Path]]:
-    """Give the regular files of the workspace that a text names, each once, with the name as it stands there, in a
+    """Yield the regular files of the workspace that a text names, each once, with the name as it is written within a
     folder."""
     seen: set[Path] = set()
     roots = [root.resolve() for root in workspace.roots]
@@ -333,8 +332,8 @@ async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
 
 
 def _named_in(files: Sequence[tuple[str, str]], workspace: Workspace) -> dict[str, Path]:
-    """Return the files that files name, as seen from the workspace's directory or from their own; none that is hidden:
-    nobody has asked for these."""
+    """Return the files that files name, relative to the workspace's directory or to their own. Hidden files are left
+    out, because nobody has asked for them."""
     found: dict[str, Path] = {}
     for name, text in files:
         with_modules = f"{text}\n{' '.join(imported(name, text))}"
@@ -345,7 +344,7 @@ def _named_in(files: Sequence[tuple[str, str]], workspace: Workspace) -> dict[st
 
 
 async def _read_unasked(state: AgentState, path: Path, max_bytes: int) -> str | None:
-    """Return the text of a file that the policy lets be read and that has at most so many bytes; None for any other."""
+    """Return the text of a file that the policy lets the agent read and that is short enough; None for any other."""
     arguments = JsonObject({"file_path": str(path)})
     with suppress(ToolError, OSError):
         effect = foresee(Read(), arguments, state.workspace)
@@ -356,7 +355,7 @@ async def _read_unasked(state: AgentState, path: Path, max_bytes: int) -> str | 
 
 
 def imported(name: str, text: str) -> Iterator[str]:
-    """Give the paths that the modules have which a Python file imports, from its own folder or the project's."""
+    """Yield the paths of modules that a Python file imports, from its own folder or the project's."""
     if not name.endswith(".py"):
         return
     for one, several in _IMPORTS.findall(text):
@@ -377,7 +376,7 @@ def _has_word(word: str, *texts: str) -> bool:
 
 
 def _text_of(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str | None:
-    """Return a file's text of at most so many bytes, None for another file. Raises OSError."""
+    """Return a file's text if it has at most this many bytes; None for another file. Raises OSError."""
     with open_regular(path) as file:
         data = file.read(max_bytes + 1)
     text = decode(data) if len(data) <= max_bytes else None
@@ -385,7 +384,7 @@ def _text_of(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str | None:
 
 
 def _holds(path: Path, content: str) -> bool:
-    """Return True for a file that has this text, but for how its lines end."""
+    """Return True for a file that has this text, whatever its line ends."""
     with suppress(OSError):
         text = _text_of(path, 4 * len(content) + MAX_FILE_BYTES)
         return text is not None and text.splitlines() == content.splitlines()
@@ -393,13 +392,14 @@ def _holds(path: Path, content: str) -> bool:
 
 
 def _reading(arguments: JsonObject) -> ToolCall:
-    """Return a call of Read that no model made, with an id of its own: policies remember what they said of a call."""
+    """Return a call of Read that no model made. It has an id of its own, because policies remember their verdicts by
+    id."""
     return ToolCall(f"enclosed_{uuid4().hex}", "Read", arguments)
 
 
 def read_short(real: Path, max_bytes: int, workspace: Workspace) -> str | None:
-    """Return the text of a file of at most so many bytes, which then counts as seen; None for any other file. Raises
-    OSError."""
+    """Return the text of a file with at most this many bytes, and count the file as seen; None for any other file.
+    Raises OSError."""
     with open_regular(real) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes or not isinstance(text := decode(data), Text):

@@ -1,4 +1,4 @@
-"""Tool calls as models write them in text: what stands between two marks, read as names and arguments."""
+"""Tool calls as models write them in text: read names and arguments from the text between two marks."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ INVOKING: Mapping[str, str] = {
     "<minimax:tool_call>": "</minimax:tool_call>",
     "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",
 }
-"""Marks of calls of which each argument is an element, and what closes them."""
+"""Marks of calls whose arguments are elements, and their closing marks."""
 NAMES = ("name", "tool_name", "function_name", "tool", "function", "action")
 """Keys under which models put the name of a tool."""
 ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "kwargs")
@@ -28,11 +28,11 @@ _PARAMETER = re.compile(
 )
 
 Call = tuple[str, JsonObject, str | None]
-"""A name, its arguments, and the arguments as they came where they are no JSON object."""
+"""A name, its arguments, and the source of arguments that are no JSON object."""
 
 
 def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
-    """Yield the calls in what stands between two marks; none where it is no call at all.
+    """Yield the calls in the text between two marks; none if it is no call at all.
 
     `whole`: the closing mark was seen.
     """
@@ -126,7 +126,7 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
 
 
 def _invoked(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
-    """Read calls of which each argument is an element of its own, as Anthropic, MiniMax and DeepSeek 3.2 write them."""
+    """Read calls whose arguments are elements, as Anthropic, MiniMax and DeepSeek 3.2 write them."""
     for each in re.split(r"<(?:｜DSML｜)?invoke\b", text)[1:]:
         inside, ended, _ = each.partition("</invoke>") if "</invoke>" in each else each.partition("</｜DSML｜invoke>")
         head, _, rest = inside.partition(">")
@@ -142,7 +142,7 @@ def _invoked(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iter
 
 
 def python_calls(text: str, tools: Mapping[str, JsonObject]) -> Iterator[Call]:
-    """Read calls that are written as Python's; arguments without a name are those of the schema in its order."""
+    """Read calls written in Python. Arguments without a name follow the order of the schema."""
     try:
         found = read_calls(text)
     except (ValueError, TypeError):
@@ -167,8 +167,8 @@ def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
 
 
 def _pairs(text: str) -> list[tuple[str, str]] | None:
-    """Return keys and values in turn; None where one has no end. Each mark is looked for once, whatever a model
-    repeats."""
+    """Return keys and values in turn; None if one has no end. Each mark is searched for once, however often a model
+    repeats it."""
     pairs: list[tuple[str, str]] = []
     while "<arg_key>" in text:
         key, _, text = text.partition("<arg_key>")[2].partition("</arg_key>")
@@ -200,7 +200,7 @@ def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
 
 
 def call_of(value: object, source: str) -> Call:
-    """Return the call that a JSON object stands for."""
+    """Return the call that a JSON object describes."""
     fields = as_object(value)
     inner = as_object(fields.get("function"))
     if inner:
@@ -244,7 +244,7 @@ def _arguments(value: object, source: str) -> tuple[JsonObject, str | None]:
 
 
 def json_values(text: str) -> Iterator[tuple[object, str]]:
-    """Yield the JSON values at the beginning of a text, frozen, each with its source; up to what is none."""
+    """Yield the JSON values at the beginning of a text, frozen, each with its source. Stops at other text."""
     at = 0
     while True:
         while at < len(text) and text[at] in " \t\r\n;,":

@@ -1,4 +1,4 @@
-"""Text that may become a call while it is streamed: held back as long as that is open, and no longer."""
+"""Hold back streamed text while it may still become a call."""
 
 import re
 
@@ -29,8 +29,8 @@ _BEGUN = re.compile(
     r"(?P<python>[A-Za-z_][\w.:-]*)\s*\(",
     re.MULTILINE,
 )
-_MAX_BEGINNING_CHARS = 300  # characters that can be the beginning of one of these
-_MAYBE = re.compile(  # the beginning of one of these, at the end of what has come
+_MAX_BEGINNING_CHARS = 300  # characters at the beginning of a possible call
+_MAYBE = re.compile(  # the beginning of a possible call, at the end of the text so far
     rf"^[ \t]*(?:`{{1,3}}|```\w*[ \t]*\n?\s*|(?:```\w*[ \t]*\n\s*)?(?:"
     rf"\[?\s*(?:\{{\s*\{{?\s*(?:{_QUOTED}(?:[\w.:-]*(?:{_QUOTED}\s*(?::\s*(?:{_QUOTED}(?:[\w.:/-]*"
     rf"(?:{_QUOTED}\s*(?:,\s*(?:{_QUOTED}(?:\w*(?:{_QUOTED}\s*)?)?)?)?)?)?)?)?)?)?)?)?"
@@ -44,13 +44,13 @@ _KEYS = frozenset((*ARGUMENTS, "type", "id"))
 
 
 class Holder:
-    """Shows a text as it comes, but for what may be a call: that is kept until the reply ends."""
+    """Shows a text as it comes. It keeps a possible call until the reply ends."""
 
     def __init__(self, request: Request, before: str) -> None:
-        """`before` is the end of what was shown already of the reply to the request."""
+        """`before` is the end of the text that was already shown of the reply."""
         self._request = request
         self._names = {plain_name(tool.name) for tool in request.tools}
-        self._line = before.rpartition("\n")[2]  # what was shown of the line
+        self._line = before.rpartition("\n")[2]  # the part of the line that was shown
         self._waiting = ""
         self._held: list[str] = []
 
@@ -65,7 +65,7 @@ class Holder:
         return bool(self._held or self._waiting)
 
     def feed(self, text: str) -> str:
-        """Take some text; return what can be shown."""
+        """Take some text and return what can be shown."""
         if self._held:
             self._held.append(text)
             return ""
@@ -82,7 +82,7 @@ class Holder:
         return self._shown(text[:at])
 
     def rest(self) -> str:
-        """Return what was kept back."""
+        """Return the text that was kept back."""
         return "".join((*self._held, self._waiting))
 
     def calls_in(self, text: str, reply: Message) -> WrittenCalls | None:
@@ -95,7 +95,7 @@ class Holder:
         return text
 
     def _begin(self, text: str, start: int) -> int:
-        """Return where a call begins in the text after the start, -1 if none does."""
+        """Return where a call begins in the text after the start, -1 if there is none."""
         for found in _BEGUN.finditer(text):
             if found.end() > start and self._is_call(found):
                 return max(0, found.start() - start)
@@ -109,7 +109,7 @@ class Holder:
         return True
 
     def _doubt(self, text: str, start: int) -> int:
-        """Return where what may become a call begins in the text after the start, its length if nothing may."""
+        """Return where a possible call begins in the text after the start; the text's length if there is none."""
         at = len(text)
         tail = max(start, len(text) - _MAX_BEGINNING_CHARS)
         if maybe := _MAYBE.search(text, text.rfind("\n", 0, tail) + 1):

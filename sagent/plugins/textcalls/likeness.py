@@ -1,4 +1,4 @@
-"""Files that a block without a path is meant for: a small model shows a new version and forgets to name the file."""
+"""Find the file for a block without a path: a small model shows a new version and forgets to name the file."""
 
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 MIN_LIKENESS = 0.6
 MIN_LENGTH = 0.7  # of the file's: a part of a file must not take the place of the whole
 MIN_LINES = 5  # files with fewer are compared letter by letter
-MAX_LINES = 1_000  # longer ones take too long to compare
+MAX_LINES = 1_000  # comparing more takes too long
 
 
 def find_original(files: Mapping[str, str], lines: Sequence[str]) -> str:
@@ -17,7 +17,7 @@ def find_original(files: Mapping[str, str], lines: Sequence[str]) -> str:
 
 
 def _is_version(block: Sequence[str], text: str) -> bool:
-    """Return True for lines that are much like a text from its first line on, and not the same."""
+    """Return True for lines that are similar to a text from its first line on, but not the same."""
     file = [line.rstrip() for line in text.splitlines() if line.strip()]
     if not block or not file or block == file or len(block) < MIN_LENGTH * len(file):
         return False

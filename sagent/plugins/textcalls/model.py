@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from sagent.usage import Charge
 
 PROTOCOL, TEXT, ASKED = "protocol", "text", "asked_tools"
-"""Parameters that the log has of each request in the text protocol, by which it can be built again."""
-MAX_CONVERSATIONS = 64  # kept; the least recently used are written anew when they come back
-_SUMMARY = ":compactor"  # the end of a conversation's name that is to be summed up: what is written there is no call
+"""Request parameters of the text protocol in the log. A request can be built again from them."""
+MAX_CONVERSATIONS = 64  # kept; the least recently used are written again when they return
+_SUMMARY = ":compactor"  # the end of a name of a conversation that is summed up: no call is read there
 _CHOICES = ("tool_choice", "parallel_tool_calls", "tool_config", "toolConfig")  # options about tools
 
 
 class TextModel:
-    """A model to which tools are offered in words, and which calls them by blocks in its text."""
+    """A model that gets its tools described in words and calls them by blocks in its text."""
 
     protocol = TEXT
 
     def __init__(self, inner: Model, asked: Container[str] = ()) -> None:
-        """Advisors, tools for agents and edits of a part of a file are described if they are `asked` for."""
+        """Advisors, tools for agents and partial edits of a file are described if they are `asked` for."""
         self.inner, self.asked = inner, asked
         self.provider, self.id = inner.provider, inner.id
         self.source: object = getattr(inner, "source", inner)
         self._kept: OrderedDict[tuple[str, Reminders | None], WrittenConversation] = OrderedDict()
-        self._thinks_first = False  # a reply has ended thinking that it had not begun
-        self._answers_first = False  # a reply has ended and shown that its text is no thinking
-        # the last prompt, its tools, what it became
+        self._thinks_first = False  # a reply ended thinking that it had not begun
+        self._answers_first = False  # the text of a complete reply was no thinking
+        # the last prompt, its tools, and the prompt made from them
         self._offered: tuple[str, tuple[ToolSpec, ...], str] = ("", (), "")
 
     @property
@@ -67,15 +67,16 @@ class TextModel:
         return self.inner.max_input_tokens(self.written(request))
 
     async def count_tokens(self, request: Request) -> int | None:
-        """Return the provider's count for the request as it goes out; None if it gives none."""
+        """Return the provider's count for the request as it is sent; None if the provider gives none."""
         return await self.inner.count_tokens(self.written(request)) if isinstance(self.inner, Counting) else None
 
     def structures(self, request: Request) -> bool:
-        """Return True if the answer is held to the schema, which it cannot be while it may have blocks."""
+        """Return True if the provider holds the answer to the schema. An answer that may contain blocks cannot be held
+        to it."""
         return not request.tools and isinstance(self.inner, Structuring) and self.inner.structures(request)
 
     def written(self, request: Request) -> Request:
-        """Return the request as it goes out: its tools in words, its calls as blocks, its results as messages."""
+        """Return the request as it is sent: its tools in words, its calls as blocks, its results as messages."""
         tools = {tool.name: tool for tool in request.tools}
         reminders = Reminders.of(tools) if tools else None
         key = request.conversation, reminders
@@ -97,7 +98,7 @@ class TextModel:
         return replace(request, system=self._offered[2], tools=(), output_schema=None, options=options)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
-        """Make the call. What follows a block is shown once another block follows it. Raises ModelError."""
+        """Make the call. The text after a block is shown once another block follows. Raises ModelError."""
         tools = {} if request.conversation.endswith(_SUMMARY) else {tool.name: tool for tool in request.tools}
         meant = meant_by(request.messages, tools)._replace(thinks_first=self._begins_in_thought(request.messages))
         reader = BlockReader(tools, meant)
@@ -122,27 +123,27 @@ class TextModel:
                     else:
                         yield item
         except (asyncio.CancelledError, ModelError):
-            if reader.held_bytes:  # all that came counts, and not only what was shown
+            if reader.held_bytes:  # the reply so far includes text that is not yet shown
                 yield Billed(charges, reader.held_bytes)
             raise
 
     def _begins_in_thought(self, messages: Sequence[Message]) -> bool:
-        """Return True if the model's thinking begins in its prompt, as far as its replies have shown."""
+        """Return True if the prompt begins the model's thinking, judged by its replies so far."""
         if not self._thinks_first:
             own = (message for message in messages if message.model == f"{self.provider}/{self.id}")
             self._thinks_first = any(thinks_first(message.content) for message in own)
         return self._thinks_first
 
     def _is_decided(self, messages: Sequence[Message], reply: Message) -> bool:
-        """Return True if the text of a reply is known to be no thinking that its prompt began and that has not ended:
-        what was cut may be that until one reply has ended."""
+        """Return True if the text of a reply is known to be no thinking. Until one reply has ended, a cut reply may be
+        thinking that the prompt began."""
         if not self._answers_first:
             own = (message for message in messages if message.model == f"{self.provider}/{self.id}")
             self._answers_first = any(map(_answers_first, (*own, reply)))
         return self._answers_first or reply.stop not in CUT or thinks_first(reply.content)
 
     def is_like(self, other: "TextModel") -> bool:
-        """Return True for one that writes the same requests to the same model."""
+        """Return True for a model that writes the same requests to the same model."""
         return self.inner is other.inner and self.asked == other.asked
 
     def _marked(self, digest: RequestDigest, request: Request) -> RequestDigest:
@@ -152,7 +153,8 @@ class TextModel:
         return replace(digest, parameters=JsonObject({**digest.parameters, **said}))
 
     def __getattr__(self, name: str) -> object:
-        """Return what the model has beyond the protocol; requests that it prepares are written first."""
+        """Return an attribute of the model beyond the protocol. Methods that prepare requests get the written
+        request."""
         found: object = getattr(self.inner, name)
         if name != "prepare":
             return found
@@ -173,8 +175,8 @@ def text_model(inner: Model, parameters: Mapping[str, object]) -> TextModel | No
 
 
 def _answers_first(message: Message) -> bool:
-    """Return True for a reply whose text begins no later than its answer: it has ended without a thought's end, or its
-    thinking has a beginning of its own."""
+    """Return True for a reply whose text is its answer: it ended without a mark for the end of a thought, or it began
+    its thinking itself."""
     text = message.content.lstrip()
     apart = text.startswith(tuple(THOUGHTS)) or any(isinstance(part, Thinking) for part in message.parts)
     ended = message.stop not in CUT and message.stop not in WITHDRAWN and bool(message.parts)
@@ -184,8 +186,8 @@ def _answers_first(message: Message) -> bool:
 def _with_calls(
     reply: Reply, tools: Mapping[str, ToolSpec], meant: BlockContext, messages: Sequence[Message], *, decided: bool
 ) -> Reply:
-    """Return a reply with the calls that its text has, to these messages. Unless it is `decided` that these are no
-    thoughts, none is made."""
+    """Return a reply to these messages with the calls in its text. Unless it is `decided` that the text is no thought,
+    no call is made."""
     message = reply.message
     stem = f"text_{sha256_hex(f'{reply.digest.sha256}:{reply.response_id}:{message.content}'.encode())[:12]}"
     parts: list[Part] = []

@@ -1,4 +1,4 @@
-"""The system prompt of the text protocol: what blocks there are, and what comes of them."""
+"""The system prompt of the text protocol: the kinds of blocks and their effects."""
 
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -12,7 +12,7 @@ from sagent.plugins.textcalls.blocks import text_argument
 
 PROTOCOL_FILE = Path(__file__).with_name("prompt.md")
 EDIT_FILE = Path(__file__).with_name("edit.md")
-MAX_DESCRIBED = 6  # tools that have a line of their own
+MAX_DESCRIBED = 6  # tools that get their own line
 MAX_DESCRIPTION = 90  # characters
 
 _WRITTEN = ("Bash", "Write")
@@ -25,10 +25,10 @@ _EXAMPLE = '{"argument": "value"}'
 
 
 def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
-    """Return a system prompt with the protocol: in place of the default prompt, or before another one.
+    """Return a system prompt with the protocol. It replaces the default prompt, or is put before another prompt.
 
-    Advisors, tools for agents and edits of a part of a file are described only if they are `asked` for, and directory,
-    platform and date are left to commands: every line costs a small model attention.
+    Advisors, tools for agents and partial edits of a file are described only if they are `asked` for. Commands can tell
+    the directory, platform and date. Every line costs a small model attention.
     """
     default = PROMPT_FILE.read_text("utf-8").strip()
     before, place, after = split_place(system)
@@ -39,7 +39,7 @@ def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()
 
 
 def protocol(tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
-    """Return what is said of the blocks that these tools take."""
+    """Return the description of the blocks for these tools."""
     opening, *paragraphs, closing = PROTOCOL_FILE.read_text("utf-8").strip().split("\n\n")
     writing, running = paragraphs[:2], paragraphs[2:]
     looking = () if "Bash" in tools else _LOOKING
@@ -64,7 +64,7 @@ def _editing() -> str:
 
 
 def _others(tools: Sequence[ToolSpec], limit: int) -> tuple[str, ...]:
-    """Return what is said of further tools: a line for each of the first ones, the names of the rest."""
+    """Return the description of further tools: a line for each of the first ones, and the names of the rest."""
     lines = [_line(tool) for tool in tools[:limit]]
     if rest := tools[limit:]:
         lines.append(f"- also: {', '.join(tool.name for tool in rest)}")

@@ -29,8 +29,8 @@ _MEDIA = re.compile(r"(?:application|audio|font|image|message|model|multipart|te
 
 
 def path_in(line: str) -> str:
-    """Return the path of a line that holds nothing else; "" for any other line. Marks of Markdown, a label as "File:"
-    and a remark as "(new)" may stand around it."""
+    """Return the path that a line consists of; "" for any other line. Markdown marks, a label such as "File:" and a
+    remark such as "(new)" may surround it."""
     text = line.strip()
     if not text or len(text) > MAX_PATH_LINE:
         return ""
@@ -47,13 +47,13 @@ def path_in(line: str) -> str:
 
 
 def path_in_comment(line: str) -> str:
-    """Return the path of a comment that holds nothing else; "" for any other line."""
+    """Return the path that a comment consists of; "" for any other line."""
     found = _COMMENT.fullmatch(line.strip())
     return path_in(found[1]) if found else ""
 
 
 def path_after(info: str) -> str:
-    """Return the path that stands after a fence, as in "python src/a.py"; "" where there is none."""
+    """Return the path after a fence, as in "python src/a.py"; "" if there is none."""
     info = info.strip()
     if not info or len(info) > MAX_PATH_LINE or _CITATION.match(info):
         return ""
@@ -71,7 +71,7 @@ def path_after(info: str) -> str:
 
 
 def is_path(text: str, *, spaced: bool = False) -> bool:
-    """Return True for a text that can only be meant as a file's path. One with spaces is a path only if `spaced`."""
+    """Return True for a text that can only be a file's path. A text with spaces counts only if `spaced`."""
     if not text or len(text) > MAX_PATH_LINE or _FORBIDDEN.search(text) or text != text.strip() or text[0] in "-=@&;,":
         return False
     if not spaced and len(text.split()) > 1:
@@ -85,12 +85,12 @@ def is_path(text: str, *, spaced: bool = False) -> bool:
 
 
 def suffix_of(path: str) -> str:
-    """Return the ending of a path's name in lower case, with its dot; "" where there is none."""
+    """Return the ending of a path's name in lower case, with its dot; "" if it has none."""
     name = re.split(r"[/\\]", path)[-1].lower()
     return name[name.rfind(".") :] if "." in name else ""
 
 
 def path_line(path: str) -> str:
-    """Return the line that stands above a block with a file; "" for a path that no such line can hold."""
+    """Return the line above a block with a file; "" for a path that does not fit in such a line."""
     line = f'"{path}"' if len(path.split()) > 1 else path
     return line if path_in(line) == path else ""

@@ -1,4 +1,4 @@
-"""Protocol of a model's calls, native or as text; and a file of what was seen of each model."""
+"""Choose the protocol of a model's calls, native or text, and keep a file of what each model was seen to use."""
 
 import contextlib
 import json
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 Protocol: TypeAlias = Literal["native", "text"]
 
 FILE = "protocols.json"
-"""What was learned, in the state directory."""
+"""File in the state directory with the protocols that were learned."""
 MAX_SMALL_WEIGHTS = 4_000_000_000
-"""Parameters up to which a model is spoken to in text before anything was seen of it: docs/local-models.md."""
+"""Models with at most this many parameters begin with the text protocol: docs/local-models.md."""
 
 
 def is_small(model_id: str, weights: int | None) -> bool:
-    """Return True for a model that is known to be too small to write calls as its provider's API wants them."""
+    """Return True for a model that is known to be too small for its provider's native calls."""
     known = weights or weights_in_name(model_id)
     return known is not None and known <= MAX_SMALL_WEIGHTS
 
 
 def layer(choice: Choice) -> Callable[[Model], Model]:
-    """Return a function that gives a model as it is spoken to in the protocol that it is known to speak.
+    """Return a function that wraps a model for the protocol that it is known to use.
 
-    What a server serves may not know its own calls. A maker's own models know them.
+    A server may serve a model whose calls it does not know. A maker's own API knows its models' calls.
     """
     wish = choice.settings.of(TOOL_CALLS)
     learned = LearnedProtocols(None if choice.settings.ephemeral else choice.settings.state_dir / FILE)
@@ -59,7 +59,7 @@ def layer(choice: Choice) -> Callable[[Model], Model]:
 
 
 def _served_name(choice: Choice, place: str, model: Model) -> str:
-    """Return the name of the model that a server answers with: a llama-server with one model answers to any name."""
+    """Return the model name that a server answers with: a llama-server with one model answers to any name."""
     loads = getattr(getattr(model, "source", None), "unloaded", None)
     if isinstance(loads, ModelInfo):
         return loads.id
@@ -68,9 +68,9 @@ def _served_name(choice: Choice, place: str, model: Model) -> str:
 
 
 class LearnedProtocols:
-    """The protocols that models were seen to speak, by place (a provider and its address) and model, in a file.
+    """The protocols that models were seen to use, by place (a provider and its address) and model, in a file.
 
-    Without a file they are kept for as long as the process lives. A file that cannot be read counts as empty.
+    Without a file they are kept until the process ends. A file that cannot be read counts as empty.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -78,7 +78,7 @@ class LearnedProtocols:
         self._models: dict[str, Mapping[str, object]] | None = None
 
     def of(self, place: str, model_id: str) -> Protocol | None:
-        """Return what a model was seen to speak; None if nothing was seen."""
+        """Return the protocol that a model was seen to use; None if none was seen."""
         found = as_str(self._read().get(f"{place} {model_id}", {}).get("protocol"))
         return found if found in ("native", "text") else None
 
@@ -88,12 +88,12 @@ class LearnedProtocols:
         return {name: found for name, found in names.items() if found in ("native", "text")}
 
     def keep(self, place: str, model_id: str, protocol: Protocol) -> None:
-        """Remember what a model speaks."""
+        """Remember a model's protocol."""
         entry = {"protocol": protocol, "at": int(time.time())}
         self._change(lambda models: models.update({f"{place} {model_id}": entry}))
 
     def forget(self, model_id: str) -> int:
-        """Forget what was seen of a model, at every place; return how many entries that were."""
+        """Forget a model's protocol, at every place. Returns how many entries were removed."""
         gone = list[str]()
 
         def forget(models: dict[str, Mapping[str, object]]) -> None:
@@ -117,13 +117,13 @@ class LearnedProtocols:
             change(models)
             return None if models == before else json.dumps({"version": 1, "models": models}).encode()
 
-        with contextlib.suppress(OSError):  # it can all be learned again
+        with contextlib.suppress(OSError):  # all of it can be learned again
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
             rewrite(self._file, self._file.with_suffix(".lock"), changed)
 
     def _read(self, *, again: bool = False) -> dict[str, Mapping[str, object]]:
-        """Return the entries; `again` from the file, which another process may have written."""
+        """Return the entries. With `again`, read the file, which another process may have changed."""
         if self._models is None or (again and self._file is not None):
             data: object = None
             if self._file is not None:
@@ -141,12 +141,12 @@ def split_place(name: str) -> tuple[str, str]:
 
 
 class AdaptiveModel:
-    """A model that is spoken to in one protocol, and from its first call that comes as text on in text."""
+    """A model that begins in one protocol, and changes to text with its first call that comes as text."""
 
     def __init__(
         self, model: Model, protocol: Protocol, learned: Callable[[], None], asked: Container[str] = ()
     ) -> None:
-        """`learned` is called when the protocol changes; `asked` are tools that the text protocol is to describe."""
+        """`learned` is called when the protocol changes. `asked` are tools for the text protocol to describe."""
         self._model, self._learned, self._asked = model, learned, asked
         self._text: TextModel | None = None
         self.protocol: Protocol = protocol
@@ -162,7 +162,7 @@ class AdaptiveModel:
         return self._model.limits
 
     def protocol_of(self, request: Request) -> Protocol:
-        """Return the protocol in which a request goes out, or went out: the last one may have changed it."""
+        """Return the protocol in which a request is or was sent. The last request may have changed the protocol."""
         return self._sent[1] if self._sent[0] == _name_of(request) else self.protocol
 
     def _in(self, protocol: Protocol) -> Model:
@@ -188,7 +188,7 @@ class AdaptiveModel:
     async def admit(
         self, state: AgentState, prompt: Message | None, read: Sequence[Message] | Failure
     ) -> Sequence[Message] | Failure:
-        """Return what an agent reads with the files that its prompt names."""
+        """Return the messages that an agent reads, with the files that its prompt names."""
         from sagent.plugins.textcalls import enclosing
 
         return await enclosing.admit(state, prompt, read)
@@ -215,5 +215,5 @@ class AdaptiveModel:
 
 
 def _name_of(request: Request) -> tuple[object, ...]:
-    """Return what tells a request from others, of its conversation too."""
+    """Return a key that tells a request from others of its conversation."""
     return request.conversation, len(request.messages), *request.messages[-1:]

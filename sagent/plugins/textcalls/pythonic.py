@@ -1,4 +1,5 @@
-"""Calls and literals in Python's words, `read(path="a", lines=3)` and `{'name': 'read'}`: read, never evaluated."""
+"""Parse calls and literals in Python's syntax, `read(path="a", lines=3)` and `{'name': 'read'}`. They are never
+evaluated."""
 
 import ast
 import re
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 
 from sagent.lib.dataclass import dataclass
 
-MAX_DEPTH = 60  # of lists and dicts in one another
+MAX_DEPTH = 60  # levels of nested lists and dicts
 
 _STRING = re.compile(
     r"""[rRuU]?(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""", re.DOTALL
@@ -22,7 +23,7 @@ _MAX_DIGITS = 300
 
 @dataclass(frozen=True, slots=True)
 class PythonCall:
-    """A call as it was written; `end` is where it ends."""
+    """A call as it was written, with the position of its end."""
 
     name: str
     named: dict[str, object]
@@ -31,7 +32,7 @@ class PythonCall:
 
 
 def read_literal(text: str, at: int, depth: int = 0) -> tuple[object, int]:
-    """Parse the literal that begins at a place. Returns it and where it ends. Raises ValueError."""
+    """Parse the literal that begins at a position. Returns it and its end. Raises ValueError."""
     if depth > MAX_DEPTH:
         raise ValueError("nested too deeply")
     at = _skip(text, at)
@@ -51,7 +52,7 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[object, int]:
 
 
 def read_call(text: str, at: int) -> PythonCall:
-    """Parse the call that begins at a place. Raises ValueError."""
+    """Parse the call that begins at a position. Raises ValueError."""
     found = _NAME.match(text, at)
     if found is None:
         raise ValueError(f"no call at character {at}")
@@ -70,7 +71,7 @@ def read_call(text: str, at: int) -> PythonCall:
 
 
 def read_calls(text: str) -> list[PythonCall]:
-    """Parse a text of nothing but calls: in a list, one a line, or inside print(). Raises ValueError."""
+    """Parse a text that consists of calls: in a list, one a line, or inside print(). Raises ValueError."""
     body = text.strip()
     if body.startswith("["):
         body, closing = body[1:].strip(), "]"

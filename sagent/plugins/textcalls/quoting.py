@@ -1,4 +1,5 @@
-"""Blocks that a reply only quotes: what a file or a page says must not become a call because a model repeats it."""
+"""Find blocks that a reply only quotes: text from a file or a page must not become a call because a model repeats
+it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,8 @@ _FENCES = re.compile(r"^[^\S\n]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
 
 
 def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part, ...]:
-    """Return the parts of a reply that says more than its blocks, those calls marked as not whole that stand in what
-    was read. Such a call is made if the reply has nothing else to say, or if it was made before."""
+    """Return the parts of a reply. In a reply with more text than its blocks, calls that appear in what the model read
+    are marked as not whole. A call is still made if the reply says nothing else, or if it was made before."""
     calls = [part for part in parts if isinstance(part, ToolCall) and part.whole]
     if not calls:
         return tuple(parts)
@@ -26,7 +27,7 @@ def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part,
     files = "".join(_shown(part.text) for message in messages for part in _files(message))
     made = {(call.name, call.arguments) for message in messages for call in message.calls if call.whole}
     quoted = set[str]()
-    block = ""  # that the call stands in; the first of several in one has its text
+    block = ""  # the text of the block around the call; the first of several calls has it
     for call in calls:
         block = own_text(call) or block
         command = as_str(call.arguments.get("command")) if call.name == "Bash" else ""
@@ -38,8 +39,8 @@ def held_back(parts: Sequence[Part], messages: Sequence[Message]) -> tuple[Part,
 
 
 def _told(messages: Sequence[Message]) -> Iterator[str]:
-    """Return the texts that the model was given by others than the person: results, and messages. Advice is left out:
-    its blocks are there to be written."""
+    """Return the texts that did not come from the person: results, and messages. Advice is left out, because its blocks
+    are there to be written."""
     advice = {call.id for message in messages for call in message.calls if call.name == ADVISOR}
     for message in messages:
         for result in message.results:
@@ -50,7 +51,7 @@ def _told(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _files(message: Message) -> Sequence[Text]:
-    """Return the files that a message has within it, and what was piped in."""
+    """Return the files within a message, and what was piped in."""
     texts = (part for part in message.parts if isinstance(part, Text)) if message.role == "user" else ()
     return [part for part in texts if is_enclosure(part.text) or _ATTACHED.match(part.text)]
 
@@ -63,5 +64,5 @@ def _shown(text: str) -> str:
 
 
 def _lines(text: str) -> str:
-    """Return a text's lines with single spaces and none around them, none blank, each between line ends."""
+    """Return a text's lines without blank lines and surplus spaces, each between line ends."""
     return "\n".join(("", *filter(None, (" ".join(line.split()) for line in text.splitlines())), ""))
