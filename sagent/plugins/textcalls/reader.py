@@ -1,8 +1,8 @@
 """Parser for the output of local models: thinking, text, tool calls. Pure text, in pieces of any size.
 
-Read are the marks of the usual chat templates: <think> and its kin; calls as Hermes and Qwen, Qwen3-Coder, GLM, Llama
-3, Mistral, DeepSeek, Phi, Granite and Cohere write them. A tokenizer that describes its model's answers itself (a
-`response_template`) is believed instead.
+It knows the marks of the usual chat templates: <think> and similar ones, and calls as Hermes and Qwen, Qwen3-Coder,
+GLM, Llama 3, Mistral, DeepSeek, Phi, Granite and Cohere write them. If a tokenizer describes its model's answers (a
+`response_template`), that description is used instead.
 """
 
 import re
@@ -36,28 +36,28 @@ CALLS: Mapping[str, str] = {  # "" is closed by the end of the reply
 _STRAY = "</tool_call>"  # Qwen3-Coder closes it at times without having opened it
 _INNER = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "[ARGS]", "[CALL_ID]")
 MARKS = frozenset((*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *_INNER)) - {""}
-"""Everything that has to be seen as text, although some of it is a special token of its tokenizer."""
+"""Marks that must be decoded as text, although some of them are special tokens."""
 
 
 class AnswerReader(ABC):
-    """Reads an answer as it is written, and keeps its parts. Calls get ids that begin with the stem."""
+    """Reads an answer as it is written, and keeps its parts. The ids of calls begin with the stem."""
 
     def __init__(self, stem: str) -> None:
         self._stem = stem
         self._runs: list[tuple[type[Text | Thinking], list[str]] | ToolCall] = []
         self._calls = 0
         self._said = False  # text was shown
-        self._gap = ""  # white space that shows only when text follows it
+        self._gap = ""  # white space, shown only if text follows it
         self._fresh = False  # a region has just begun or ended: white space is not text yet
 
     @property
     @abstractmethod
     def thinking(self) -> bool:
-        """True if the next text is thinking, as far as is known."""
+        """True if the next text is thinking, judged by the text so far."""
 
     @abstractmethod
     def feed(self, text: str) -> list[Delta]:
-        """Take some text; what there is to show of it."""
+        """Take some text and return what can be shown of it."""
 
     @abstractmethod
     def finish(self) -> list[Delta]:
@@ -82,7 +82,7 @@ class AnswerReader(ABC):
             last[1].append(text)
         else:
             if kind is Text and self._said:
-                text = f"\n\n{text}"  # it goes on after a call
+                text = f"\n\n{text}"  # the text continues after a call
             self._said = self._said or kind is Text
             self._runs.append((kind, [text]))
         out.append(TextPart(text) if kind is Text else ThinkingPart(text))
@@ -98,17 +98,17 @@ class AnswerReader(ABC):
         self._gap += text[len(body) :]
 
     def _call(self, name: str, arguments: JsonObject, malformed: str | None, *, closed: bool = True) -> None:
-        """Add a call; one that was not closed is whole if its arguments show their own end."""
+        """Add a call. An unclosed call is whole if its arguments show their own end."""
         whole = closed or malformed is None
         self._runs.append(ToolCall(f"{self._stem}_{self._calls}", name, arguments, malformed, whole=whole))
         self._calls += 1
 
 
 class MarkReader(AnswerReader):
-    """Reads an answer by its marks; those of calls count only where tools were offered.
+    """Reads an answer by its marks. Marks of calls count only if tools were offered.
 
-    `closing` is the mark that ends thinking which the prompt has begun already. With `bare`, an answer that is nothing
-    but a JSON object with a tool's name is a call, as Llama 3 writes them.
+    `closing` is the mark that ends thinking which the prompt has begun. With `bare`, an answer is a call if it is only
+    a JSON object with a tool's name, as Llama 3 writes them.
     """
 
     def __init__(self, tools: Iterable[ToolSpec], stem: str, *, closing: str = "", bare: bool = False) -> None:
@@ -116,7 +116,7 @@ class MarkReader(AnswerReader):
         self._tools = {tool.name: tool.parameters for tool in tools}
         self._buffer: str = ""
         self._thoughts = closing  # the mark that ends the thinking we are in
-        self._mark = ""  # the mark that began the call we are in
+        self._mark = ""  # the mark that began the current call
         self._called = False  # a call has begun
         self._passed = 0  # of the buffer: no closing mark before it ends the call
         self._fresh = bool(closing)
@@ -128,7 +128,7 @@ class MarkReader(AnswerReader):
 
     @property
     def _begun(self) -> bool:
-        """True if something other than thinking was said."""
+        """True if the answer has more than thinking."""
         return self._said or self._called
 
     def feed(self, text: str) -> list[Delta]:
@@ -151,7 +151,7 @@ class MarkReader(AnswerReader):
         return out
 
     def _step(self, out: list[Delta], *, final: bool) -> bool:
-        """Take one thing from the buffer; False when nothing more can be read from it."""
+        """Read one item from the buffer. Returns False when nothing more can be read from it."""
         if self._mark:
             return self._in_call(out, final=final)
         if self._thoughts:
@@ -164,7 +164,7 @@ class MarkReader(AnswerReader):
         stray = (_STRAY,) if self._calls else ()
         opening = (*(() if self._begun else THOUGHTS), *(CALLS if self._tools else ()), *stray)
         mark = self._until(Text, opening, out, final=final)
-        if mark in THOUGHTS and self._begun:  # the text before it was an answer already: the mark is part of it
+        if mark in THOUGHTS and self._begun:  # the text before it was part of the answer: so is the mark
             self._show(Text, mark, out)
             return True
         if mark in THOUGHTS:
@@ -175,7 +175,7 @@ class MarkReader(AnswerReader):
         return bool(mark)
 
     def _until(self, kind: type[Text | Thinking], marks: Sequence[str], out: list[Delta], *, final: bool) -> str:
-        """Show what is before the first of some marks, and take it; "" where there is none yet."""
+        """Show the text before the first of some marks and take the mark; "" if there is none yet."""
         at, mark = _first(self._buffer, marks)
         size = at if mark else len(self._buffer) - (0 if final else _tail(self._buffer, marks))
         self._show(kind, self._buffer[:size], out)
@@ -194,8 +194,8 @@ class MarkReader(AnswerReader):
     def _end_of_call(self, closing: str, *, final: bool) -> int:
         """Find the end of the call, -1 if it is not known yet.
 
-        A closing mark inside a JSON string is part of it, unless the answer ends or another call begins there: then the
-        JSON is broken.
+        A closing mark inside a JSON string is part of the string. But if the answer ends or another call begins there,
+        the JSON is broken.
         """
         at = self._buffer.find(closing, self._passed)
         while at >= 0 and _inside_string(self._buffer[:at]):
@@ -217,7 +217,7 @@ class MarkReader(AnswerReader):
             self._show(Text, body, out)
 
     def _hold_bare(self, out: list[Delta], *, final: bool) -> bool | None:
-        """Hold back what may be a bare call until the answer ends. None when it is something else."""
+        """Hold back a possible bare call until the answer ends. None if it is something else."""
         dense = "".join(self._buffer[:200].split())
         if not final:
             return False if any(start.startswith(dense) or dense.startswith(start) for start in _BARE) else None
@@ -238,7 +238,7 @@ _BARE = ('{"name":', '{"type":"function"')
 
 
 def _first(text: str, marks: Iterable[str]) -> tuple[int, str]:
-    """Return the first mark in a text and where it is; "" where there is none."""
+    """Return the first mark in a text and its position; "" if there is none."""
     found = ((at, mark) for mark in marks if (at := text.find(mark)) >= 0)
     return min(found, default=(-1, ""))
 
@@ -260,7 +260,7 @@ def _inside_string(text: str) -> bool:
 
 
 class Regions(Protocol):
-    """transformers' reader of answers, as far as it is used (`tokenizer.get_response_parser`)."""
+    """The part of transformers' answer reader that is used here (`tokenizer.get_response_parser`)."""
 
     initial_events: list[dict[str, object]]
 
@@ -274,7 +274,7 @@ class Regions(Protocol):
 
 
 class DescribedReader(AnswerReader):
-    """Reads an answer by its tokenizer's own description. What that cannot read of a call is kept as it came."""
+    """Reads an answer by its tokenizer's own description. Parts of a call that it cannot read are kept as they came."""
 
     def __init__(self, regions: Regions, stem: str) -> None:
         super().__init__(stem)
@@ -289,7 +289,7 @@ class DescribedReader(AnswerReader):
 
     def feed(self, text: str) -> list[Delta]:
         out: list[Delta] = []
-        for char in text:  # one by one: an error would take with it what else came
+        for char in text:  # one by one: an error would lose the other characters
             self._try(lambda regions, char=char: regions.feed(char), char, out)
         return out
 
@@ -299,7 +299,7 @@ class DescribedReader(AnswerReader):
         return out
 
     def _try(self, step: Callable[[Regions], Iterable[Mapping[str, object]]], text: str, out: list[Delta]) -> None:
-        """Take a step, or show the text as it is after what was written has once not fitted its description."""
+        """Take a step. Show the text as it is once some text has not fitted the description."""
         if self._regions is None:
             self._say(Text, text, out)
             return

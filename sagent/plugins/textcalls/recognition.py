@@ -1,7 +1,7 @@
-"""Calls in a whole reply of any model: which text is a call, and which only shows one.
+"""Find calls in a whole reply of any model, and tell calls from text that only shows one.
 
-The rules are in docs/textcalls.md. Nothing here decides what may be done: a call that is recognised is judged, like
-every other, by the policy.
+The rules are in docs/textcalls.md. Nothing here decides what may be done: the policy judges a recognised call like
+every other.
 """
 
 import html
@@ -44,8 +44,8 @@ from sagent.plugins.textcalls.writing import ADVISOR, is_advice
 MAX_AROUND = 300  # characters beside a call of a tool that does not exist
 MAX_AFTER = 600  # characters that may follow a call
 MAX_CALLS = 50  # of one reply
-_MAX_TRIES = 50  # places of one text at which JSON is looked for in vain
-_WINDOW = 300  # characters around a name in what was read, in which a call that it shows has its arguments
+_MAX_TRIES = 50  # failed attempts to find JSON in one text
+_WINDOW = 300  # characters around a name in read text, in which a quoted call has its arguments
 
 MARKS: Mapping[str, str] = {
     **CALLS,
@@ -59,7 +59,7 @@ MARKS: Mapping[str, str] = {
     "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
     "<|action_start|>": "<|action_end|>",
 }
-"""What begins a call in a reply of any model, and what ends it; "" is the end of the reply."""
+"""Marks that begin a call in a reply of any model, and marks that end it; "" is the end of the reply."""
 CALL_FENCES = ("tool_call", "tool_calls", "tool_code", "tool_use", "function_call")
 _FENCES = ("", "json", "json5", "jsonc", "tool", "tools", "function", "xml", "text", "txt", "plaintext", *CALL_FENCES)
 _PYTHON = ("python", "py", "tool_code")
@@ -97,7 +97,7 @@ _CALL_WORDS = re.compile(r"argument|parameter|tool|function|invoke|args|input|<\
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Calls and where they stand in a text. If `marked`, no other text looks like it."""
+    """Calls and their place in a text. If `marked`, no other text looks like them."""
 
     start: int
     end: int
@@ -106,9 +106,9 @@ class Span:
 
 
 def recognise(text: str, request: Request, reply: Message) -> WrittenCalls | None:
-    """Return the calls that the text of a reply is, None if it is an answer.
+    """Return the calls in the text of a reply, None if it is an answer.
 
-    Where JSON was asked for, only marks make a call."""
+    If JSON was asked for, only marks make a call."""
     tools = {tool.name: tool.parameters for tool in request.tools}
     spans = _Reader(text, tools).spans()[:MAX_CALLS]
     if request.output_schema is not None:
@@ -124,19 +124,19 @@ def recognise(text: str, request: Request, reply: Message) -> WrittenCalls | Non
     stem = f"text{sha256_hex(f'{len(request.messages)} {text}'.encode())[:12]}"  # not twice in a history that shrinks
     calls = [call for span in spans for call in span.calls][:MAX_CALLS]
     made = [ToolCall(f"{stem}_{at}", *call) for at, call in enumerate(calls)]
-    if reply.stop in CUT and not _is_closed(text[spans[-1].start :]):  # a missing brace is no slip there
+    if reply.stop in CUT and not _is_closed(text[spans[-1].start :]):  # here a missing brace is a cut and not a slip
         made[-1] = replace(made[-1], whole=False)
     return WrittenCalls(around, tuple(made))
 
 
 def _is_closed(text: str) -> bool:
-    """Return True if what is opened in a text is closed: strings, braces and brackets."""
+    """Return True if a text closes all its strings, braces and brackets."""
     bare = _STRING.sub("", text)
     return '"' not in bare and all(bare.count(opens) <= bare.count(closes) for opens, closes in ("{}", "[]"))
 
 
 class _Reader:
-    """Finds the calls in a text, wherever they stand; what is quoted is passed over."""
+    """Finds the calls anywhere in a text. It skips quoted text."""
 
     def __init__(self, text: str, tools: Mapping[str, JsonObject]) -> None:
         self._text = text
@@ -168,7 +168,7 @@ class _Reader:
         return found
 
     def _call(self, call: Call) -> Call:
-        """Return a call under the name of the tool that it means."""
+        """Return a call with the name of the tool that it means."""
         return (self._meant(call[0]), *call[1:])
 
     def _meant(self, name: str) -> str:
@@ -198,7 +198,7 @@ class _Reader:
         return self._span(start, len(text) if end < 0 else end + len(closing), calls, marked=True)
 
     def _literal(self, body: str) -> Call | None:
-        """Read a body that is one object in Python's words."""
+        """Read a body that is one object in Python's syntax."""
         try:
             value, end = read_literal(body, 0)
             frozen = json_freeze(value)
@@ -207,7 +207,7 @@ class _Reader:
         return self._call_in(frozen) if not body[end:].strip() and self._has_shape(frozen) else None
 
     def _end_of_call(self, begun: int, closing: str) -> int:
-        """Return where the closing mark is that does not stand in a text of the call's JSON, -1 if there is none."""
+        """Return the position of the closing mark outside the strings of the call's JSON, -1 if there is none."""
         text = self._text
         inner = text[begun : begun + 1_000].lstrip()
         if inner[:1] in ("{", "["):
@@ -230,10 +230,10 @@ class _Reader:
             call = (found[1], JsonObject(), valid_text(found[2]))
         return self._span(start, found.end(), (call,), marked=True)
 
-    _end_of_json = 0  # where the last JSON that was read ends
+    _end_of_json = 0  # end of the last JSON value that was read
 
     def _json(self, start: int, line: int, *, fenced: bool = False) -> Span | None:
-        """Read JSON that is nothing but calls and fills its lines."""
+        """Read JSON that consists of calls and fills its lines."""
         text = self._text
         self._end_of_json = start
         if python := _PYTHON_LIST.match(text, start):
@@ -257,7 +257,7 @@ class _Reader:
         return self._span(line, end, map(self._call_in, items), marked=False)
 
     def _values(self, start: int, *, fenced: bool) -> tuple[list[tuple[object, str]], int]:
-        """Parse JSON values one after the other, one with doubled braces, or one in Python's words."""
+        """Parse JSON values in sequence, a value with doubled braces, or a value in Python's syntax."""
         text = self._text
         doubled = re.compile(r"\{\s*(?=\{)").match(text, start)
         values: list[tuple[object, str]] = []
@@ -284,7 +284,7 @@ class _Reader:
             return [], start
 
     def _is_short_form(self, start: int) -> bool:
-        """Return True for `{"NAME": {` where a tool has the name."""
+        """Return True for `{"NAME": {` if a tool has the name."""
         found = re.compile(r"\{\s*\"([\w.:-]+)\"\s*:\s*\{").match(self._text, start)
         return found is not None and self._meant(found[1]) in self._tools
 
@@ -307,7 +307,7 @@ class _Reader:
         return call_of(fields, json_dump(fields))
 
     def _short(self, fields: Mapping[str, object]) -> Call | None:
-        """Return the call in `{"NAME": {...}}` where a tool has the name."""
+        """Return the call in `{"NAME": {...}}` if a tool has the name."""
         if len(fields) == 1:
             ((name, given),) = fields.items()
             if isinstance(given, JsonObject) and self._meant(name) in self._tools:
@@ -315,7 +315,7 @@ class _Reader:
         return None
 
     def _flat(self, fields: Mapping[str, object]) -> Call | None:
-        """Return the call in an object whose arguments stand beside the name, where a tool has just these."""
+        """Return the call in an object that has the arguments beside the name, if they fit a tool's schema."""
         for key in NAMES:
             schema = self._tools.get(self._meant(as_str(fields.get(key))))
             if schema is not None:
@@ -339,11 +339,11 @@ class _Reader:
         return list(python_calls(body, tools))
 
     def _written(self, body: str) -> Iterator[str]:
-        """Yield the names in Python's words that mean a tool."""
+        """Yield the names of tools that a text calls in Python's syntax."""
         return (name for name in re.findall(r"([A-Za-z_][\w.:-]*)\s*\(", body) if self._meant(name) in self._tools)
 
     def _fenced(self, token: re.Match[str]) -> tuple[Span | None, int]:
-        """Read a fenced block; returns its calls, and where it ends."""
+        """Read a fenced block. Returns its calls, and its end."""
         text, fence, info = self._text, token["fence"], token["info"].strip().lower()
         content = token.end() + 1
         closed = re.compile(rf"^[ \t]*{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
@@ -377,13 +377,13 @@ class _Reader:
         return Span(token.start(), end, span.calls, span.marked or info in CALL_FENCES), end
 
     def _calls_tools(self, body: str) -> bool:
-        """Return True if a text in Python's words begins with a call of a tool and calls nothing else."""
+        """Return True if a text in Python's syntax begins with a call of a tool and calls nothing else."""
         first = re.match(r"\[?\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:print\s*\(\s*)?([A-Za-z_][\w.:-]*)\s*\(", body)
         return first is not None and self._meant(first[1]) in self._tools
 
 
 def _listed(value: object) -> Sequence[object]:
-    """Return the objects of a value that is one, a list of them, or has them as `tool_calls`."""
+    """Return the objects of a value: an object, a list of objects, or those under `tool_calls`."""
     if isinstance(value, JsonObject):
         calls = as_array(value.get("tool_calls"))
         return calls if calls and len(value) <= 3 else (value,)
@@ -392,7 +392,7 @@ def _listed(value: object) -> Sequence[object]:
 
 
 def _single_braces(body: str) -> str:
-    """Return a body whose braces are doubled, as in a template, with single ones."""
+    """Return a body with single braces if its braces are doubled, as in a template."""
     text = body.strip()
     if not re.match(r"\{\s*\{", text):
         return body
@@ -401,24 +401,25 @@ def _single_braces(body: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Return a tool's name without what models change of it: case, and how words are divided."""
+    """Return a tool's name without case and separators, which models change."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def is_tool(name: str, names: Collection[str]) -> bool:
-    """Return True if a name that a model wrote means a tool; `names` are plain."""
+    """Return True if a name that a model wrote means a tool. `names` are plain names."""
     return plain_name(name) in names or plain_name(_PREFIX.sub("", name)) in names
 
 
 def _gaps(text: str, spans: Sequence[Span]) -> list[str]:
-    """Return what stands before, between and after calls."""
+    """Return the text before, between and after calls."""
     ends = [0, *(span.end for span in spans)]
     starts = [*(span.start for span in spans), len(text)]
     return [text[end:start] for end, start in zip(ends, starts, strict=True)]
 
 
 def _stands_as_call(text: str, spans: Sequence[Span], tools: Mapping[str, JsonObject]) -> bool:
-    """Return True if a reply ends with its calls, or nearly; a call of no tool must be nearly all of it."""
+    """Return True if a reply ends with its calls, or nearly. Unmarked calls of unknown tools must be nearly all of the
+    reply."""
     lead, *later = _gaps(text, spans)
     later = ["" if _ANSWERED.match(gap) else gap.strip() for gap in later]
     if any(len(gap) > MAX_AFTER for gap in later):
@@ -428,7 +429,7 @@ def _stands_as_call(text: str, spans: Sequence[Span], tools: Mapping[str, JsonOb
 
 
 def _around(text: str, spans: Sequence[Span]) -> str:
-    """Return what is left of a text without its calls, and without the results that a model made up for them."""
+    """Return a text without its calls, and without the results that a model made up for them."""
     lead, *later = _gaps(text, spans)
     after = [gap.strip() for gap in later if gap.strip() and not _ANSWERED.match(gap)]
     lead = lead if lead.strip() else ""
@@ -438,8 +439,8 @@ def _around(text: str, spans: Sequence[Span]) -> str:
 
 
 def _was_read(text: str, spans: Sequence[Span], request: Request, reply: Message) -> bool:
-    """Return True if one of the calls stands in what was read: a result, a file, a message, instructions, an earlier
-    answer. A call that was made before may be made again."""
+    """Return True if one of the calls appears in read text: a result, a file, a message, instructions, an earlier
+    answer. The model may repeat a call that was made before."""
     sources = [text[span.start : span.end] for span in spans]
     names = [_squeezed(name) for span in spans for name, _, _ in span.calls]
     cores = [core for core in map(_core, sources) if any(name and name in core for name in names)]
@@ -458,7 +459,8 @@ def _was_read(text: str, spans: Sequence[Span], request: Request, reply: Message
 
 
 def _readings(text: str) -> Iterable[str]:
-    """Return a text, and what it says where marks of HTML, escapes of JSON or of URLs and numbers of lines are read."""
+    """Return a text, and the same text with HTML marks, JSON escapes, URL escapes and line numbers decoded or
+    removed."""
     found = {text, html.unescape(text), PLACES.sub("", text)}
     if "\\u" in text:
         found.add(_ESCAPE.sub(lambda one: chr(int(one[1], 16)), text))
@@ -468,8 +470,8 @@ def _readings(text: str) -> Iterable[str]:
 
 
 def _sources(request: Request, reply: Message) -> Iterator[tuple[str, bool]]:
-    """Yield the texts that a model has read or said, and whether they came from elsewhere than the person and itself.
-    What we said of a call that was not made quotes it, and advice gives calls to be made: both are left out."""
+    """Yield the texts that a model has read or said, and whether others than the person and the model wrote them. Notes
+    about a call that was not made quote the call, and advice gives calls to be made: both are left out."""
     yield "\n".join((request.system, *(tool.description for tool in request.tools))), False
     tools, refused = {tool.name for tool in request.tools}, set[str]()
     for message in (*request.messages, reply):
@@ -495,14 +497,14 @@ def _sources(request: Request, reply: Message) -> Iterator[tuple[str, bool]]:
 
 
 def _has_unread_media(request: Request) -> bool:
-    """Return True if a model has seen documents or pictures, whose words are not known here."""
+    """Return True if a model has seen documents or pictures, whose words are unknown here."""
     kept = (part.content if isinstance(part, ToolResult) else (part,) for one in request.messages for part in one.parts)
     return any(isinstance(part, Document | Image) for parts in kept for part in parts)
 
 
 def _shows(source: str, call: Call, needed: Collection[str]) -> bool:
-    """Return True if a squeezed text has, near a call's name, its arguments that are `needed`, or all if none is, and
-    the name is called there or a word for calls is near."""
+    """Return True if a squeezed text has the call's `needed` arguments near its name, or all arguments if none is
+    needed. The text must also call the name, or have a word for calls near it."""
     name, arguments, malformed = _squeezed(call[0]), call[1], call[2]
     if not name or not (arguments or malformed):
         return False
@@ -528,8 +530,8 @@ def _shows(source: str, call: Call, needed: Collection[str]) -> bool:
 
 
 def _pair(name: str, key: str, value: object) -> re.Pattern[str]:
-    """Return an expression for a key and the first of its value in a squeezed text, in any form of a call of the name;
-    in Python's words there may be no key."""
+    """Return an expression for a key and the beginning of its value in a squeezed text, in any form of a call of the
+    name. A call in Python's syntax may have no key."""
     first = next((one for leaf in _leaves(value) if (one := _squeezed(leaf))), "")
     between = r"\W{0,20}(?:arg_key\W{0,20}arg_value\W{0,20})?"
     before = rf"(?:{re.escape(_squeezed(key))}{between}|{re.escape(name)}\((?:[^()]{{0,300}},)?)"
@@ -559,6 +561,6 @@ def _squeezed(text: str) -> str:
 
 
 def _core(text: str) -> str:
-    """Return what stands between the outer braces of a call, squeezed: with other marks around it, it is the same."""
+    """Return the text between the outer braces of a call, squeezed. Other marks around the call do not change it."""
     start, end = text.find("{"), text.rfind("}")
     return _squeezed(text[start : end + 1]) if 0 <= start < end else ""

@@ -1,4 +1,4 @@
-"""Models that were seen to write their calls as text: shown in `sagent models`, and forgotten on request."""
+"""Models that were seen to write their calls as text, for `sagent models` to show and forget."""
 
 from collections.abc import Mapping
 
@@ -9,8 +9,8 @@ from sagent.plugins.textcalls.protocols import FILE, LearnedProtocols, split_pla
 
 
 def forget(settings: Settings, given: Mapping[str, object]) -> int | None:
-    """Forget what was seen of the model that a flag names by its id or as provider/id; None where none is named. Return
-    1 if nothing was known."""
+    """Forget the protocol of the model that a flag names by its id or as provider/id; None if the flag names none.
+    Returns 1 if nothing was known."""
     if (name := given.get("forget")) is None:
         return None
     learned = LearnedProtocols(settings.state_dir / FILE)
@@ -20,7 +20,7 @@ def forget(settings: Settings, given: Mapping[str, object]) -> int | None:
 
 
 def seen(settings: Settings) -> Table | None:
-    """Return the models whose protocol was learned: the protocol, the model with its provider, the address."""
+    """Return the models whose protocol was learned: the protocol, the model with its provider, and the address."""
     rows: list[tuple[str, ...]] = []
     for name, protocol in sorted(LearnedProtocols(settings.state_dir / FILE).every().items()):
         provider, (address, model) = name.partition(" ")[0], split_place(name)

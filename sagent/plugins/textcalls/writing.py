@@ -20,12 +20,11 @@ from sagent.sandbox.signs import HOW_TO_ASK
 OUTPUT = "The output of the command:"
 NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
-"""Last words after results, and after files that were written: measured, see docs/eval.md."""
+"""Last words after results and written files. They were chosen by measurements, see docs/eval.md."""
 CHECK = "Check it: run {check} in a ```bash block."
 CHECK_UNCHANGED = "Run {check} in a ```bash block to see what is wrong."
-"""Last words after files that were written, and after those that were written as they are, where the request names
-a command or a test."""
-ADVISOR = "advisor"  # the tool that asks for advice, and the beginning of its sender where it comes unasked
+"""Last words after files that were written or left unchanged, if the request names a command or a test."""
+ADVISOR = "advisor"  # the tool that asks for advice, and the beginning of the sender of unasked advice
 ENDLESS = (
     "The block has no end, so nothing was done. Write it again, whole, and end it with ```. If it was too long, do it"
     " in smaller steps."
@@ -35,8 +34,8 @@ NO_OUTPUT = "(no output)"
 UNCHANGED = "It holds exactly this already."
 """The result of a file that is written as it is."""
 LEFT_OUT = "{path} was not changed, because your block leaves out {lost}. Write the whole file again, with {names}."
-"""The result of a write that takes functions or classes away. It stands last: a model that is shown the file there
-writes it as it is."""
+"""The result of a write that removes functions or classes. It is the last text: a model that is shown the file there
+writes it unchanged."""
 _LEFT_OUT = LEFT_OUT[LEFT_OUT.index(" was") : LEFT_OUT.index("{lost}")]
 PATHLESS = (
     "Nothing was changed: your block has no path. Write the path {path} on a line of its own and then the whole new"
@@ -86,7 +85,7 @@ _MADE = re.compile(  # a file that is to be made
     re.IGNORECASE,
 )
 _WORD = r"(?!(?:for|from|of|that|which|with|using|like|by|so)\b)\S*[^\s.!?;:]\s+"
-_TO_FILE = re.compile(  # a file that the request itself says is to be there
+_TO_FILE = re.compile(  # a file that the request itself wants to exist
     r"(?:^|[.!;:,]\s+|\b(?:please|then|and)\s+)"
     rf"(?:(?:create|write|generate)\s+(?:{_WORD}){{0,4}}?[`'\"]?({_NAME})"
     rf"|(?:write|save|store|put|convert|export|translate)\s+(?:{_WORD}){{1,8}}?(?:into|to|as|in)\s+[`'\"]?({_NAME}))",
@@ -101,18 +100,18 @@ _MOVED = re.compile(  # a file as a whole
 
 @dataclass(frozen=True, slots=True)
 class Reminders:
-    """The last words of a person's message, by what the model can do. Small models go by what stands last."""
+    """The last words of a person's message, by what the model can do. Small models follow the last words best."""
 
     runs: bool = True
     writes: bool = True
 
     @classmethod
     def of(cls, tools: Mapping[str, ToolSpec]) -> "Reminders":
-        """Return the reminders for what these tools can do."""
+        """Return the reminders for these tools."""
         return cls("Bash" in tools, "Write" in tools)
 
     def after(self, message: Message) -> str:
-        """Return what stands after a message of a person's."""
+        """Return the reminder after a person's message."""
         if not encloses(message) and not (self.writes and _names_file(message)):
             if self.runs and (asked := _RUN.search(_said(message))):
                 return f"(Do not guess: first write a ```bash block with {asked[1]}.)"
@@ -133,21 +132,22 @@ class Reminders:
 
 
 def _names_file(message: Message) -> bool:
-    """Return True for a message that names a file, other than in a command in backticks: it may be one to write."""
+    """Return True for a message that names a file outside a command in backticks. Such a file may have to be
+    written."""
     return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
 
 
 def _to_make(message: Message) -> str:
-    """Return the one new file that a request says is to be made; "" for a question, and if there are several."""
+    """Return the one new file that a request wants made; "" for a question, and if there are several."""
     made = {found[1] for found in _MADE.finditer(_named(message))}
     named = {found[0] for found in _FILE.finditer(_named(message))} - _enclosed(message)
-    new = {name for name in named if name in made or name[0] != "."}  # others with a dot in front are endings
+    new = {name for name in named if name in made or name[0] != "."}  # other names that begin with a dot are endings
     return new.pop() if len(new) == 1 and new <= made else ""
 
 
 def _to_change(message: Message) -> str:
-    """Return the one file that a request can be about: one to be made, or one of those within it that is not to stay as
-    it is; "" for a question, and if there are several."""
+    """Return the one file that a request can be about: a new file, or an enclosed file that is not to stay as it is.
+    Returns "" for a question, and if there are several."""
     if path := _to_make(message):
         return path
     named = {found[0] for found in _FILE.finditer(_named(message))}
@@ -156,20 +156,20 @@ def _to_change(message: Message) -> str:
 
 
 def _named(message: Message) -> str:
-    """Return what a request says without its commands; "" for a question."""
+    """Return a request's text without its commands; "" for a question."""
     said = re.sub(r"`[^`\n]*\s[^`\n]*`", " ", _said(message))
     return "" if "?" in said else said
 
 
 def left_unwritten(history: Sequence[Message], senders: Container[str]) -> str:
-    """Return the one file that the last request of these senders asks to change, if the reply to it shows a block and
-    calls nothing; "" for any other."""
+    """Return the one file that the last request of these senders asks to change, if the reply shows a block and calls
+    nothing; "" for any other."""
     return _path_to_change(history, _last_request(history, senders)) if _BLOCK.search(history[-1].content) else ""
 
 
 def left_failing(history: Sequence[Message], senders: Container[str]) -> str:
-    """Return the one file that the last request of these senders asks to change, if the last call is a command with
-    what the request names to check it by, and that has failed; "" for any other."""
+    """Return the one file that the last request of these senders asks to change, if the last call has run the check
+    that the request names and the check has failed; "" for any other."""
     at = _last_request(history, senders)
     check = check_in(history[at]).strip("`") if at >= 0 else ""
     called = [message for message in history[at + 1 :] if message.calls or message.results] if check else []
@@ -181,13 +181,15 @@ def left_failing(history: Sequence[Message], senders: Container[str]) -> str:
 
 
 def _last_request(history: Sequence[Message], senders: Container[str]) -> int:
-    """Return where the last message of one of these senders is, -1 if there is none."""
+    """Return the index of the last request of these senders, -1 if there is none."""
     return next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)
 
 
 def _path_to_change(history: Sequence[Message], at: int) -> str:
-    """Return the one file that the request at this place asks to change; "" for any other, and for a question."""
-    said = _FILE.sub(" ", _COMMAND.sub(" ", history[at].content)) if at >= 0 else ""  # show.py tells nothing
+    """Return the one file that the request at this index asks to change; "" for any other, and for a question."""
+    said = (
+        _FILE.sub(" ", _COMMAND.sub(" ", history[at].content)) if at >= 0 else ""
+    )  # a name such as show.py is no verb
     if not _CHANGES.search(said) or _TELLS.search(said):
         return ""
     files = takewhile(_is_file, history[at + 1 :])
@@ -196,8 +198,8 @@ def _path_to_change(history: Sequence[Message], at: int) -> str:
 
 
 def left_unmade(history: Sequence[Message], senders: Container[str]) -> str:
-    """Return the one file that the last request of these senders says is to be made, whatever it asks besides; "" for
-    any other."""
+    """Return the one file that the last request of these senders wants made, whatever else it asks; "" for any
+    other."""
     at = _last_request(history, senders)
     said = _QUESTION.sub(". ", _COMMAND.sub(" ", _said(history[at]))) if at >= 0 else ""
     made = {found[1] or found[2] for found in _TO_FILE.finditer(said)}
@@ -205,7 +207,7 @@ def left_unmade(history: Sequence[Message], senders: Container[str]) -> str:
 
 
 def echoes(reply: str, told: str) -> bool:
-    """Return True for a reply that says a sentence of what was told again."""
+    """Return True for a reply that repeats a long sentence of the note."""
     known = " ".join(told.split())
     sentences = (" ".join(each.split()) for each in re.split(r"(?<=[.!?])\s+|\n", reply))
     return any(each in known for each in sentences if len(each.split()) > MIN_ECHO_WORDS)
@@ -217,7 +219,7 @@ def _is_request(message: Message, senders: Container[str]) -> bool:
 
 
 def _asks_to_move(message: Message) -> bool:
-    """Return True for a message that asks for a file to be renamed, moved, copied or deleted as a whole."""
+    """Return True for a message that asks to rename, move, copy or delete a whole file."""
     return _MOVED.search(_said(message)) is not None
 
 
@@ -227,8 +229,8 @@ def _said(message: Message) -> str:
 
 
 def _asks_for_number(message: Message) -> bool:
-    """Return True for a message that asks how many there are of something in the files within it, and names no other
-    file: one that the number is to be written into."""
+    """Return True for a message that asks to count something in the enclosed files. It names no other file, into which
+    the number could be written."""
     said = _said(message)
     return bool(_NUMBER.search(said)) and {found[0] for found in _FILE.finditer(said)} <= _enclosed(message)
 
@@ -240,21 +242,22 @@ def _enclosed(message: Message) -> set[str]:
 
 
 class WrittenConversation:
-    """The messages of one conversation as text models are sent them: each is written once, and later ones are added."""
+    """The messages of one conversation as text models get them. Each message is written once, and later ones are
+    added."""
 
     def __init__(self, reminders: Reminders | None) -> None:
-        """Without `reminders`, messages have none: nothing can be done in this conversation."""
+        """Without `reminders`, messages have none: the model can do nothing in this conversation."""
         self._reminders = reminders
         self._known: list[Message] = []
         self._written: list[Message] = []
-        self._calls: list[ToolCall] = []  # that have no result yet
-        self._lost: Message | None = None  # what answers these where no result has come
-        self._check = ""  # how to check what the last request asks for
+        self._calls: list[ToolCall] = []  # calls without a result so far
+        self._lost: Message | None = None  # the message that answers these if no result has come
+        self._check = ""  # the command or test by which the last request is checked
         self._endless = False  # the last reply was cut in its block
-        self.again = False  # the last reply is left out: what was asked before it is asked once more
+        self.again = False  # the last reply is left out: the request before it is made once more
 
     def follow(self, messages: Sequence[Message]) -> bool:
-        """Take what is new. False, and nothing done, when these messages do not begin with those known."""
+        """Add new messages. Returns False, and changes nothing, if the messages do not begin with the known ones."""
         known = len(self._known)
         if len(messages) < known or not all(map(is_, self._known, messages)):
             return False
@@ -264,7 +267,7 @@ class WrittenConversation:
             message, at = messages[at], at + 1
             if message.role == "user":
                 files: list[Part] = []
-                while at < len(messages) and _is_file(messages[at]):  # which goes out below the message
+                while at < len(messages) and _is_file(messages[at]):  # these go below the message
                     files += messages[at].parts
                     at += 1
                 self._hear(replace(message, parts=(*message.parts, *files)) if files else message)
@@ -320,8 +323,8 @@ class WrittenConversation:
         self._written.append(written)
 
     def _words_after(self, results: Sequence[tuple[ToolCall, ToolResult]]) -> str:
-        """Return what stands after results: what was only written has nothing that is still to be read, but may be
-        checked. A file written as it is beside one that changed is no failure."""
+        """Return the last words after results. Written files need no more reading, but perhaps a check. An unchanged
+        file beside a changed one is no failure."""
         if any(call.name not in ("Write", "Edit") for call, _ in results):
             return NEXT
         if any(map(_leaves_out, (result for _, result in results))):
@@ -334,7 +337,7 @@ class WrittenConversation:
         return (CHECK_UNCHANGED if as_it_is else CHECK).format(check=self._check)
 
     def _is_task(self, message: Message) -> bool:
-        """Return True for the message with which another agent began this conversation."""
+        """Return True for the message by which another agent began this conversation."""
         return not self._written and message.sender != "sagent" and ":" not in message.sender
 
     def _reminded(self, parts: Sequence[Part], reminder: str) -> tuple[Part, ...]:
@@ -350,7 +353,7 @@ class WrittenConversation:
 
 
 def _is_endless(message: Message) -> bool:
-    """Return True for a reply that was cut at its output limit in its only block."""
+    """Return True for a reply that reached its output limit within its only block."""
     cut = message.calls[0] if len(message.calls) == 1 else None
     return (
         cut is not None
@@ -362,30 +365,29 @@ def _is_endless(message: Message) -> bool:
 
 
 def check_in(message: Message) -> str:
-    """Return how to check what a request asks for: the command that it names, in backticks, or the test; "" if it names
-    none."""
+    """Return how to check a request: the command that it names in backticks, or the test; "" if it names none."""
     said = _said(message)
     found = _RUNS.search(said) or _TEST.search(said)
     return found[0] if found else ""
 
 
 def is_advice(message: Message) -> bool:
-    """Return True for advice that was not asked for, or that a compaction has kept."""
+    """Return True for unasked advice, and for advice that a compaction has kept."""
     return message.sender == ADVISOR or message.sender.startswith(f"{ADVISOR}:")
 
 
 def enclose(path: str, text: str) -> Text:
-    """Return a file as it stands in a person's message: its path, and a block with its text."""
+    """Return a file for a person's message: its path, and a block with its text."""
     return Text(f"{path_line(path) or path}\n{fenced(text.removesuffix(chr(10)))}")
 
 
 def encloses(message: Message) -> bool:
-    """Return True for a message that has a file within it."""
+    """Return True for a message with a file within it."""
     return any(is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
 
 
 def meant_by(messages: Sequence[Message], tools: Mapping[str, ToolSpec]) -> BlockContext:
-    """Return what blocks of the next reply may be meant for that do not say so."""
+    """Return the files and commands that unnamed blocks of the next reply may be meant for."""
     last = messages[-1] if messages else None
     advised = read(last.content, tools, "end", "advised") if last and is_advice(last) and "Bash" in tools else ()
     commands = {as_str(part.arguments.get("command")) for part in advised if isinstance(part, ToolCall)}
@@ -393,8 +395,8 @@ def meant_by(messages: Sequence[Message], tools: Mapping[str, ToolSpec]) -> Bloc
 
 
 def _meant_files(messages: Sequence[Message]) -> Mapping[str, str]:
-    """Return the texts of files that the model was given or has written, by path, as it saw them last; none while it
-    is asked a question: an answer may show another version of a file."""
+    """Return the texts of files that the model was given or has written, by path, in their latest version. Returns none
+    after a question, because the answer may show another version of a file."""
     files: dict[str, str] = {}
     asked = ""
     for message in messages:
@@ -411,12 +413,12 @@ def _meant_files(messages: Sequence[Message]) -> Mapping[str, str]:
 
 
 def _is_file(message: Message) -> bool:
-    """Return True for a file that the message before it names."""
+    """Return True for a message with a file that an earlier message names."""
     return message.sender.startswith(SHOWN) and encloses(message)
 
 
 def is_enclosure(text: str) -> bool:
-    """Return True for a text that is a path and a block."""
+    """Return True for a text that consists of a path and a block."""
     path, _, rest = text.partition("\n")
     return rest.startswith(("```", "~~~")) and bool(path_in(path))
 
@@ -425,7 +427,7 @@ def said(message: Message) -> Message:
     """Return a message of the model's with its calls as text."""
     parts: list[Part] = []
     texts: list[str] = []
-    apart = False  # what is written next begins a paragraph
+    apart = False  # the next text begins a paragraph
     for part in message.parts:
         match part:
             case Text(text):
@@ -488,17 +490,17 @@ def answered(results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Part]:
 
 
 def _leaves_out(result: ToolResult) -> bool:
-    """Return True for the result of a write that would have taken something away."""
+    """Return True for the result of a write that would have removed something."""
     return result.is_error and _LEFT_OUT in result.text
 
 
 def _is_unchanged(result: ToolResult) -> bool:
-    """Return True for the result of a file that was written as it is."""
+    """Return True for the result of a write that changed nothing."""
     return result.is_error and result.text == UNCHANGED
 
 
 def _answer(call: ToolCall, result: ToolResult, *, alone: bool) -> Iterable[Part]:
-    """Return one result: a head and its text, then what is no text."""
+    """Return the parts of one result: a head and its text, then its other parts."""
     text = result.text.replace(HOW_TO_ASK, "") if result.text.strip() else NO_OUTPUT  # a bash block has no `needs`
     cut = not call.whole and result.is_error and not is_doubted(call)
     yield Text(ENDLESS if cut else _head(call, result, alone=alone) + text)
