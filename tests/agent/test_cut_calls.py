@@ -275,6 +275,7 @@ SAID_NO = {"id": "msg_1", "type": "message", "content": [{"type": "refusal", "re
         ({"stop_reason": "tool_use", "stop_sequence": "<|im_end|>"}, False),
         ({"stop_reason": "tool_use", "stop_sequence": ""}, False),
         ({"stop_reason": "tool_use", "stop_details": None}, False),
+        ({"stop_reason": "tool_use", "stop_details": {"type": "something_new"}}, False),
         (REFUSED, True),
     ],
 )

@@ -249,7 +249,7 @@ class MessagesReplyReader(ReplyReader):
             block.absorb(delta)
 
     def _ended(self, delta: Mapping[str, object]) -> None:
-        refused = as_str(as_object(delta.get("stop_details")).get("type"))  # a refusal has no other description
+        refused = "refusal" if as_object(delta.get("stop_details")).get("type") == "refusal" else ""
         for said in (stop_at(delta.get("stop_sequence"), _STOPS), as_str(delta.get("stop_reason")), refused):
             self._stop = lasting(self._stop, said or self._stop, _STOPS)
         self.complete = bool(self._stop)  # some gateways never send the last event
