@@ -1,4 +1,4 @@
-"""The tools of plugin authors: a list of the plugins there are, one to begin with, a check of one."""
+"""Tools for plugin authors: list the plugins, begin a new one, check one."""
 
 from sagent.plugin import EVERYDAY, Command, Plugin
 

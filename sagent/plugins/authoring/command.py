@@ -1,4 +1,4 @@
-"""`sagent plugin`: list the plugins there are, begin one, try one; what plugins add to it, such as `add` of folders."""
+"""`sagent plugin`: list the plugins, begin one, test one. Plugins can add operations, such as `add` for folders."""
 
 import re
 import sys
@@ -51,7 +51,7 @@ def run_plugin(argv: Sequence[str]) -> int:
             return _begin(given.source, plugins.names)
         case "test":
             return _test(given.source)
-        case "list":  # also where the settings cannot be had, for a plugin may be the reason
+        case "list":  # also if the settings cannot be read, because a plugin may be the reason
             table = Table(tuple(map(_row, plugins.known)), ("plugin", "version", "from", "adds"))
             write(binary_safe(sys.stdout), [table])
         case _:
@@ -81,7 +81,7 @@ _NEXT = "Next: pip install -e {folder}, then sagent plugin test {folder.name}, a
 
 
 def _test(source: str) -> int:
-    """Check a plugin, by its name or its file: 1 where something is wrong."""
+    """Check a plugin, by its name or its file. Returns 1 if something is wrong."""
     from sagent.testing.plugin_check import check_plugin
 
     file = Path(source)
@@ -92,13 +92,13 @@ def _test(source: str) -> int:
 
 
 def _name(row: tuple[str, ...]) -> str:
-    """Return the name of what a plugin adds; for a function, that of its module."""
+    """Return the name of a plugin's contribution; for a function, that of its module."""
     module = row[0].rpartition(":")[0].removesuffix(".py")
     return re.split(r"[./\\]", module)[-1] if module else row[0]
 
 
 def _row(known: "Known") -> tuple[str, ...]:
-    """Return what is shown of a plugin in Python."""
+    """Return the table row for a plugin in Python."""
     plugin = known.plugin
     parts = {f"{word}s": list(map(_name, getattr(plugin, member))) for member, (word, _) in KINDS.items()}
     added = [f"{len(names)} {kind}" if len(names) > 3 else f"{kind}: {', '.join(names)}"

@@ -13,8 +13,8 @@ _TEMPLATE = Path(__file__).with_name("plugin_template")
 
 
 def write_plugin(folder: Path, there: Container[str] = ()) -> Sequence[Path]:
-    """Write it and return its files. Raises OSError; UsageError for a name that cannot be one or that a plugin has
-    which is `there`, and for a folder that is there already."""
+    """Write the plugin and return its files. Raises OSError. Raises UsageError for an invalid name, for the name of a
+    plugin in `there`, and for an existing folder."""
     name = folder.name
     module = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", name) or keyword.iskeyword(module) or module == "sagent":

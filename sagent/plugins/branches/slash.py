@@ -1,4 +1,4 @@
-"""Commands that go back in a session, or on in a copy of it."""
+"""Commands that go back in a session, or continue a copy of it."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sagent.rewind.filediff import FileDiff
     from sagent.rewind.restore import FileChanges
 
-_LOOKED_AT = 4_000  # characters of a request in which secrets are looked for, where fewer are shown
-_MAX_ROWS = 20  # files that are shown one by one
-_DONE = {"written": "changed", "created": "deleted", "deleted": "created"}  # what was done, by what undoes it
+_LOOKED_AT = 4_000  # characters of a request that are searched for secrets, more than are shown
+_MAX_ROWS = 20  # files that are shown each on its own row
+_DONE = {"written": "changed", "created": "deleted", "deleted": "created"}  # changes, by the actions that undo them
 
 
 def _points(context: CommandContext) -> tuple[Point, ...]:
@@ -110,7 +110,7 @@ async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | 
 
 
 async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> str:
-    """Show what would become of files, and have the person choose; "" is nothing."""
+    """Show what would happen to files, and let the person choose; "" is nothing."""
     if not seen.changed:
         context.write(_unchanged(seen, context.settings.cwd))
         if not goal.conversation:
@@ -166,7 +166,7 @@ async def diff(context: CommandContext, file: str = "", what: Literal["", "undo"
 
 
 def _named(file: str, paths: Sequence[str], cwd: Path) -> str:
-    """Return the file of a session that a name means: from where it works, or by its end."""
+    """Return the file of a session that a name means: a path from the working directory, or the end of a path."""
     whole = [path for path in paths if path in (file, str(cwd / file))]
     found = whole or [path for path in paths if path.endswith(f"/{file.removeprefix('./')}")]
     if len(found) == 1:
@@ -176,7 +176,7 @@ def _named(file: str, paths: Sequence[str], cwd: Path) -> str:
 
 
 async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> bool:
-    """Show a file's diff; whether the person wants the file set back, and means it."""
+    """Show a file's diff. Returns whether the person wants the file restored and has confirmed it."""
     name = _short(seen.path, context.settings.cwd)
     if not context.has_person:
         context.write([(("", line),) for line in _patch(seen, context.settings.cwd)])
@@ -196,7 +196,7 @@ async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> boo
 
 
 def _patch(seen: "FileDiff", cwd: Path) -> Iterator[str]:
-    """Yield a file's diff as `patch -p1` takes it, and what it cannot say as a line before."""
+    """Yield a file's diff for `patch -p1`, after a line about changes that a patch cannot express."""
     name = _short(seen.path, cwd)
     if seen.note:
         yield f"# {name}: {seen.note}"
@@ -224,7 +224,7 @@ def _changed(changes: "FileChanges", cwd: Path) -> list[Line]:
 
 
 def _unchanged(changes: "FileChanges", cwd: Path) -> list[Line]:
-    """Return the files that stay as they are, and what is never covered."""
+    """Return the files that stay unchanged, and what is never covered."""
     rows: list[Line] = []
     left = [("left alone", one) for one in changes.left]
     omitted = [("not covered", one) for one in changes.omitted if one not in changes.left]
@@ -265,12 +265,12 @@ async def show_tree(context: CommandContext) -> None:
 
 
 def _branches(found: Sequence[Point]) -> Iterator[tuple[int, Point, str]]:
-    """Yield the requests by their numbers, each branch as a whole, and what is drawn before them: where a conversation
-    was gone on with in several ways, a line from each to the next."""
+    """Yield the requests by their numbers, each branch as a whole, with the lines to draw before them. If a
+    conversation was continued in several ways, a line leads from each to the next."""
     below: dict[str, list[int]] = {}
     for at, point in enumerate(found):
         below.setdefault(point.after, []).append(at)
-    waiting: list[tuple[int, str, str]] = []  # with what is drawn before it, and before what follows it
+    waiting: list[tuple[int, str, str]] = []  # with the prefix to draw before it, and before its successors
 
     def add(entry: str, lead: str) -> None:
         ways = below.get(entry, [])
@@ -301,6 +301,6 @@ async def fork(context: CommandContext, prompt: str = "") -> None:
     settings = replace(settings, session=path, continue_session=False, fork=None)
     try:
         context.reopen(settings, SessionChoices.of(context.opened), said)
-    except UsageError:  # nobody goes on in it
+    except UsageError:  # nobody continues it
         delete(path)
         raise

@@ -11,8 +11,8 @@ from sagent.session.touches import Touched
 
 @dataclass(frozen=True, slots=True)
 class UndoPoint:
-    """The way to undo the last rewind of files: the entry at which they were as before it, and the one to which the
-    conversation goes, "" if it did not go back with them. `at` is UTC, ISO 8601."""
+    """The way to undo the last rewind of files: the entry with the files as they were before it, and the entry for the
+    conversation, "" if it was not rewound. `at` is UTC, ISO 8601."""
 
     files: str
     conversation: str
@@ -20,7 +20,7 @@ class UndoPoint:
 
 
 def way_back(entries: Iterable[Entry]) -> UndoPoint | None:
-    """Return the rewind that can be undone; None if anything was said since."""
+    """Return the rewind that can be undone; None if there were messages since."""
     found: UndoPoint | None = None
     previous: Entry | None = None
     for entry in entries:

@@ -15,14 +15,14 @@ from sagent.errors import SagentError
 from sagent.plugin import Command, Setting, resolve
 
 Place: TypeAlias = Literal["files", "directories", "none"]
-Word: TypeAlias = tuple[str, str]  # with what it is
+Word: TypeAlias = tuple[str, str]  # with its description
 
 MAX_SESSIONS = 50
 _PLACES: Mapping[str, Place] = {"DIR": "directories", **dict.fromkeys(("FILE", "PATH", "KEY"), "files")}
 
 
 class Candidates(NamedTuple):
-    """Candidates at the cursor: `words` that begin with the `typed` text, and whether `places` of the file system fit,
+    """Candidates at the cursor: `words` that begin with the `typed` text. `places`: paths of the file system fit,
     too."""
 
     typed: str
@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
 
 
 def candidates(line: str) -> Candidates:
-    """Return what may come at the end of a command line, as much of it as is before the cursor."""
+    """Return the candidates for the end of a command line, which is cut at the cursor."""
     before, typed = _split(line)
     plugins = plugins_of(before)
     if not before and not typed.startswith("-"):
@@ -58,7 +58,7 @@ def candidates(line: str) -> Candidates:
 
 
 def _split(line: str) -> tuple[list[str], str]:
-    """Return the words after the program, and the one that is being typed."""
+    """Return the words after the program, and the unfinished last word."""
     for end in ("", "'", '"'):
         with suppress(ValueError):
             words = shlex.split(line + end)
@@ -77,12 +77,13 @@ def _beginning(typed: str, words: Iterable[Word], places: Place) -> Candidates:
 
 
 def _names(action: Action) -> Sequence[str]:
-    """Return a flag by its long names, and by its short one where it has no other."""
+    """Return a flag's long names, or its short one if it has no other."""
     return [name for name in action.option_strings if name.startswith("--")] or action.option_strings
 
 
 def _parser_of(command: Callable[[Sequence[str]], int], words: list[str]) -> tuple[Parser, list[str]]:
-    """Return the parser of a command, or of its operation, and the words for it: the command is asked for its help."""
+    """Return the parser of a command, or of its operation, and the words for it. The command's help gives the
+    parser."""
     whole = _asked(command, [])
     if words and whole.positionals and words[0] in _choices(whole.positionals[0]):
         inner = _asked(command, words[:1])
@@ -100,7 +101,8 @@ def _asked(command: Callable[[Sequence[str]], int], words: list[str]) -> Parser:
 
 
 def _awaited(parser: Parser, words: Sequence[str]) -> tuple[Action | None, int]:
-    """Return the flag whose value comes next, None where none does; how many words came that belong to no flag."""
+    """Return the flag whose value comes next, None if none does, and the number of words so far that belong to no
+    flag."""
     named = {name: action for action in parser.flags for name in action.option_strings}
     awaited, taken = None, 0
     for word in words:
@@ -138,8 +140,8 @@ def _choices(action: Action) -> Sequence[str]:
 
 
 def _fixed(action: Action) -> Iterator[Word]:
-    """Yield the words that it takes, where it takes no other."""
-    # where argparse keeps the help of operations
+    """Yield the only words that an argument takes, if they are fixed."""
+    # argparse keeps the help of operations there
     rows = cast("Iterable[Action]", getattr(action, "_choices_actions", ()))
     about = {row.dest: row.help or "" for row in rows}
     for word in _choices(action):
@@ -151,7 +153,7 @@ def _fixed(action: Action) -> Iterator[Word]:
 
 
 def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) -> Candidates:
-    """Return the first of several lists that has something which begins so."""
+    """Return the first of several lists that has a candidate for this beginning."""
     from sagent.cli.settings import load_settings
 
     with suppress(SagentError, OSError):
@@ -162,7 +164,7 @@ def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) ->
 
 
 def _models(settings: Settings) -> Iterator[Sequence[Word]]:
-    """Models of the providers there is a key for, and short names; all others; those without their provider."""
+    """Models of the providers that have a key, and short names; all others; all without their provider."""
     from sagent.app.aliases import shipped
     from sagent.app.models import Choice, offered_models, price_book
     from sagent.providers.registry import infer, row_named

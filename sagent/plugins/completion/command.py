@@ -1,4 +1,4 @@
-"""`sagent completion`: completion for a shell, and a man page. The shells ask sagent itself what may come next."""
+"""`sagent completion`: completion for a shell, and a man page. The shells ask sagent itself for the candidates."""
 
 import re
 import sys
@@ -80,8 +80,8 @@ def run_completion(argv: Sequence[str]) -> int:
 
 
 def _words(line: str) -> Iterator[str]:
-    """Yield the lines for the shell: first the kind of paths that fit and the typed word, then each candidate with its
-    description."""
+    """Yield the lines for the shell. The first has the kind of paths that fit and the typed word. Then each candidate
+    follows with its description."""
     from sagent.plugins.completion.candidates import candidates
 
     found = candidates(line)

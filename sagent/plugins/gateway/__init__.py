@@ -1,4 +1,5 @@
-"""Requests to hosts that a model or somebody else names: read strictly, looked up once, judged, redirects by hand."""
+"""Requests to hosts that a model or a page names: parse the address strictly, look it up once, judge it, and follow
+redirects here."""
 
 from sagent.plugin import Plugin
 

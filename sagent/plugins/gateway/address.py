@@ -1,4 +1,4 @@
-"""The address of a page: read strictly, and refused where it would carry a secret away."""
+"""The address of a page: it is parsed strictly, and refused if it would carry a secret away."""
 
 import os
 import re
@@ -16,7 +16,7 @@ Scheme: TypeAlias = Literal["http", "https"]
 
 _DEFAULT: Mapping[Scheme, int] = {"http": 80, "https": 443}
 _URL = re.compile(r"(?i:(https?)):/{2}([^/?#]+)([^#]*)(?:#.*)?", re.DOTALL)
-_KEPT = "%/:?@!$&'()*+,;=~-._|[]"  # what may stand in a path and a query as it is
+_KEPT = "%/:?@!$&'()*+,;=~-._|[]"  # characters that a path and a query may contain unescaped
 _MIN_SECRET_CHARS = 8  # of a secret
 
 
@@ -44,7 +44,7 @@ class WebAddress:
 
 
 def parse_address(text: str) -> WebAddress:
-    """Read a URL. Raises ToolError that says what is wrong with it."""
+    """Read a URL. Raises ToolError that says which part is wrong."""
     text = text.strip()
     if any(ord(letter) < 32 or letter in "\\\x7f" for letter in text):
         raise ToolError(f"{text!r} is not a URL: it holds a control character or a backslash.")
@@ -63,8 +63,8 @@ def parse_address(text: str) -> WebAddress:
 
 
 def follow(start: WebAddress, location: str) -> WebAddress:
-    """Return the address that a redirect leads to. Raises ToolError for what is no address of a page."""
-    with suppress(UnicodeError):  # what is no ASCII in it is UTF-8, as browsers read it
+    """Return the address of a redirect. Raises ToolError if it is no address of a page."""
+    with suppress(UnicodeError):  # browsers read non-ASCII bytes in it as UTF-8
         location = location.encode("latin-1").decode()
     try:
         return parse_address(urljoin(str(start), location.strip()))
@@ -73,9 +73,9 @@ def follow(start: WebAddress, location: str) -> WebAddress:
 
 
 def check_secrets(*texts: str) -> None:
-    """Raise ToolError where a text that is to be sent holds a secret: one of the environment, or what looks like one.
+    """Raise ToolError if a text to be sent holds a secret: one of the environment, or a text that looks like one.
 
-    A page may have a model fetch an address that carries a key to whoever wrote the page.
+    A page may ask a model to fetch an address that carries a key to the page's author.
     """
     from sagent.lib.secrets import is_key, redact
 

@@ -1,5 +1,5 @@
-"""The way to a page: a name is looked up once, every address that it has is judged, and the very address that was
-judged is connected to, with the name's certificate. Redirects are followed by hand, to the same host only."""
+"""The way to a page: look a name up once, judge every address that it has, and connect to a judged address with the
+name's certificate. Redirects are followed here, and only to the same host."""
 
 import asyncio
 import ssl
@@ -23,11 +23,12 @@ from sagent.version import __version__
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port -> addresses. Raises OSError where there are none."""
+"""Host and port -> addresses. Raises OSError if there are none."""
 Entries: TypeAlias = Callable[[], Sequence[Entry]]
-"""What may be reached in addition to public addresses; asked for only where that matters."""
+"""Entries that may be reached in addition to public addresses. The function is called only if an address is not
+public."""
 Dial: TypeAlias = Callable[[Address, int, ssl.SSLContext | None, str], Awaitable[Streams]]
-"""A connection to an address and a port, inside TLS with the certificate of a name where a context is given."""
+"""A connection to an address and a port. With a context it uses TLS and checks the certificate of a name."""
 
 MAX_REDIRECTS = 5
 USER_AGENT = f"sagent/{__version__}"
@@ -57,8 +58,8 @@ class WebRequest:
 
 @dataclass(frozen=True, slots=True)
 class WebResponse:
-    """A response. Header names are in lower case. `moved` is where a redirect leads that was not followed; `cut`:
-    the body is longer than what is here. `public`: it came from a public address."""
+    """A response. Header names are in lower case. `moved` is the target of a redirect that was not followed. `cut`: the
+    body is incomplete. `public`: the response came from a public address."""
 
     address: WebAddress
     status: int
@@ -74,7 +75,7 @@ class WebResponse:
 
 
 class Gateway:
-    """`resolve` and `dial` are the system's own where left out."""
+    """Without `resolve` and `dial`, the system's own are used."""
 
     def __init__(
         self,
@@ -91,8 +92,8 @@ class Gateway:
         self._resolver: ThreadPoolExecutor | None = None
 
     async def fetch(self, request: WebRequest, entries: Entries = tuple, seconds: float | None = None) -> WebResponse:
-        """Send a request, and follow its redirects as long as they stay where they are; `seconds` for all of that, by
-        default those of the bounds. Raises ToolError."""
+        """Send a request, and follow its redirects within the same host. `seconds` limits the whole fetch; the default
+        is that of the bounds. Raises ToolError."""
         seconds = self._bounds.seconds if seconds is None else seconds
         try:
             async with asyncio.timeout(seconds):
@@ -118,9 +119,9 @@ class Gateway:
         raise ToolError(f"{request.address} redirects again and again: {MAX_REDIRECTS} redirects were followed.")
 
     async def check(self, endpoint: Endpoint, entries: Entries) -> Sequence[Address]:
-        """Return the addresses at which an endpoint may be connected to: all that it has, each of them judged.
+        """Return all addresses of an endpoint, each of them judged.
 
-        Raises ToolError where one of them is not public, unless an entry covers it.
+        Raises ToolError if one of them is not public, unless an entry covers it.
         """
         if endpoint.must_be_named and not any(entry.covers(endpoint) for entry in entries()):
             what = "is not a public address" if endpoint.fixed else "has no web port"
@@ -156,7 +157,7 @@ class Gateway:
             await writer.drain()
             while not isinstance(event := await _next(http, reader), h11.Response):
                 pass
-            sent = reversed(list(event.headers))  # of two with one name the first counts
+            sent = reversed(list(event.headers))  # the first of two headers with one name counts
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in sent}
             body, cut = await self._body(http, reader, headers.get("content-encoding", ""))
         except (OSError, h11.ProtocolError, zlib.error) as error:
@@ -166,7 +167,7 @@ class Gateway:
         return WebResponse(address, event.status_code, headers, body, cut, public=public)
 
     async def _connect(self, place: WebAddress, addresses: Sequence[Address]) -> tuple[Streams, bool]:
-        """Return a connection to the first address that takes one, and whether that is a public one. Raises
+        """Return a connection to the first address that accepts one, and whether the address is public. Raises
         ToolError."""
         tls, said = None, ""
         if place.scheme == "https":
@@ -184,7 +185,7 @@ class Gateway:
         raise ToolError(f"{place.host} could not be connected to: {said}.")
 
     async def _body(self, http: h11.Connection, reader: asyncio.StreamReader, encoding: str) -> tuple[bytes, bool]:
-        """Return the body as it is meant, and whether there would be more of it."""
+        """Return the decoded body, and whether it is cut."""
         encoding = encoding.strip().lower()
         if encoding not in ("", "identity", *encodings()):
             raise ToolError(f"The page is encoded as {encoding!r}, which was not requested.")
@@ -202,7 +203,7 @@ class Gateway:
     async def _look_up(self, host: str, port: int) -> Sequence[str]:
         import socket
 
-        # slow names must not stop the session's own threads
+        # slow names must not block the session's own threads
         self._resolver = self._resolver or ThreadPoolExecutor(4, "sagent-web-resolver")
         ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         found = await asyncio.get_running_loop().run_in_executor(self._resolver, ask)
@@ -251,7 +252,7 @@ async def _next(http: h11.Connection, reader: asyncio.StreamReader) -> object:
 
 
 def _reason(error: Exception) -> str:
-    """Why, in few words."""
+    """A short reason for an error."""
     if isinstance(error, TimeoutError):
         return "no answer"
     text = " ".join(str(getattr(error, "strerror", None) or error).split())

@@ -1,4 +1,4 @@
-"""Code that is run by a Jupyter kernel, which keeps its variables from one call to the next. Needs sagent[notebook]."""
+"""Runs code in a Jupyter kernel, which keeps its variables between calls. Needs sagent[notebook]."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,9 @@
-"""The process that starts a kernel and speaks to it (jupyter.org, messaging): questions come in as lines of JSON, and
-answers go out as such. It runs where the kernel does, in the sandbox, and the kernel ends with it.
+"""The process that starts a kernel and speaks to it (jupyter.org, messaging). It reads questions and writes answers as
+lines of JSON. It runs in the sandbox with the kernel, and the kernel ends with it.
 
-A question is {"id", "code", "seconds"}, or {"interrupt": true}; an answer {"id", "progress": text}, and in the end
-{"id", "parts": [{"text"} or {"type", "data"}], "error": bool, "state"}, where the state is "done", "late",
-"interrupted", "ended" or why there is no kernel.
+A question is {"id", "code", "seconds"}, or {"interrupt": true}. An answer is {"id", "progress": text}, and in the end
+{"id", "parts": [{"text"} or {"type", "data"}], "error": bool, "state"}. The state is "done", "late", "interrupted",
+"ended" or the reason why there is no kernel.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from sagent.sandbox.scratch import Scratch
 from sagent.tools.notebook import output_text
 
 STARTING = 60.0  # seconds that a kernel may take to start
-PACE = 0.3  # seconds from one progress to the next
+PACE = 0.3  # seconds between two progress messages
 INTERRUPT_TIMEOUT_SECONDS = 5.0  # to end after an interruption
 MAX_TEXT_CHARS = 200_000  # of a call: of more the beginning and the end
 MAX_IMAGES, MAX_IMAGE_CHARS = 10, 8_000_000  # of a call; characters of base64
 _IMAGES = ("image/png", "image/jpeg", "image/webp")
-_MAX_SOCKET_CHARS = 80  # of a path: the system takes about 100
+_MAX_SOCKET_CHARS = 80  # of a path: the system allows about 100
 
 
 class Client(Protocol):
-    """The part of jupyter_client's AsyncKernelClient that is used, whose types are partly unknown."""
+    """The used part of jupyter_client's AsyncKernelClient, whose types are partly unknown."""
 
     def start_channels(self) -> None: ...
     def stop_channels(self) -> None: ...
@@ -58,7 +58,7 @@ class Manager(Protocol):
 
 
 class Written:
-    """A text that grows: of a long one the beginning and the end."""
+    """A growing text. A long one keeps its beginning and its end."""
 
     def __init__(self) -> None:
         self._head = self._tail = ""
@@ -90,7 +90,7 @@ class Outputs:
         self.failed = False
 
     def take(self, kind: str, content: Mapping[str, object]) -> str:
-        """Take a message; return what is worth showing as progress."""
+        """Take a message and return the text that is worth showing as progress."""
         match kind:
             case "stream":
                 return self._write(as_str(content.get("text")))
@@ -103,7 +103,7 @@ class Outputs:
             case "clear_output":
                 self._parts = []
             case _:
-                pass  # its state, and what widgets say to each other
+                pass  # the kernel's state, and messages between widgets
         return ""
 
     def _show(self, data: Mapping[str, object]) -> str:
@@ -129,7 +129,7 @@ class Outputs:
 
 
 class Driver:
-    """The driver of one kernel, and of the call that it works on."""
+    """The driver of one kernel, and of its current call."""
 
     def __init__(self, python: str) -> None:
         self._python = python
@@ -139,7 +139,7 @@ class Driver:
         self.interrupted = False
 
     async def run(self, number: int, code: str, seconds: float) -> None:
-        """Run code, and write what comes of it."""
+        """Run code, and write its results."""
         outputs = Outputs()
         try:
             state = await self._run(number, code, seconds, outputs)
@@ -192,7 +192,7 @@ class Driver:
         while True:
             try:
                 message = as_object(await client.get_iopub_msg(timeout=0.5))
-            except Exception:  # nothing has come, which its own class says
+            except Exception:  # nothing has come: jupyter's own class for that
                 if not await manager.is_alive():
                     await self.close()
                     return "ended"

@@ -1,4 +1,4 @@
-"""A kernel as its tool has it: a process that is asked and answers, ended with the session and with this process."""
+"""A kernel for its tool: a process that answers questions, and ends with the session and with this process."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def command(python: str) -> Sequence[str]:
 
 
 class Kernel:
-    """A kernel, asked by one call at a time."""
+    """A kernel that serves one call at a time."""
 
     def __init__(self, program: PipedProcess, confined: Confined) -> None:
         self.confined = confined
@@ -55,7 +55,8 @@ class Kernel:
         return self._program.process.alive
 
     async def run(self, code: str, seconds: float, progress: Callable[[str], None]) -> Mapping[str, object]:
-        """Run code; the last answer. Cancelled, it interrupts the code. Raises ToolError where the kernel is gone."""
+        """Run code and return the last answer. A cancelled call interrupts the code. Raises ToolError if the kernel has
+        ended."""
         self._count += 1
         self._send({"id": self._count, "code": code, "seconds": seconds})
         try:
@@ -67,7 +68,7 @@ class Kernel:
     async def close(self) -> None:
         """End it, with all it has started."""
         self._program.hang_up()
-        with contextlib.suppress(TimeoutError):  # its input has ended: it takes its kernel and its files with it
+        with contextlib.suppress(TimeoutError):  # at the end of its input it removes its kernel and its files
             async with asyncio.timeout(ENDING):
                 await self._program.process.ended()
         await self._program.process.kill_tree()
@@ -109,7 +110,7 @@ class Kernel:
 
 
 def python_of(directory: Path) -> str:
-    """Return the Python whose kernel is used: that of a project's virtual environment where it has one, else ours."""
+    """Return the Python whose kernel is used: that of a project's virtual environment if there is one, else ours."""
     for name in (".venv", "venv"):
         python = directory / name / "bin" / "python"
         with contextlib.suppress(OSError):

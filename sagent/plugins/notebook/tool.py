@@ -1,4 +1,4 @@
-"""The Notebook tool: code, or a cell of a notebook, run by a kernel that is kept for the session."""
+"""The Notebook tool: a kernel runs code, or a cell of a notebook, and is kept for the session."""
 
 import asyncio
 import json
@@ -43,7 +43,8 @@ def make(builder: "AgentBuilder") -> "Notebook":
 
 
 class Notebook:
-    """Runs Python in a Jupyter kernel, one for each agent; `aclose` ends them. The parameters are those of Bash."""
+    """Runs Python in a Jupyter kernel, one for each agent. `aclose` ends the kernels. The parameters are those of
+    Bash."""
 
     name = "Notebook"
     deferrable = True
@@ -67,10 +68,10 @@ class Notebook:
         self._sandbox = sandbox
         self._processes = ProcessGroup()
         self._turns: dict[str, asyncio.Lock] = {}  # by agent
-        self._kernels: dict[str, tuple[Kernel, Profile | None]] = {}  # by agent, with what they run within
+        self._kernels: dict[str, tuple[Kernel, Profile | None]] = {}  # by agent, with the sandbox profile of each
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
-        """Runs what it is given, as `python -c` would."""
+        """The effect of running the code, as with `python -c`."""
         import shlex
 
         command = f"python3 -c {shlex.quote(_code(arguments, workspace))}"
@@ -84,7 +85,7 @@ class Notebook:
         return ("notebook" if command else "", command)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Run it. Raises ToolError if there is no kernel, and without the extra `notebook`."""
+        """Run the code. Raises ToolError if there is no kernel, and without the extra `notebook`."""
         _check_installed()
         code = _judged(run.effect) or _code(arguments, run.workspace)
         seconds = arguments.get("timeout", DEFAULT_SECONDS)
@@ -112,7 +113,7 @@ class Notebook:
         self._processes.close()
 
     async def _kernel(self, run: RunContext, *, anew: bool) -> "tuple[Kernel, list[str]]":
-        """Return the agent's kernel, started where there is none that runs within what holds now; and notes on that."""
+        """Return the agent's kernel, with notes on it. A new one is started if none runs within the present profile."""
         from sagent.lib.secrets import without_keys
         from sagent.plugins.notebook.link import Kernel, command, python_of
 
@@ -147,7 +148,7 @@ class Notebook:
 
 
 def _judged(effect: Effect | None) -> str:
-    """Return the code that was judged, whatever the notebook holds by now."""
+    """Return the code that was judged, even if the notebook has changed since."""
     import shlex
 
     return shlex.split(effect.command)[2] if effect is not None and effect.command else ""
@@ -214,7 +215,7 @@ def _check_installed() -> None:
 
 
 def _to_install() -> str:
-    """Return the command that installs what is lacking, or ""."""
+    """Return the command that installs the missing package, or ""."""
     from importlib.util import find_spec
 
     if all(map(find_spec, ("jupyter_client", "ipykernel"))):

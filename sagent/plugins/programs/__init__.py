@@ -1,4 +1,4 @@
-"""Programs that plugins start: spoken to over pipes, or asked whether what a run left is good."""
+"""Programs that plugins start: servers on pipes, and commands that check the result of a run."""
 
 from sagent.plugin import Plugin
 

@@ -1,4 +1,4 @@
-"""A command that decides whether what a run left is good, run where it left it."""
+"""A command that checks the result of a run, in the directory of that run."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from sagent.lib.process import ProcessGroup
 
 CHECK_TIMEOUT_SECONDS = 600.0
 SAID = 4_096  # bytes of its output that are looked at
-LINES = 20  # of them that are kept
+LINES = 20  # of the output that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check in a directory: its exit code, None if it did not end or could not run; `said` are its last
-    lines, or why there is none."""
+    """Result of a check in a directory: its exit code, None if it did not end or could not run. `said` has its last
+    lines, or the reason why there are none."""
 
     command: str
     code: int | None
@@ -30,8 +30,9 @@ class CheckResult:
 async def run_check(
     command: str, directory: Path, timeout: float = CHECK_TIMEOUT_SECONDS, environment: Mapping[str, str] | None = None
 ) -> CheckResult:
-    """Run a shell command in a directory, with more in its `environment`; what it began ends with it, and with this
-    process. One that does not end within `timeout` seconds, and a directory that is not there, have no exit code."""
+    """Run a shell command in a directory, with additions to its `environment`. Its child processes end with it, and
+    with this process. The result has no exit code if the command takes longer than `timeout` seconds, or if the
+    directory does not exist."""
     where = str(directory)
     if not directory.is_dir():
         return CheckResult(command, None, f"{directory} no longer exists", where)

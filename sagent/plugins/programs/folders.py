@@ -1,4 +1,4 @@
-"""Folders of demos: which stay, which go, and the differences between the files of two."""
+"""Folders of demos: keep or remove them, and compare the files of two folders."""
 
 import contextlib
 import fcntl
@@ -19,9 +19,9 @@ _RUNNING = ".running"  # is in a folder until its demo has ended, and locked whi
 
 @contextmanager
 def demo_folder() -> Generator[Path]:
-    """Yield a new folder with temporary files. It stays for the person to look at, unless a signal ends the demo.
+    """Yield a new folder with temporary files. The person can look at it later, unless a signal ends the demo.
 
-    What killed demos left is removed first. Raises OSError.
+    Folders of killed demos are removed first. Raises OSError.
     """
     _remove_abandoned(Path(tempfile.gettempdir()))
     exit_on_signals()

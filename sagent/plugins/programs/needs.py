@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def read_need(text: str, base: PathBase) -> "Need":
-    """Parse what a command is granted; paths are relative to the file."""
+    """Parse a command's grants. Paths are relative to the file."""
     from sagent.sandbox.profile import Need
 
     try:

@@ -16,7 +16,7 @@ _Reading: TypeAlias = tuple[asyncio.StreamReader, asyncio.BaseTransport]
 
 
 class PipedProcess:
-    """A process with our ends of its pipes. Of what it writes to standard error the end is kept."""
+    """A process with our ends of its pipes. The end of its standard error is kept."""
 
     def __init__(
         self, process: Process, writer: asyncio.StreamWriter, output: _Reading, errors: _Reading, kept: int
@@ -38,8 +38,8 @@ class PipedProcess:
         max_line_bytes: int = _CHUNK,
         max_error_bytes: int = 4_000,
     ) -> Self:
-        """Start one of a group, with lines of its output of up to `max_line_bytes`, and the last of its errors.
-        Raises OSError, and ValueError for arguments that hold a NUL."""
+        """Start a group's process with output lines of at most `max_line_bytes`, and keep its last errors. Raises
+        OSError, and ValueError for arguments that hold a NUL."""
         (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
         ours = [errors, output, sent]
         with ExitStack() as undo:
@@ -59,12 +59,12 @@ class PipedProcess:
 
     @property
     def words(self) -> str:
-        """The end of what it has written to standard error."""
+        """The end of its standard error."""
         return readable(self._words).strip()
 
     @property
     def lines(self) -> list[str]:
-        """The lines of that which hold something, safe to show."""
+        """The lines of its standard error that are not blank, safe to show."""
         return [line for line in printable(self.words).split("\n") if line.strip()]
 
     @property
@@ -74,13 +74,13 @@ class PipedProcess:
         return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
     def hang_up(self) -> None:
-        """Close the pipes, which is the end of its input."""
+        """Close the pipes, so that the process sees the end of its input."""
         for pipe in self._pipes:
             pipe.close()
         self.listening.cancel()
 
     def close(self) -> None:
-        """Release what is held; a process that still runs is killed with its group."""
+        """Release the pipes. A process that still runs is killed with its group."""
         self.hang_up()
         self.process.close()
 

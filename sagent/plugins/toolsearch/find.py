@@ -1,4 +1,4 @@
-"""Finding tools that a model is not shown at first: what is sent of them with every request is a list of names."""
+"""Find tools that a model is not shown at first. Each request carries only a list of their names."""
 
 import re
 from collections import Counter
@@ -11,17 +11,17 @@ from sagent.lib.text import nearest
 from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema, traits_of
 
 FREE = 2_000  # bytes of definitions that are sent as they are
-ROOM = 8_300  # bytes of all definitions together, with those that are always sent
+ROOM = 8_300  # bytes of all definitions together, including those that are always sent
 MAX_FOUND = 5
-MIN_SCORE_SHARE = 0.2  # of the best score: what fits less is not shown
+MIN_SCORE_SHARE = 0.2  # of the best score: worse matches are left out
 MAX_NAMES_CHARS = 400  # of names in a description
 _K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The Probabilistic Relevance Framework)
 
 
 def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """Return the tools, with two more by which those that are `deferrable` are found and called, where these are too
-    large to be sent with every request and nothing else finds them. Those that go "along" are found too, but are no
-    reason."""
+    """Return the tools. If their definitions are too large for every request and no other tool finds them, add two
+    tools, which find and call the `deferrable` ones. Tools that go "along" can be found too, but do not cause the
+    search."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
     found = [tool for tool in tools if traits_of(tool).deferrable]
@@ -35,14 +35,14 @@ def _size(tools: Sequence[Tool]) -> int:
 
 
 def with_calls(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """Return the tools, with one more by which those are called that come later, where there is none yet."""
+    """Return the tools with one more, which calls tools that are added later, unless there is one already."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
     return (*tools, CallTool((), "Call a tool that was added later, as a message describes it."))
 
 
 class FindTools(Harmless):
-    """Shows the tools that fit a question, with what they take."""
+    """Shows the tools that fit a question, with their parameters."""
 
     name = "find_tools"
     quick = True
@@ -55,7 +55,7 @@ class FindTools(Harmless):
         self.description = f"Find tools beyond those shown here, then use call_tool. There are: {_names(tools)}."
 
     def add(self, tool: Tool) -> None:
-        """Let one more be found. The description, which the model has read, stays."""
+        """Add a tool that can be found. The description stays, because the model has read it."""
         self._index = Index((*self._index.tools, tool))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -69,8 +69,8 @@ class FindTools(Harmless):
 
 
 class CallTool:
-    """Stands for the tools that were found: what a model calls by it is the call of that tool long before this is
-    asked (sagent/providers/deferral.py). What arrives here names none of them."""
+    """Stands for the tools that were found. A model's call through it becomes the call of that tool early
+    (sagent/providers/deferral.py). Calls that arrive here name no such tool."""
 
     name = "call_tool"
     quick = True
@@ -81,7 +81,7 @@ class CallTool:
         self.description = description
 
     def add(self, tool: Tool) -> None:
-        """Let one more tool be called."""
+        """Add a tool that can be called."""
         self._names.append(tool.name)
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
@@ -96,18 +96,19 @@ class CallTool:
 
 
 class Index:
-    """Ranks tools by BM25 over their names, descriptions and parameters' names. The same question gives the same."""
+    """Ranks tools by BM25 over their names, descriptions and parameters' names. The same question gives the same
+    ranking."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.tools = tools
-        self._counts: Sequence[Counter[str]] = ()  # of each one's words, once they are asked for
+        self._counts: Sequence[Counter[str]] = ()  # of each tool's words, counted at the first search
 
     @property
     def names(self) -> Sequence[str]:
         return [tool.name for tool in self.tools]
 
     def search(self, query: str) -> Sequence[Tool]:
-        """Return the tools that fit best; one that is named comes first."""
+        """Return the tools that fit best. A tool that the question names comes first."""
         self._counts = self._counts or list(map(_count, self.tools))
         named = {word.lower() for word in re.findall(r"[\w-]+", query)}
         rarity = {word: self._rarity(word) for word in _words(query)}
@@ -134,14 +135,14 @@ def _count(tool: Tool) -> Counter[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text, those within a name too; a plural is what it is the plural of."""
+    """Return the words of a text, including those within a name. A plural counts as its singular."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").lower()
     words: list[str] = re.findall(r"[^\W_]+", parted)
     return [word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] != "s" else word for word in words]
 
 
 def _names(tools: Sequence[Tool]) -> str:
-    """Return the tools' names, those of a server together, as far as there is room; of the rest how many there are."""
+    """Return the tools' names, grouped by server, as far as there is room, and the number of the others."""
     groups: dict[str, list[str]] = {}
     for tool in tools:
         server, own = getattr(tool, "server", ""), tool.name

@@ -1,4 +1,4 @@
-"""Finds tools that are too many to be sent with every request, and calls those that are added later."""
+"""Finds tools that are too many for every request, and calls tools that are added later."""
 
 from sagent.agent import Agent
 from sagent.app.arrivals import Intake
@@ -8,7 +8,7 @@ from sagent.tool import Tool, traits_of
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Offer the search if there are too many tools; if all are sent and a source may add some, offer only the tool that
+    """Offer the search if there are too many tools. If all are sent and a source may add more, offer only the tool that
     calls those."""
     builder.tools = [*with_search(builder.tools)]
     if any(source.adds for source in builder.sources):
