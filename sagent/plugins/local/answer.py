@@ -14,7 +14,7 @@ from sagent.messages import Part, StopReason, ToolCall
 from sagent.model import Billed, Delta, Effort, ToolSpec
 from sagent.plugins.local.slots import CHUNK, Slots, UnfitError, capture
 from sagent.plugins.local.template import Chat, adapt_conversation, learn_habits
-from sagent.plugins.local.torch import Cache, Generation, Network, Tensor, is_out_of_memory, quiet, shorten
+from sagent.plugins.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
 from sagent.plugins.local.weights import LoadedWeights, StoppedError, limits_in
 from sagent.plugins.textcalls.reader import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
 from sagent.providers.wire.faults import Origin
@@ -355,7 +355,7 @@ def _ends(*tokens: int | list[int] | None) -> frozenset[int]:
     return frozenset(one for each in tokens if each is not None for one in (each if isinstance(each, list) else [each]))
 
 
-def _has_stop_sequence(settings: Generation) -> bool:
+def _has_stop_sequence(settings: object) -> bool:
     """Return True if a model's configuration ends its replies at strings that are not its own marks."""
     given = getattr(settings, "stop_strings", None)
     return any(stop_at(each, ()) for each in (as_array(given) or (given,)))

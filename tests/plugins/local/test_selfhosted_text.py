@@ -79,7 +79,7 @@ def test_half_a_call_is_not_whole(written: str) -> None:
     [(None, False), ("###", True), (["</s>", "<|im_end|>"], False), (["</s>", "\n\n"], True), ("</tool_call>", False)],
 )
 def test_stop_strings_of_weights_may_cut(given: object, cuts: bool) -> None:
-    assert answer._has_stop_sequence(SimpleNamespace(stop_strings=given, eos_token_id=1, do_sample=False)) == cuts
+    assert answer._has_stop_sequence(SimpleNamespace(stop_strings=given)) == cuts
 
 
 @pytest.mark.parametrize(
