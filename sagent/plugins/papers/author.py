@@ -1,4 +1,4 @@
-"""The PaperAuthor tool: people by name, and what one of them has written."""
+"""The PaperAuthor tool: find people by name, and papers by author."""
 
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,8 @@ class PaperAuthor(WebTool):
         return reaching(self.access, ["semanticscholar"], f"the author {what!r}")
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """Find authors by name, or the papers of one by id. Raises ToolError for both, and if no service answers."""
+        """Find authors by name, or the papers of one by id. Raises ToolError if both are given, and if no service
+        answers."""
         from sagent.plugins.papers.library import Library
         from sagent.plugins.papers.paper import listed
         from sagent.plugins.web.marking import mark

@@ -1,4 +1,4 @@
-"""The PaperDetails tool: what is known of papers, what they cite and who cites them, BibTeX."""
+"""The PaperDetails tool: data about papers, their references and citations, BibTeX."""
 
 from typing import TYPE_CHECKING
 

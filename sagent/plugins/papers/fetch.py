@@ -101,7 +101,7 @@ async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonO
 
 
 def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]":
-    """Return the paper, or the address, that is asked for. Raises ToolError."""
+    """Return the paper, or the address, that the call names. Raises ToolError."""
     from sagent.plugins.gateway.address import parse_address
     from sagent.plugins.papers.ids import parse_id
 
@@ -112,7 +112,7 @@ def _wanted(arguments: JsonObject) -> "tuple[PaperId | None, WebAddress | None]"
 
 
 def _shown(read: "PdfText", pages: str, parts: list[str]) -> str:
-    """Return the parts that are asked for; of the text what one call may show."""
+    """Return the requested parts. The text is cut to the limit of one call."""
     blocks: list[str] = []
     wanted = parts or PARTS
     if "figures" in wanted and read.figures:

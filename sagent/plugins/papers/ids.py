@@ -30,7 +30,7 @@ _AT_OPENALEX = {"doi": "doi", "pmid": "pmid", "pmc": "pmcid"}
 
 @dataclass(frozen=True, slots=True)
 class PaperId:
-    """The id of a paper, in its one spelling: arXiv's without a version, DOIs in lower case."""
+    """The id of a paper, in its normal spelling: arXiv ids without a version, DOIs in lower case."""
 
     kind: Kind
     value: str
@@ -40,12 +40,12 @@ class PaperId:
 
     @property
     def at_s2(self) -> str:
-        """The id as Semantic Scholar takes it; "" if it knows no such ids."""
+        """The id in Semantic Scholar's form; "" if it knows no ids of this kind."""
         return self.value if self.kind == "s2" else f"{_AT_S2[self.kind]}:{self.value}" if self.kind in _AT_S2 else ""
 
     @property
     def at_openalex(self) -> str:
-        """The id as OpenAlex takes it; "" if it knows no such ids."""
+        """The id in OpenAlex's form; "" if it knows no ids of this kind."""
         if self.kind == "openalex":
             return self.value
         if self.kind == "arxiv":
@@ -54,7 +54,7 @@ class PaperId:
 
 
 def parse_id(text: str) -> PaperId:
-    """Read an id or the address of a paper. Raises ToolError that says what is accepted."""
+    """Read an id or the address of a paper. Raises ToolError that lists the accepted forms."""
     plain = text.strip().rstrip(".,;")
     for shape in _SHAPES:
         if (match := shape.fullmatch(plain)) is None:

@@ -1,4 +1,4 @@
-"""The services that know papers, asked at their rates."""
+"""The services with data about papers, called at their permitted rates."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from sagent.tool import Effect, RunContext
 
 T = TypeVar("T")
 
-DAYS = 3 * 86_400.0  # seconds for which what is known of a paper is kept
+DAYS = 3 * 86_400.0  # seconds for which data about a paper is kept
 ANSWER_TIMEOUT_SECONDS = 15.0  # for one answer
 _MAX_SINGLE_LOOKUPS = 20  # papers that are looked up one by one
 _S2_FIELDS = "title,authors,year,venue,abstract,externalIds,citationCount,openAccessPdf"
@@ -31,7 +31,7 @@ _OPENALEX_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class PaperService:
-    """A service: its address, its rate, and the variable of its key, which goes into a header or a parameter."""
+    """A service: its address, its rate, and the variable of its key. The key is sent in a header or a parameter."""
 
     base_url: str
     interval: float
@@ -82,8 +82,8 @@ class Library:
         return _papers(read_crossref, as_object(as_object(found).get("message")).get("items"))
 
     async def details(self, ids: Sequence[PaperId]) -> tuple[dict[PaperId, Paper], list[str]]:
-        """Return what is known of papers, and what went wrong: many at once from Semantic Scholar, and the rest from
-        whoever knows them."""
+        """Return details of papers, and the failures. Semantic Scholar answers for many at once, and the other services
+        for the rest."""
         found: dict[PaperId, Paper] = {}
         failures: list[str] = []
         asked = [each for each in ids if each.at_s2]
@@ -121,8 +121,8 @@ class Library:
         return _papers(read_s2, as_object(answer).get("data"))
 
     async def open_pdf(self, paper: PaperId) -> str:
-        """Return the address where a paper's PDF is free to read; "" if nobody knows one. Raises ToolError if nobody
-        could be asked."""
+        """Return the address of a paper's free PDF; "" if no service knows one. Raises ToolError if no service could be
+        asked."""
         failures: list[str] = []
         if paper.at_openalex and (found := await self.attempt(self._single(paper), failures)) and found.pdf:
             return found.pdf
@@ -166,7 +166,7 @@ class Library:
         return read_crossref(as_object(answer).get("message"))
 
     async def attempt(self, asking: Awaitable[T], failures: list[str]) -> T | None:
-        """Return an answer; None where there is none, and why is added to the failures."""
+        """Return an answer, or None after adding the reason to the failures."""
         try:
             return await asking
         except ToolError as error:
@@ -223,7 +223,7 @@ def base_url(access: WebAccess, name: str) -> str:
 
 
 def reaching(access: WebAccess, services: Sequence[str], reason: str) -> Effect:
-    """Return the effect of a call that asks services: those that the person has set are not asked about."""
+    """Return the effect of a call that asks services. Services that the person has set are left out."""
     hosts = [
         parse_address(base_url(access, name)).need
         for name in services

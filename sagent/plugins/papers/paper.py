@@ -14,7 +14,7 @@ _MAX_AUTHORS = 8
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """`pdf` is where its PDF is free to read."""
+    """`pdf` is the address of its free PDF."""
 
     title: str
     authors: tuple[str, ...] = ()
@@ -79,13 +79,13 @@ class Paper:
 
 
 def listed(papers: Sequence[Paper], most_abstract: int = 0) -> str:
-    """Return a numbered list for a model, with so many characters of each abstract."""
+    """Return a numbered list for a model, with this many characters of each abstract."""
     lines = (paper.listed(number, most_abstract) for number, paper in enumerate(papers, 1))
     return "\n".join(lines) or "(none are known)"
 
 
 def fuse(rankings: Iterable[Sequence[Paper]]) -> list[Paper]:
-    """Combine rankings into one, by reciprocal ranks; a paper in several of them counts as one."""
+    """Combine rankings into one, by reciprocal ranks. A paper in several of them counts once."""
     papers: dict[int, Paper] = {}
     scores: dict[int, float] = {}
     known: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The text of a whole PDF by page, with its figures and its references, read in a process of its own."""
+"""The text of a whole PDF by page, with its figures and its references. A separate process reads it."""
 
 import json
 import re
@@ -35,7 +35,7 @@ class PdfText:
 
 
 async def read_pdf(data: bytes, name: str) -> PdfText:
-    """Read a PDF's text. Raises ToolError if it is damaged, or takes more memory or time than a document may."""
+    """Read a PDF's text. Raises ToolError if it is damaged, or needs more memory or time than allowed."""
     answered = as_object(json.loads(await take_apart(__name__, data, name)))
     if error := as_str(answered.get("error")):
         raise ToolError(f"{name} cannot be opened as a PDF: {error.rstrip('.')}.")
@@ -45,7 +45,7 @@ async def read_pdf(data: bytes, name: str) -> PdfText:
 
 
 def answer() -> None:
-    """Write the text of the PDF on standard input: the other process's job."""
+    """Write the text of the PDF on standard input. This is the main function of the other process."""
     isolated.limit()
     pdfium = cast("Pdfium", import_module("pypdfium2"))
     try:
@@ -95,6 +95,6 @@ def references(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _joined(lines: Sequence[str]) -> str:
-    """Lines as one, words that were parted at their ends whole again."""
+    """Join lines to one, and words that were split at line ends."""
     text = " ".join(lines)
     return re.sub(r"(\w)- (?=[a-z])", r"\1", text)[:600]

@@ -1,4 +1,4 @@
-"""The PaperSearch tool: several services asked at once, their rankings made one."""
+"""The PaperSearch tool: ask several services at once, and combine their rankings."""
 
 import asyncio
 from typing import TYPE_CHECKING

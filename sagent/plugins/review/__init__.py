@@ -1,6 +1,6 @@
-"""A review of changes: a model reads them and what is around them, writes nothing, and answers with findings.
+"""A review of changes: a model reads them and the code around them, writes nothing, and answers with findings.
 
-`forge` calls the APIs of GitHub and GitLab, where `posting` puts the findings as comments.
+`forge` calls the APIs of GitHub and GitLab, and `posting` puts the findings there as comments.
 """
 
 from sagent.plugin import EVERYDAY, Command, Plugin

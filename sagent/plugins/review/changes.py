@@ -31,9 +31,9 @@ SECONDS = 120.0  # that git may take
 
 @dataclass(slots=True)
 class FileDiff:
-    """A file's part of a diff. `lines` are those of the new side that it shows, `added` the ones that are new;
-    `old` has the numbers before the change of the others, by the new ones. Of one that is not text, or too large to be
-    read, there are no lines: `unread`."""
+    """A file's part of a diff. `lines` are the shown lines of the new side, and `added` are the new ones among them.
+    `old` maps the numbers of the others to their numbers before the change. A file that is not text, or too large to be
+    read, has no lines and is `unread`."""
 
     path: str
     text: str = ""
@@ -46,7 +46,7 @@ class FileDiff:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes from `base` to `head`, commits by their ids; `head` is "" for the working tree."""
+    """The changes from `base` to `head`, given as ids of commits. `head` is "" for the working tree."""
 
     base: str
     head: str
@@ -58,8 +58,8 @@ class Changes:
 
 
 def read_changes(cwd: Path, named: str = "") -> Changes:
-    """Return the changes that a range names, as `git diff` reads `A..B` and `A...B`; of one name those since the work
-    that is checked out left it, and without any those that are not committed. Raises UsageError."""
+    """Return the changes of a range, as `git diff` reads `A..B` and `A...B`. One name means the changes since the
+    current branch left it. Without a name they are the uncommitted changes. Raises UsageError."""
     if (root := repository_root(cwd)) is None:
         raise UsageError(f"{cwd} is not in a git repository. A review needs one to know what has changed.")
     cwd = root
@@ -76,7 +76,7 @@ def read_changes(cwd: Path, named: str = "") -> Changes:
 
 
 def file_at(cwd: Path, commit: str, path: str) -> str:
-    """Return a file's text in a commit; "" where there is none."""
+    """Return a file's text in a commit; "" if it is not there."""
     try:
         return _git(cwd, "show", f"{commit}:{path}")
     except UsageError:
@@ -88,8 +88,7 @@ def _commit(cwd: Path, name: str) -> str:
 
 
 def _untracked(cwd: Path) -> Iterator[str]:
-    """Yield the files that git does not know yet, as diffs; large ones, and what cannot be read, as if they were
-    binary."""
+    """Yield the files that git does not know yet, as diffs. Large and unreadable files appear as binary."""
     for name in filter(None, _git(cwd, "ls-files", "--others", "--exclude-standard", "-z").split("\0")):
         try:
             text = text_in(read_regular(cwd / name, cwd, max_bytes=MAX_NEW_FILE_BYTES))
@@ -103,7 +102,7 @@ def _untracked(cwd: Path) -> Iterator[str]:
 
 
 def _git(cwd: Path, *arguments: str, about: str = "") -> str:
-    """Run git and return its output. Raises UsageError for what it cannot do here."""
+    """Run git and return its output. Raises UsageError if git fails."""
     call = git_call(cwd, "-c", "core.quotePath=false", *arguments)
     if call is None:
         raise UsageError(
@@ -147,8 +146,8 @@ def _shown(diff: bytes) -> str:
 
 
 def parse_diff(text: str) -> dict[str, FileDiff]:
-    """Return a unified diff by files, under their new names. A file that is gone has no lines. Parts of one name are
-    one: of a file that has become a link there are two, and names that are not UTF-8 may read alike."""
+    """Return a unified diff by files, under their new names. A deleted file has no lines. Parts with the same name are
+    combined: a file that became a link has two parts, and names that are not UTF-8 may look alike."""
     found: dict[str, FileDiff] = {}
     for part in re.split(r"^(?=diff --git )", text, flags=re.MULTILINE)[1:] if text else ():
         file = _parse_file(part.removesuffix("\n").split("\n"))
@@ -189,13 +188,12 @@ def _parse_file(rows: Sequence[str]) -> FileDiff:
 
 
 def _names(rows: Sequence[str]) -> tuple[str, str]:
-    """Return a file's names before and after, as what comes before its first hunk says: lines of the file say
-    nothing."""
+    """Return a file's names before and after, from the lines before its first hunk. Later lines are the file's own."""
     head = list(takewhile(lambda row: not row.startswith("@@ "), rows))
     said = {sign: _unquoted(row.removeprefix(sign)) for row in head for sign in _NAMING if row.startswith(sign)}
     said |= {sign: _name(said[sign]) for sign in _NAMING[:2] if sign in said}
     whole = rows[0].removeprefix("diff --git ")
-    same = _name(_unquoted(whole[: len(whole) // 2]))  # without a hunk and not renamed: the name stands there twice
+    same = _name(_unquoted(whole[: len(whole) // 2]))  # without a hunk and a rename: the line has the name twice
     old = said.get("--- ") or said.get("rename from ") or said.get("copy from ")
     path = said.get("+++ ") or said.get("rename to ") or said.get("copy to ") or old or same
     return old or path, path
@@ -207,7 +205,7 @@ def _name(text: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """Return a path as a diff has it: quoted as in C where it has odd characters."""
+    """Return a path from a diff, where unusual characters are quoted as in C."""
     text = text.rstrip("\t\r")
     if text.startswith('"') and text.endswith('"'):
         raw = _ESCAPED.sub(_letter, text[1:-1]).encode("latin-1", "surrogateescape") if text.isascii() else b""

@@ -1,4 +1,4 @@
-"""`sagent review`: a range of commits or the working tree is reviewed, and nothing is changed; in CI too."""
+"""`sagent review`: review a range of commits or the working tree without changing it; in CI too."""
 
 import argparse
 import asyncio
@@ -87,7 +87,7 @@ async def _locally(given: argparse.Namespace, settings: Settings) -> int:
         found, result = await _review(settings, given.range, "")
         if result.error is not None:
             return _failed(result)
-        if (cap := settings.max_budget_usd) is not None:  # it is one for both
+        if (cap := settings.max_budget_usd) is not None:  # the review and the fix share it
             spent = EXACT.add(result.cost.total, result.cost.unbilled)
             settings = replace(settings, max_budget_usd=max(EXACT.subtract(cap, spent), ZERO))
     code = _report(given, found)
@@ -106,7 +106,7 @@ async def _fix(settings: Settings, findings: Sequence[tuple[str, str]]) -> int:
 
 
 async def _review(settings: Settings, named: str, about: str) -> tuple[Review, Result]:
-    """Review, showing on a terminal what is read. Raises UsageError where there is nothing to review."""
+    """Review, and show the reading on a terminal. Raises UsageError if there is nothing to review."""
     changes = read_changes(settings.cwd, named)
     if not changes.files:
         raise UsageError(f"There are no changes in {changes.title}.")

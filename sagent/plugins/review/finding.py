@@ -1,4 +1,4 @@
-"""A finding of a review: where, how bad, what, and how to put it right."""
+"""A finding of a review: its place, its severity, the fault, and a suggestion."""
 
 import hashlib
 from collections import Counter
@@ -12,7 +12,7 @@ from sagent.plugins.review.changes import Changes, FileDiff
 
 Severity: TypeAlias = Literal["critical", "high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "high", "medium", "low")
-NEAR = 3  # lines from what a diff shows, at which a finding is moved there
+NEAR = 3  # a finding this many lines from a diff's shown line is moved there
 
 SCHEMA: Mapping[str, object] = {
     "type": "object",
@@ -42,14 +42,14 @@ SCHEMA: Mapping[str, object] = {
     "required": ["summary", "findings"],
     "additionalProperties": False,
 }
-"""What the model answers with."""
+"""The form of the model's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Lines count from 1, on the new side. `in_diff`: the diff shows the line; `moved_from` is where the model had put
-    it, 0 where that is the same. `old_file` is the file's name before the change, `old_line` the number of `end_line`
-    there, 0 where that is new. `mark` is the same for the same fault in another review of the same code."""
+    """Lines count from 1, on the new side. `in_diff`: the diff shows the line. `moved_from` is the line that the model
+    gave, 0 if it is the same. `old_file` is the file's name before the change, and `old_line` the number of `end_line`
+    there, 0 if the line is new. `mark` is the same for the same fault in another review of the same code."""
 
     file: str
     line: int
@@ -71,8 +71,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The outcome of a review. `usd` is a minimum if `unpriced` models were asked; `left_out` are files whose
-    changes the model was not shown: those that did not fit, and those that are not text."""
+    """The outcome of a review. `usd` is a minimum if `unpriced` models were asked. `left_out` are files whose changes
+    the model was not shown: files that did not fit, and files that are not text."""
 
     base: str
     head: str
@@ -86,18 +86,19 @@ class Review:
     left_out: Sequence[str] = field(default_factory=tuple[str, ...])
 
     def at_least(self, severity: str) -> Sequence[Finding]:
-        """Return the findings of a severity and above; none for "none"."""
+        """Return the findings of at least a severity; none for "none"."""
         worst = SEVERITIES.index(severity) + 1 if severity in SEVERITIES else 0
         return [each for each in self.findings if each.severity in SEVERITIES[:worst]]
 
 
 def read_findings(data: Mapping[str, object], changes: Changes) -> Sequence[Finding]:
-    """Return the findings in a model's answer, each where the diff shows it if that is near, worst first and once."""
+    """Return the findings in a model's answer, worst first and without duplicates. Each is moved to a near line that
+    the diff shows."""
     found = [_placed(decode_finding(as_object(each)), changes) for each in as_array(data.get("findings"))]
     found = list({(each.file, each.line, each.title): each for each in found}.values())
     found.sort(key=lambda each: (SEVERITIES.index(each.severity), each.file, each.line))
     seen = Counter[str]()
-    for place, each in enumerate(found):  # several at one line are told apart by their order
+    for place, each in enumerate(found):  # the order tells several at one line apart
         seen[each.mark] += 1
         if (number := seen[each.mark]) > 1:
             found[place] = replace(each, mark=_mark(f"{each.mark} {number}"))
@@ -105,7 +106,7 @@ def read_findings(data: Mapping[str, object], changes: Changes) -> Sequence[Find
 
 
 def decode_finding(each: Mapping[str, object]) -> Finding:
-    """Return a finding from JSON; what is missing has its default."""
+    """Return a finding from JSON. Missing members get their defaults."""
     line = max(1, as_int(each.get("line")))
     severity = as_str(each.get("severity"))
     return Finding(
@@ -126,7 +127,7 @@ def decode_finding(each: Mapping[str, object]) -> Finding:
 
 def _placed(finding: Finding, changes: Changes) -> Finding:
     """Return a finding with its line in the diff, or marked as outside of it. A suggestion stays only if the diff shows
-    all that it replaces."""
+    all the lines that it replaces."""
     file = changes.files.get(finding.file)
     if file is None or not file.lines:
         return _marked(replace(finding, in_diff=False, suggestion=""), "")
@@ -148,8 +149,8 @@ def _shows(file: FileDiff, finding: Finding) -> bool:
 
 
 def _marked(finding: Finding, code: str) -> Finding:
-    """Mark a finding by its file and the code of its line, as numbers and words differ between reviews; outside of the
-    diff, by its title."""
+    """Mark a finding by its file and the code of its line, because numbers and words differ between reviews. Outside of
+    the diff, its title counts."""
     return replace(finding, mark=_mark(f"{finding.file}\0{code.strip() or f'{finding.line} {finding.title}'}"))
 
 

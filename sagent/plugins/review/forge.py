@@ -1,4 +1,4 @@
-"""The common part of the REST APIs of GitHub and GitLab, as far as a review needs them."""
+"""The common part of the REST APIs of GitHub and GitLab, for reviews."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx2
 
 TRIES = 4
-MAX_WAIT_SECONDS = 60.0  # that are waited where the API says how long
+MAX_WAIT_SECONDS = 60.0  # longest wait that an API may ask for
 MAX_PAGES = 30  # of 100 each
 _SECONDS = 30.0  # for one call
 
@@ -32,7 +32,7 @@ class ForgeError(SagentError):
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment that the token's user has written. `key` is what edits it, `place` the file and line of its own."""
+    """A comment that the token's user has written. `key` is its id for edits, `place` its file and line."""
 
     key: str
     body: str
@@ -41,7 +41,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class LineComment:
-    """A comment to be made at lines of the new side. `old_line` is that of `end_line` before the change, 0 where the
+    """A comment to be made at lines of the new side. `old_line` is the number of `end_line` before the change, 0 if the
     line is new."""
 
     path: str
@@ -53,7 +53,7 @@ class LineComment:
 
 
 class Api:
-    """Calls of an API; `name` is whose it is, for errors."""
+    """Calls of an API. `name` is the forge's name, for errors."""
 
     def __init__(self, http: "httpx2.AsyncClient", name: str) -> None:
         self._http, self._name = http, name
@@ -71,8 +71,8 @@ class Api:
         return as_object(await self._answer(method, path, body))
 
     async def _answer(self, method: str, path: str, body: Mapping[str, object] | None) -> object:
-        """Return the API's answer. A limit of its is waited for; a call that writes is made again only if the API
-        says that it did nothing. Raises ForgeError."""
+        """Return the API's answer, after a wait for its rate limit if necessary. A writing call is repeated only if the
+        API says that it did nothing. Raises ForgeError."""
         import httpx2
 
         for left in reversed(range(TRIES)):
@@ -118,8 +118,8 @@ async def open_api(name: str, base: str, headers: Mapping[str, str]) -> AsyncGen
 
 
 def _wait(response: "httpx2.Response", tried: int) -> float | None:
-    """Seconds until a call may be made again; None where that would be no use. A limit is 403 or 429 (docs.github.com,
-    best practices for using the REST API)."""
+    """Seconds until the call may be repeated; None if that would be useless. A rate limit has status 403 or 429
+    (docs.github.com, best practices for using the REST API)."""
     said = response.headers.get("retry-after", "")
     limited = response.status_code == 429 or (
         response.status_code == 403 and (said or response.headers.get("x-ratelimit-remaining") == "0")

@@ -10,7 +10,7 @@ API = "https://api.github.com"
 
 
 class GitHub:
-    """A pull request of a repository, as a token may use it. Ours is what a bot has written."""
+    """A pull request of a repository, for the owner of a token. Comments by a bot are ours."""
 
     def __init__(self, api: Api, number: int) -> None:
         self._api, self._number = api, number
@@ -34,8 +34,8 @@ class GitHub:
         await self._api.call("PATCH", f"pulls/comments/{key}", {"body": body})
 
     async def comment_lines(self, commit: str, comments: Sequence[LineComment]) -> int:
-        """Add comments in one review; how many GitHub refused. One wrong line has it refuse them all, so that they are
-        then added one by one."""
+        """Add comments in one review, and return how many GitHub refused. One wrong line makes it refuse them all: then
+        they are added one by one."""
         body = {"commit_id": commit, "event": "COMMENT", "comments": [_at_line(each) for each in comments]}
         try:
             await self._api.call("POST", f"pulls/{self._number}/reviews", body)
@@ -59,7 +59,7 @@ def _ours(comments: Sequence[Mapping[str, object]]) -> Sequence[Comment]:
 
 
 def _line(each: Mapping[str, object]) -> int:
-    """Return the line of a comment; of one that the changes have overtaken, its former line."""
+    """Return the line of a comment, or its former line if later changes have removed it."""
     return as_int(each.get("line") or each.get("original_line"))
 
 

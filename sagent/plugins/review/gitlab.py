@@ -8,8 +8,8 @@ from sagent.plugins.review.forge import Api, Comment, ForgeError, LineComment, o
 
 
 class GitLab:
-    """A merge request, at `root` of the API. Ours is what `user` began, whose token it is; `version` is that of the
-    diff at whose lines comments are made."""
+    """A merge request, at `root` of the API. Discussions that the token's `user` began are ours. `version` is the
+    version of the diff for comments at its lines."""
 
     def __init__(self, api: Api, root: str, user: int, version: Mapping[str, object]) -> None:
         self._api, self._root, self._user, self._version = api, root, user, version
@@ -29,7 +29,7 @@ class GitLab:
     edit_line_comment = edit_comment
 
     async def comment_lines(self, commit: str, comments: Sequence[LineComment]) -> int:
-        """Add comments, each a thread at its line; how many GitLab refused."""
+        """Add comments, each a thread at its line, and return how many GitLab refused."""
         refused = 0
         for each in comments:
             try:
@@ -42,12 +42,12 @@ class GitLab:
         return refused
 
     def suggestion(self, lines: int) -> str:
-        """Return the beginning of a block that replaces the lines of a comment, which GitLab has at the last of
+        """Return the beginning of a block that replaces the lines of a comment. GitLab puts the comment at the last of
         them."""
         return f"suggestion:-{lines - 1}+0"
 
     def _position(self, commit: str, each: LineComment) -> Mapping[str, object]:
-        """Return a line that was there before has its old number too (docs.gitlab.com/api/discussions)."""
+        """Return a comment's place. An old line has its old number too (docs.gitlab.com/api/discussions)."""
         at: dict[str, object] = {
             "position_type": "text",
             "base_sha": self._version.get("base_commit_sha"),
@@ -73,7 +73,7 @@ class GitLab:
 
 @asynccontextmanager
 async def open_gitlab(api: str, token: str, project: str, number: int, head: str) -> AsyncGenerator[GitLab]:
-    """Yield a merge request by its project's id and its number there. Raises ForgeError, also where it is no longer at
+    """Yield a merge request by its project's id and its number there. Raises ForgeError, also if it is no longer at
     `head`."""
     async with open_api("GitLab", api, {"PRIVATE-TOKEN": token}) as calls:
         user = as_int((await calls.call("GET", "user")).get("id"))

@@ -1,4 +1,4 @@
-"""A policy for changes that anybody may have written: what is beyond the repository is not read either."""
+"""A policy for changes by unknown authors: files outside the repository are not even read."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from sagent.tool import Effect, Workspace
 
 
 class RepositoryPolicy(PermissionPolicy):
-    """The settings' own policy, and only within the workspace; what the session keeps of long results is in it too."""
+    """The settings' own policy, limited to the workspace. The session's files with long results may be read too."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -1,5 +1,5 @@
-"""A review on a pull or merge request: a comment at each line, and one summary. Another review changes these, and adds
-what is new; it repeats nothing."""
+"""Post a review on a pull or merge request: a comment at each line, and one summary. A later review changes these and
+adds new ones. It repeats nothing."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,14 @@ from sagent.plugins.review.report import as_markdown, comment
 
 SUMMARY = "<!-- sagent-review -->"
 _MARK = re.compile(r"<!-- sagent-finding ([0-9a-f]{16}) -->\s*\Z")
-MAX_COMMENTS = 20  # of one review: more have timed out, and nobody reads them
+MAX_COMMENTS = 20  # of one review: GitHub has timed out with more, and nobody reads them
 MAX_BODY_CHARS = 65_000  # ; GitHub takes 65,536
 GONE = "*No longer found.*\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """The number of comments at lines that were added, changed, and said to be no longer true; and of those left
-    out."""
+    """The number of comments that were added, changed, marked as no longer true, and left out."""
 
     added: int = 0
     changed: int = 0
@@ -38,7 +37,7 @@ class Forge(Protocol):
     async def line_comments(self) -> Sequence[Comment]: ...
     async def edit_line_comment(self, key: str, body: str) -> None: ...
     async def comment_lines(self, commit: str, comments: Sequence[LineComment]) -> int:
-        """Add comments; how many were refused for where they are."""
+        """Add comments, and return how many were refused because of their place."""
         ...
 
     def suggestion(self, lines: int) -> str:
@@ -47,7 +46,7 @@ class Forge(Protocol):
 
 
 async def post(forge: Forge, review: Review, limit: int = MAX_COMMENTS) -> Posted:
-    """Post it. Comments count as ours by the mark at their end and who wrote them. Raises ForgeError."""
+    """Post the review. A comment is ours if it ends with our mark and we wrote it. Raises ForgeError."""
     ours = _marked(await forge.line_comments())
     shown = [each for each in review.findings if each.in_diff][: max(limit, 0)]
     changed = gone = 0
@@ -92,7 +91,7 @@ def _marked(comments: Sequence[Comment]) -> Mapping[str, Comment]:
 
 
 def findings_of(comments: Sequence[Comment]) -> Sequence[tuple[str, str]]:
-    """Return the places of our comments that are still true, and what they say."""
+    """Return the places and texts of our comments that are still true."""
     return [
         (each.place, _MARK.sub("", each.body).strip())
         for each in _marked(comments).values()

@@ -1,4 +1,4 @@
-"""A pull request, as an event of GitHub Actions has it or the variables of a GitLab job, and whether it is reviewed."""
+"""A pull request from an event of GitHub Actions or the variables of a GitLab job, and whether it is to be reviewed."""
 
 import json
 import re
@@ -13,14 +13,14 @@ _NAME = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ID = re.compile(r"[0-9a-f]{40,64}")
 _TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")  # may write, as author_association says
-WISH = "/sagent"  # begins a comment that asks for something
+WISH = "/sagent"  # begins a comment with a request for us
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """`about` is what its author says of it. `skip` says why it is not reviewed; "" where it is. `wish` is what a
-    comment asks for: "review", "fix", or "" of an event that is no comment. Of a comment `base` and `head` are not
-    known."""
+    """`about` is the author's description. `skip` is the reason for no review; "" if there is none. `wish` is a
+    comment's request: "review", "fix", or "" for an event that is no comment. For a comment, `base` and `head` are
+    unknown."""
 
     repository: str
     number: int
@@ -51,9 +51,9 @@ def read_event(file: Path) -> PullRequest:
 
 
 def read_merge_request(variables: Mapping[str, str]) -> PullRequest:
-    """Return the merge request of a GitLab job (docs.gitlab.com, predefined CI/CD variables); its repository is the
-    project's id. Raises UsageError where the pipeline is none of a merge request."""
-    merged = "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"  # is set where CI_COMMIT_SHA is a merge made for the pipeline
+    """Return the merge request of a GitLab job (docs.gitlab.com, predefined CI/CD variables). Its repository is the
+    project's id. Raises UsageError if the pipeline does not belong to a merge request."""
+    merged = "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"  # set if CI_COMMIT_SHA is a merge made for the pipeline
     commits = "CI_MERGE_REQUEST_DIFF_BASE_SHA", merged if variables.get(merged) else "CI_COMMIT_SHA"
     names = "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", *commits
     for name in names:
@@ -67,7 +67,7 @@ def read_merge_request(variables: Mapping[str, str]) -> PullRequest:
 
 
 def with_commits(asked: PullRequest, pull: Mapping[str, object]) -> PullRequest:
-    """Return a pull request that a comment is about, with what the API says of it."""
+    """Return the pull request of a comment, completed by the API."""
     found = _of_pull(asked.repository, pull, {})
     return PullRequest(
         asked.repository, asked.number, found.base, found.head, found.about, asked.skip or found.skip, asked.wish
@@ -84,7 +84,7 @@ def _of_pull(repository: str, pull: Mapping[str, object], event: Mapping[str, ob
 
 
 def _reason_to_skip(repository: str, pull: Mapping[str, object], event: Mapping[str, object]) -> str:
-    """Forks are never reviewed where there are secrets: what is in them is anybody's."""
+    """Return why a pull request is not reviewed; "" if it is. Anybody can write forks, so they get no secrets."""
     source = as_str(as_object(as_object(as_object(pull.get("head")).get("repo"))).get("full_name"))
     if fork := _fork(source, repository):
         return fork

@@ -17,7 +17,7 @@ _SARIF_LEVEL: Mapping[Severity, str] = {"critical": "error", "high": "error", "m
 _SARIF_RANK: Mapping[Severity, float] = {"critical": 95.0, "high": 80.0, "medium": 50.0, "low": 20.0}
 _QUALITY: Mapping[Severity, str] = {"critical": "blocker", "high": "critical", "medium": "major", "low": "minor"}
 MAX_NAMED_FILES = 10  # files that were left out
-MAX_ANNOTATIONS = 10  # that GitHub takes of one step, of each level
+MAX_ANNOTATIONS = 10  # that GitHub accepts from one step, for each level
 
 
 def as_text(review: Review) -> str:
@@ -43,8 +43,8 @@ def as_markdown(review: Review) -> str:
 
 
 def comment(finding: Finding, block: str = "suggestion") -> str:
-    """Return a finding as a comment at its line; `block` is how a suggestion begins. One that GitLab could read as a
-    command is left out."""
+    """Return a finding as a comment at its line. `block` begins a suggestion. Suggestions that GitLab could read as a
+    command are left out."""
     shown = f"\n\n{block_for_page(finding.suggestion, block)}" if finding.suggestion else ""
     shown = "" if COMMAND.search(shown) else shown
     return f"**{finding.severity}: {for_page(finding.title)}**\n\n{for_page(finding.message)}{shown}"
@@ -81,7 +81,7 @@ def read_review(text: str) -> Review:
 
 
 def as_sarif(review: Review) -> str:
-    """SARIF 2.1.0 (OASIS), as code scanning takes it."""
+    """SARIF 2.1.0 (OASIS), for code scanning."""
     rules = [_sarif_rule(each) for each in SEVERITIES]
     run = {
         "tool": {"driver": {"name": "sagent review", "version": __version__, "rules": rules}},
@@ -128,7 +128,7 @@ def _sarif(each: Finding) -> dict[str, object]:
 
 
 def as_quality(review: Review) -> str:
-    """Return a report of code quality, which GitLab shows at the lines of a merge request."""
+    """Return a report of code quality. GitLab shows it at the lines of a merge request."""
     rows = [
         {
             "description": f"{each.title}: {each.message}",
@@ -143,7 +143,7 @@ def as_quality(review: Review) -> str:
 
 
 def as_annotations(review: Review) -> str:
-    """Workflow commands, by which a job of GitHub has annotations."""
+    """Workflow commands that give a job of GitHub annotations."""
     words: Mapping[Severity, str] = {"critical": "error", "high": "error", "medium": "warning", "low": "notice"}
     lines: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     for each in review.findings:

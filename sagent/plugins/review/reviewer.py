@@ -17,14 +17,14 @@ from sagent.plugins.review.untrusted import without_hidden
 
 PROMPT = Path(__file__).with_name("review.md")
 TOOLS = ("Read", "Grep", "Glob", "List")
-GUIDANCE = ("REVIEW.md", "AGENTS.md", "CLAUDE.md")  # of the base: a change has no say in how it is reviewed
+GUIDANCE = ("REVIEW.md", "AGENTS.md", "CLAUDE.md")  # read from the base: a change cannot influence its own review
 _LEFT_OUT = ("mcp", "a2a", "hooks", "memory")
 MAX_DIFF_CHARS, MAX_GUIDANCE_CHARS, MAX_ABOUT_CHARS = 300_000, 20_000, 5_000  # characters
 
 
 def reading_only(settings: Settings) -> Settings:
-    """Return the settings of a review. It has no tool that writes, runs or sends anything, whatever the repository, its
-    settings or its instructions say."""
+    """Return the settings of a review. No tool can write, run or send anything, even if the repository, its settings or
+    its instructions ask for it."""
     return replace(
         settings,
         plugged={**settings.without(*_LEFT_OUT).plugged, "diagnostics": "off"},  # a language server is a program
@@ -43,8 +43,8 @@ def reading_only(settings: Settings) -> Settings:
 async def review(
     settings: Settings, changes: Changes, listener: Callable[[Event], None], about: str = ""
 ) -> tuple[Review, Result]:
-    """Review changes; `about` is what their author says of them. The result says whether it went well: without that
-    the review has no findings. Raises UsageError, and SagentError where it cannot begin."""
+    """Review changes. `about` is their author's description. The result says whether the review succeeded. A failed
+    review has no findings. Raises UsageError, and SagentError if the review cannot begin."""
     settings = replace(settings, cwd=repository_root(settings.cwd) or settings.cwd)
     shown, left_out = _shown(changes)
     prompt = _prompt(settings.cwd, changes, shown, left_out, about)
@@ -68,8 +68,8 @@ async def review(
 
 
 def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:
-    """Return the diff, as far as there is room for whole files, the smallest first; and which are not in it: those that
-    did not fit, and those that are not text."""
+    """Return the diff with as many whole files as fit, the smallest first, and the files that are left out: files that
+    did not fit, and files that are not text."""
     left, fits = MAX_DIFF_CHARS, set[str]()
     for file in sorted(changes.files.values(), key=lambda file: len(file.text)):
         if len(file.text) <= left:

@@ -1,5 +1,5 @@
-"""Text of others: what a reader of a page would not see is taken out before a model reads it, and what a page would
-act on before it is posted."""
+"""Text by unknown authors: hidden characters are removed before a model reads it, and active parts of a page before it
+is posted."""
 
 import re
 
@@ -23,8 +23,8 @@ def without_hidden(text: str) -> str:
 
 
 def for_page(text: str) -> str:
-    """Return a model's words as Markdown for a page: no secret, no comment in which a mark could be forged, nobody
-    called by name, no picture or link that is loaded from elsewhere, no line that is a command."""
+    """Return a model's words as Markdown for a page. They have no secrets, no comments that could forge a mark, no
+    mentions of people, no pictures or links from elsewhere, and no lines that are commands."""
     clean = Redaction().text(printable(without_hidden(text)))
     clean = COMMAND.sub(r"\1&#47;", clean)
     clean = _LOADED.sub("&lt;", clean).replace("![", "!\\[")
@@ -32,5 +32,5 @@ def for_page(text: str) -> str:
 
 
 def block_for_page(text: str, language: str) -> str:
-    """Return a text as it is, but for secrets and what is not seen."""
+    """Return a text as it is, without secrets and invisible characters."""
     return fenced(Redaction().text(_HIDDEN.sub("", text)), language)
