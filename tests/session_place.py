@@ -11,6 +11,7 @@ from sagent.messages import user
 from sagent.session.contents import MessageEntry, Opened, StoredMessage
 from sagent.session.store import Session
 from tests.forks import CHECKOUT, Forks
+from tests.warm import warm
 
 
 @dataclass
@@ -49,4 +50,6 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, forks: Forks) -> Place:
     (tmp_path / "work").mkdir()
-    return Place(tmp_path, forks)
+    place = Place(tmp_path, forks)
+    warm(place.state)
+    return place

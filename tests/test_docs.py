@@ -22,6 +22,7 @@ from tests.deleted import deleted, lacking
 from tests.depth import slow
 from tests.forks import Forks
 from tests.snippets import EXAMPLES, PAGES, ROOT, Snippet, snippets
+from tests.warm import STATE, warm
 
 GONE = re.compile(r"the plugin (\w+), which is not loaded")
 SHELLS = re.compile(r"[][|&;<>$`*?\\(){}~!]")  # what means something to a shell
@@ -40,6 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     (tmp_path / "app.py").write_text("def main() -> None:\n    print('hello')\n")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "sagent").symlink_to(ROOT / "sagent")
+    warm(tmp_path / "home" / STATE)
     with FakeProviderServer(answer).in_thread() as server:
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -10,6 +10,7 @@ from program import CHECKOUT, Shell
 
 from tests.forks import Forks
 from tests.session_place import place
+from tests.warm import STATE, warm
 
 __all__ = ["place", "processes", "shell"]
 
@@ -19,6 +20,7 @@ def shell(tmp_path: Path, forks: Forks) -> Iterator[Shell]:
     """A fresh directory and an environment with nothing of the person's in it."""
     cwd = tmp_path / "work"
     cwd.mkdir()
+    warm(tmp_path / "home" / STATE)
     environment = {name: os.environ[name] for name in ("PATH", "TMPDIR")}
     environment |= {"HOME": str(tmp_path / "home"), "PYTHONPATH": str(CHECKOUT)}
     with ExitStack() as stack:

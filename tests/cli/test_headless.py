@@ -451,6 +451,7 @@ def test_run_that_cannot_begin_leaves_no_session(shell: Shell) -> None:
 
 
 def test_ephemeral_leaves_nothing(shell: Shell) -> None:
+    shell.environment["HOME"] = str(shell.cwd.parent / "another")  # where no run was before
     shell.serve([Turn(text="ok")])
     done = shell.run("--ephemeral", "--output-format", "json", "hi")
     assert done.json["session_path"] == ""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.repl.console import CHECKOUT, Console
 from tests.repl.recorded import context
+from tests.warm import STATE, warm
 
 __all__ = ["console", "context"]
 
@@ -17,7 +18,7 @@ def console(tmp_path: Path) -> Iterator[Console]:
     """A fresh directory, home and terminal."""
     cwd, home = tmp_path / "work", tmp_path / "home"
     cwd.mkdir()
-    home.mkdir()
+    warm(home / STATE)
     environment = {
         "PATH": os.environ["PATH"],
         "TMPDIR": os.environ["TMPDIR"],

@@ -27,6 +27,7 @@ from sagent.session.store import log_files
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
 from tests.depth import deep
 from tests.intact import faults
+from tests.warm import STATE, warm
 
 CHECKOUT = Path(__file__).parents[2]
 KILLS = deep(4, 200)
@@ -173,6 +174,7 @@ class Runner:
 
     def __init__(self, home: Path, crowd: Crowd, url: str, advisor: str) -> None:
         self.home, self.crowd, self.told = home, crowd, Told()
+        warm(home / STATE)
         (home / "work").mkdir()
         (home / "work" / "notes.txt").write_text("notes\n" * 50)
         self._environment = {

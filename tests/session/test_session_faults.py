@@ -29,6 +29,7 @@ from tests.depth import slow
 from tests.forks import Forks
 from tests.intact import faults
 from tests.walls import without_shortfall
+from tests.warm import warm
 
 CHECKOUT = Path(__file__).parents[2]
 FLAGS = ["--model", "anthropic/claude-sonnet-4-6", "--permission-mode", "full"]
@@ -52,8 +53,9 @@ class Place:
 
     def __init__(self, home: Path, stack: ExitStack, forks: Forks) -> None:
         self.home, self.work, self.state, self.kept = home, home / "work", home / "state", home / "kept"
-        for directory in (self.work, self.state, self.kept):
+        for directory in (self.work, self.kept):
             directory.mkdir()
+        warm(self.state)
         self.environment = {
             "PATH": os.environ["PATH"], "TMPDIR": os.environ["TMPDIR"], "HOME": str(home), "PYTHONPATH": str(CHECKOUT),
             "SAGENT_STATE_DIR": str(self.state), "ANTHROPIC_API_KEY": "k", "KEPT": str(self.kept),

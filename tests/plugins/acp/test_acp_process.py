@@ -18,6 +18,7 @@ from tests.depth import WHOLE, slow
 from tests.forked import Forked
 from tests.forks import Forks
 from tests.waiting import wait_until
+from tests.warm import STATE, warm
 
 CHECKOUT = Path(__file__).parents[3]
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
@@ -59,6 +60,7 @@ class Agent:
 
 @contextmanager
 def program(forks: Forks, place: Path, script: Script, *argv: str) -> Iterator[Agent]:
+    warm(place / "home" / STATE)
     with FakeProviderServer(script).in_thread() as server:
         environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "PYTHONPATH": str(CHECKOUT)}
         environment |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}

@@ -17,6 +17,7 @@ from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.server import Server, ServerOptions, serving
 from sagent.testing.server import FakeProviderServer, Received, Script, Step
 from tests.forks import CHECKOUT, Forks
+from tests.warm import warm
 
 PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 MODEL = "anthropic/claude-sonnet-4-6"
@@ -98,7 +99,7 @@ class Place:
 
     def environment(self, name: str) -> dict[str, str]:
         home = self.directory / f"home-{name}"
-        home.mkdir(exist_ok=True)
+        warm(home / "state" / "sagent")
         keep = {key: os.environ[key] for key in ("PATH", "LANG", "CI", "PYTHONPATH") if key in os.environ}
         return {
             **keep,

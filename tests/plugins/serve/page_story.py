@@ -14,6 +14,7 @@ from sagent.testing.script import Call, Received, Stall, Turn
 from sagent.testing.server import FakeProviderServer, Script
 from tests.forked import Forked
 from tests.forks import Forks
+from tests.warm import STATE, warm
 
 EVIL = '<img src=x onerror="document.title=1"><script>alert(1)</script> [x](javascript:alert(2)) \u202egpj'
 CHECKOUT = Path(__file__).parents[3]
@@ -99,6 +100,7 @@ def story_server(forks: Forks, home: Path, *flags: str, script: Script = answers
     cwd.mkdir(parents=True, exist_ok=True)
     (cwd / "calc.py").write_text("def div(a, b):\n    return a / b\n")
     (cwd / "rate.py").write_text("def rate(a, b):\n    return a / b\n")
+    warm(home / "home" / STATE)
     with FakeProviderServer(script).in_thread() as server:
         environment = {
             "PATH": os.environ["PATH"], "HOME": str(home / "home"), "PYTHONPATH": str(CHECKOUT),
