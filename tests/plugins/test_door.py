@@ -111,7 +111,6 @@ def test_file_adds_command_setting_and_part(shell: Shell, folder: Path) -> None:
 
 @pytest.mark.plugin("audit")
 def test_file_adds_operation(shell: Shell, folder: Path) -> None:
-    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
     file = folder / "hello.py"
     extra = 'extras=(Extra("sessions greet", ":greet", "greet every session"),)'
     file.write_text(HELLO.replace("parts=", f"{extra}, parts=").replace("import Command", "import Command, Extra"))
@@ -277,7 +276,6 @@ def test_plugin_imported_on_first_use(shell: Shell, folder: Path) -> None:
     log = folder.parent / "imported"
     (folder / "hello.py").write_text(f"open({str(log)!r}, 'a').write('x')\n{HELLO}")
     shell.serve([Turn(text="Fine."), Turn(text="Fine.")])
-    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
     for _ in range(2):
         assert shell.run("hello").out == "Fine.\n"
     assert log.read_text() == "x"
@@ -387,7 +385,6 @@ def test_missing_guard_stops_run(shell: Shell, folder: Path, y: str, why: str) -
     (folder / "guard.py").write_text(GUARD)
     server = shell.serve([Turn(text="Fine.")])
     (folder.parent / "config.toml").write_text(f"[guard.x]\ny = {y or 1}\n")
-    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
     assert shell.run("config", "show", model="").code == (2 if y == "0" else 0)
     if not y:
         (folder / "guard.py").unlink()

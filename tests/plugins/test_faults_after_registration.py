@@ -108,7 +108,6 @@ def folder(shell: Shell) -> Path:
     """Return where the person's own plugins lie."""
     place = Path(shell.environment["HOME"]) / ".config/sagent/plugins"
     place.mkdir(parents=True)
-    (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)
     return place
 
 

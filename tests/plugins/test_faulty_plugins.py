@@ -83,7 +83,8 @@ COMMANDS = {
 
 @pytest.fixture
 def folder(shell: Shell) -> Path:
-    """Return where the person's own plugins lie, with one that always fails."""
+    """Return where the person's own plugins lie, with one that always fails, in a home where no run was before."""
+    shell.environment["HOME"] = str(shell.cwd.parent / "another")
     place = Path(shell.environment["HOME"]) / ".config/sagent/plugins"
     place.mkdir(parents=True)
     (Path(shell.environment["HOME"]) / ".local/state/sagent").mkdir(parents=True)

@@ -60,6 +60,8 @@ def is_gone(pid: int) -> bool:
 
 
 def test_demo_repairs_test_and_cleans_up(shell: Shell) -> None:
+    home = shell.cwd.parent / "another"  # where no run was before
+    shell.environment["HOME"] = str(home)
     set_up(shell, written("intervals.py", REPAIR), {"text": "Fixed."})
     done = shell.run("demo", "--local", model="")
     assert done.code == 0, done.out + done.err
@@ -70,7 +72,7 @@ def test_demo_repairs_test_and_cleans_up(shell: Shell) -> None:
     assert f"sagent --model llamacpp/{NAME}\n" in after
     assert "export" not in after, "the person has named the files"
     assert all(map(is_gone, servers(shell)))
-    assert not (shell.cwd.parent / "home").exists(), "nothing of it is kept with the person's own"
+    assert not home.exists(), "nothing of it is kept with the person's own"
     assert not list(shell.cwd.iterdir())
 
 
