@@ -1,6 +1,7 @@
 """A folder that wants to set the model: asked once, before a session is opened."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def test_typed_draft_answers_no_trust_question(console: Console, folder: Path) -
 
 def test_session_trust_is_not_kept(console: Console, folder: Path) -> None:
     state = Path(console.environment["HOME"]) / ".local" / "state"
-    state.parent.mkdir()
+    shutil.rmtree(state)
     state.write_text("a file")
     console.start(ready=ASKED)
     console.until("a Yes, always")
