@@ -1,4 +1,5 @@
-"""Amazon Bedrock: Claude by Anthropic's own Messages, which say the most, and other makers' models by Converse."""
+"""Amazon Bedrock: Claude through Anthropic's own Messages API, which tells the most, and other makers' models through
+Converse."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ _SIGHTED = re.compile(
 
 
 def is_claude(model_id: str) -> bool:
-    """Return True if an id names Claude. An ARN that names nobody is for Converse, which all models speak."""
+    """Return True if an id names Claude. An ARN without a maker's name is for Converse, which serves all models."""
     return "claude" in model_id.lower()
 
 
@@ -37,7 +38,7 @@ class Bedrock(Endpoint):
 
     @staticmethod
     def abilities_of(model: str) -> Abilities | None:
-        """Return what is known of another maker's model by its name; Claude is the family's."""
+        """Return the known abilities of another maker's model by its name. Those of Claude come from the family."""
         if is_claude(model):
             return None
         return Abilities(images=bool(_SIGHTED.search(model.lower())) or None, efforts=levels_of(model))

@@ -24,11 +24,11 @@ from sagent.providers.toolforms import ToolForm
 from sagent.providers.wire.encoding import Dialect, body_start, sendable
 
 _TOOLS = ToolForm(refs=False)  # docs.aws.amazon.com, Nova: type, properties and required alone at the top
-_IMAGE_TOKENS = 8_000  # Nova counts 2,600 at most, others up to what OpenAI's do
+_IMAGE_TOKENS = 8_000  # Nova counts at most 2,600, other models up to OpenAI's maximum
 _PAGE_TOKENS = 10_000
-_OVERHEAD = 1_000  # what frames messages and tools, and what the service says of tools to models without such a form
+_OVERHEAD = 1_000  # for frames of messages and tools, and the service's own text about tools
 _AREAS = ("us", "us-gov", "eu", "apac", "jp", "au", "ca", "global")
-"""What the ids of inference profiles begin with."""
+"""Areas that begin the ids of inference profiles."""
 _SAMPLING = {
     **{name: name for name in ("temperature", "topP", "stopSequences")},
     "top_p": "topP",
@@ -48,13 +48,13 @@ _REFUSALS = {
     "media": r"(image|document|video|multimodal)[^.]*(n't|not) (supported|support)|n't support[^.]*(image|document)",
     "marks": r"cache ?point|prompt caching",
 }
-"""Said of what can be left out, by what that is: tools in a stream (Llama), media, marks of caches."""
+"""Patterns of errors about features that can be left out, by feature: tools in a stream (Llama), media, cache marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConverseDialect(Dialect):
-    """Encoding of turns for Converse; `family` labels private data, which is one maker's. With `media`, images and
-    documents are sent; with `marks`, cache points are set."""
+    """Encoding of turns for Converse. `family` labels private data, which only one maker's models can read. With
+    `media`, images and documents are sent. With `marks`, cache points are set."""
 
     family: str = "converse"
     media: bool = True
@@ -85,7 +85,7 @@ class ConverseDialect(Dialect):
         seed = "\0".join(part.text for part in turn.parts if isinstance(part, Text))
         blocks += [self._block(part, f"{seed}{number}") for number, part in enumerate(turn.parts)]
         documents = any("document" in as_object(block) for block in blocks)
-        if documents and not seed:  # which must not stand alone
+        if documents and not seed:  # a document must not be sent alone
             blocks.append({"text": "(see the document)"})
         return [{"role": "user", "content": blocks}]
 
@@ -96,7 +96,7 @@ class ConverseDialect(Dialect):
         return data[:-2] + b',{"cachePoint":{"type":"default"}}]}' if self.marks else None
 
     def _result(self, answer: CallResult) -> object:
-        """Return a result. Its `status` is for Claude and Nova alone, so that the words say that it is an error."""
+        """Return a result. Only Claude and Nova accept its `status`, so the text also says that it is an error."""
         content = [self._block(part, f"{answer.call_id}{number}") for number, part in enumerate(answer.content)]
         if answer.is_error and isinstance(first := answer.content[0], Text):
             content[0] = {"text": error_text(first.text)}
@@ -124,7 +124,7 @@ def _spec(tool: ToolSpec) -> object:
 
 
 def _document_name(name: str, seed: str) -> str:
-    """Return a name as the service takes one, which no other document of the conversation has."""
+    """Return a name in the form that the service accepts, unique in the conversation."""
     stem = re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", name.rpartition(".")[0] or name)[:150].strip() or "document"
     return f"{stem} {hashlib.sha256(seed.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
@@ -152,22 +152,22 @@ _LEVELS: tuple[Effort, ...] = ("low", "medium", "high")
 
 
 def plain_id(model_id: str) -> str:
-    """Return a model's own id, without the area of an inference profile and what an ARN has before it."""
+    """Return a model's own id, without the area of an inference profile and the beginning of an ARN."""
     name = model_id.lower().rpartition("/")[2]
     area, _, rest = name.partition(".")
     return rest if area in _AREAS else name
 
 
 def levels_of(model: str) -> tuple[Effort, ...]:
-    """Return the efforts that a model is known to take."""
+    """Return the efforts that a model is known to accept."""
     return _LEVELS if plain_id(model).startswith(("amazon.nova-2", "openai.gpt-oss")) else ()
 
 
 def thinking_fields(model: str, effort: Effort | None, *, limited: bool = False) -> Thought:
-    """Translate an effort into the parameters of a model; no other function does this.
+    """Translate an effort into the parameters of a model. No other function does this.
 
-    Nova 2 takes levels, of which the highest refuses a limit of output (docs.aws.amazon.com, extended thinking in
-    Nova 2); gpt-oss takes OpenAI's. Of all others it is not known, or they cannot choose.
+    Nova 2 has levels, and refuses an output limit with the highest one (docs.aws.amazon.com, extended thinking in Nova
+    2). gpt-oss has OpenAI's levels. Other models have no known levels.
     """
     name = plain_id(model)
     if effort is None:
@@ -198,8 +198,8 @@ class ConverseModel(WireModel["Converse"]):
             self._limits = replace(self._limits, window=PriceBook().window(provider.row_name, self._known))
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """Return the service refuses calls in the history of a request that offers no tools: those that were called
-        are."""
+        """Add the tools that were called to a request that offers no tools: the service refuses calls of tools that the
+        request does not offer."""
         request, notes = super()._fit(request)
         if not request.tools and not request.options.get("tools"):
             calls = (call for message in request.messages for call in message.calls)
@@ -243,7 +243,7 @@ class ConverseModel(WireModel["Converse"]):
         return ConverseDialect(f"converse:{name.partition('.')[0]}", "media" not in refused, marks)
 
     def _learn(self, error: ModelError, request: Request) -> bool:
-        """Return whether the error names a feature that can be left out; the service only says so in words."""
+        """Return whether the error names a feature that can be left out. The service only says so in its message."""
         words, refused = str(error.args[0]), self._refused
         for feature, said in _REFUSALS.items():
             fitting = error.kind in ("invalid_request", "permission") and re.search(said, words, re.IGNORECASE)
@@ -265,8 +265,8 @@ class Converse(Endpoint):
         return ConverseModel(self, model_id)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """List the models that write text, Claude's too: those to be called by their ids, and the inference profiles
-        for all others. Raises ModelError."""
+        """List the models that write text, including Claude: models that are called by their ids, and inference
+        profiles for all others. Raises ModelError."""
         found = [
             model_info(self.name, as_str(entry.get("modelId")), entry, ("modelName", "", ""))
             for entry in await self._list("foundation-models", "modelSummaries", {"byOutputModality": "TEXT"})

@@ -27,7 +27,7 @@ _STOPS: Mapping[str, StopReason] = {
     "content_filtered": "content_filter",
     "model_context_window_exceeded": "context_overflow",
 }
-_BROKEN = ("malformed_model_output", "malformed_tool_use")  # drawn anew each time: asking again is the remedy
+_BROKEN = ("malformed_model_output", "malformed_tool_use")  # sampled again each time: a retry helps
 # Of OpenAI's models the stream counts cached tokens inside the input too (seen in gateways' reports of 2026-09); of all
 # others `inputTokens` is what was neither read from a cache nor written to one (docs.aws.amazon.com, prompt caching).
 _WHOLE_INPUT = "openai."
@@ -35,8 +35,8 @@ _WHOLE_INPUT = "openai."
 
 @dataclass(slots=True)
 class _Block:
-    """A content block while it arrives. `start` is what it began with: a call, an image, or a result of the provider's
-    own."""
+    """A content block while it arrives. `start` is its first event: a call, an image, or a result of the provider's own
+    tool."""
 
     start: Mapping[str, object] = EMPTY
     texts: list[str] = field(default_factory=list[str])
@@ -51,12 +51,12 @@ class _Block:
 
 
 class ConverseReplyReader(ReplyReader):
-    """A reply taking shape from the events of ConverseStream, or from Converse's one answer."""
+    """Builds a reply from the events of ConverseStream, or from Converse's one answer."""
 
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
         self._blocks: dict[int, _Block] = {}
-        self._spoken: _Block | None = None  # the last one with text
+        self._spoken: _Block | None = None  # the last block with text
 
     def feed(self, event: Mapping[str, object], out: list[Delta]) -> None:
         for kind, value in event.items():
@@ -77,7 +77,7 @@ class ConverseReplyReader(ReplyReader):
                     self._bill(fields.get("usage"), out)
                     self.closed = self.complete
                 case _:
-                    pass  # where a message or a block begins or ends, which the others say too
+                    pass  # begin or end of a message or a block, which the other events show too
 
     def whole(self, body: Mapping[str, object], out: list[Delta]) -> None:
         if not body.get("stopReason"):
@@ -124,7 +124,7 @@ class ConverseReplyReader(ReplyReader):
             lives[life] = lives.get(life, 0) + count_of(each.get("inputTokens"))
         written = max(written, sum(lives.values()))
         apart = count_of(self._usage.get("totalTokens")) - taken - output
-        inside = apart == 0 or _WHOLE_INPUT in self._origin.model  # the service's own total includes what was cached
+        inside = apart == 0 or _WHOLE_INPUT in self._origin.model  # the service's own total includes cached tokens
         if inside and taken >= read + written and not cache_outside(taken, apart, read, written, 0):
             taken -= read + written
         usage = Usage(taken, read, written - lives["1h"], lives["1h"], output)
@@ -146,7 +146,7 @@ class ConverseReplyReader(ReplyReader):
             self._bound((self._spoken or block).sources)
         if data := as_str(as_object(as_object(delta.get("image")).get("source")).get("bytes")):
             block.images.append(self._image(data))
-            self.received += 1  # it is no silence
+            self.received += 1  # the event shows that the service is not silent
         self._show(ThinkingPart(as_str(thought.get("text"))), block.thoughts, out)
         block.signature += as_str(thought.get("signature"))
         block.redacted += as_str(thought.get("redactedContent"))

@@ -10,7 +10,7 @@ from sagent.providers.families.model import Counted
 
 
 class VertexModel(GoogleModel):
-    """One model of Gemini on Vertex AI, which counts a request as it is."""
+    """One model of Gemini on Vertex AI, which counts a request's tokens without changes."""
 
     def _counting(self, request: Request) -> Counted | None:
         body = self._conversation(request).write({"generationConfig": {}}, 0)
@@ -18,9 +18,9 @@ class VertexModel(GoogleModel):
 
 
 class Vertex(Google):
-    """Gemini on Google's Vertex AI. GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION say where.
+    """Gemini on Google's Vertex AI. GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION set the project and location.
 
-    The SDK puts its address, the project and the place before a path.
+    The SDK puts its address, the project and the location before a path.
     """
 
     row_name: ClassVar[str] = "vertex"
@@ -37,7 +37,7 @@ class Vertex(Google):
 
 
 class VertexAnthropic(Anthropic):
-    """Claude on Google's Vertex AI: CLOUD_ML_REGION says where."""
+    """Claude on Google's Vertex AI. CLOUD_ML_REGION sets the region."""
 
     row_name: ClassVar[str] = "vertex-anthropic"
     site = CloudRoute(

@@ -84,12 +84,12 @@ class Parallel(Pattern):
         return replace(partial, stop_reason="error", error=failure)
 
     async def run(self, prompt: Prompt, *, deps: object = None) -> Gathered:
-        """Run as every pattern does; the result has those of the members."""
+        """Run as every pattern does. The result includes those of the members."""
         result = await super().run(prompt, deps=deps)
         return result if isinstance(result, Gathered) else _gathered(result, {})
 
     async def _gather(self, prompt: Message, stage: Stage) -> tuple[Mapping[str, Result], Mapping[str, Exception]]:
-        """Return what the members said or raised, in their order, until it is enough or cannot be any more."""
+        """Return the members' results or exceptions, in their order, once they are enough or can no longer be."""
         tasks = {
             name: asyncio.create_task(stage.attempt(member, prompt), name=name)
             for name, member in zip(self._names, self._branches, strict=True)
@@ -119,7 +119,7 @@ class Parallel(Pattern):
 
 
 def _outcome(task: "asyncio.Task[Outcome]") -> Outcome:
-    """Return the outcome of a member that has ended; one that cancelled itself was interrupted."""
+    """Return the outcome of a member that has ended. A member that cancelled itself was interrupted."""
     if task.cancelled():
         return Result("", (), "interrupted", Failure("interrupted", "it was cancelled")), None
     return task.result()
@@ -140,7 +140,7 @@ def _agents(member: Runnable) -> Sequence[Node]:
 
 
 def _sections(results: Mapping[str, Result]) -> str:
-    """Return every answer below its member's name, a failure named; one answer alone as it is."""
+    """Return every answer or failure below its member's name; a single answer alone as it is."""
     if [result.is_error for result in results.values()] == [False]:
         return next(iter(results.values())).content
     return "\n\n".join(f"## {name}\n\n{_section(result)}" for name, result in results.items())

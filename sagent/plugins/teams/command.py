@@ -1,4 +1,4 @@
-"""`sagent team`: roles that work on one task and hand on what they find."""
+"""`sagent team`: roles that work on one task and pass on their findings."""
 
 import argparse
 import asyncio
@@ -81,14 +81,14 @@ def _run_parser() -> Parser:
 
 
 def _run(argv: Sequence[str]) -> int:
-    flags = vars(_run_parser().parse_intermixed_args(argv))  # FILE.toml and the task may stand apart
+    flags = vars(_run_parser().parse_intermixed_args(argv))  # FILE.toml and the task may be separated by flags
     words: list[str] = flags.pop("words", [])
     preset, task = flags.pop("preset", None), flags.pop("task", None)
     visible, output = flags.pop("visible_handoffs", None), flags.pop("output", None)
     bounds = {name: flags.pop(f"handoff_{name}", None) for name in ("tokens", "bytes")}
     settings = load_or_report(flags)
     out, err = binary_safe(sys.stdout), binary_safe(sys.stderr)
-    # what shows the events, and a failure before there is a result
+    # for showing the events, or a failure before a result
     renderer = StreamRenderer(out) if settings.output_format == "stream-json" else JsonRenderer(out, err)
     with reporting(settings, renderer):
         if settings.input_format != "text":
@@ -100,7 +100,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _team_file(preset: str | None, words: list[str], visible: str | None) -> "TeamFile":
-    """Return the team that is named; its file is taken off the words. Raises UsageError."""
+    """Return the named team. Its file is removed from the words. Raises UsageError."""
     from sagent.config.values import whole
     from sagent.plugins.teams.files import preset_names, read_preset, read_team
 
@@ -120,7 +120,7 @@ def _team_file(preset: str | None, words: list[str], visible: str | None) -> "Te
 
 
 def _bounded(file: "TeamFile", bounds: Mapping[str, str | None]) -> "TeamFile":
-    """Return the team with budgets of hand-offs in place of its own. Raises UsageError."""
+    """Return the team with other budgets for hand-offs. Raises UsageError."""
     from sagent.config.values import whole
 
     given = {name: read_flag(f"--handoff-{name}", value, whole(1)) for name, value in bounds.items()}
@@ -131,7 +131,7 @@ def _bounded(file: "TeamFile", bounds: Mapping[str, str | None]) -> "TeamFile":
 
 
 def _task(task: str | None, words: list[str], settings: "Settings") -> str:
-    """Return the task; "" where an earlier round is to be gone on with. Raises UsageError."""
+    """Return the task; "" to continue an earlier round. Raises UsageError."""
     if len(words) > 1:
         raise UsageError(f'Quote the task: "{" ".join(words)}".')
     if task is not None and words:
@@ -175,7 +175,7 @@ async def _carry_out(settings: "Settings", file: "TeamFile", task: str, output: 
 async def _work(
     settings: "Settings", file: "TeamFile", task: str, output: "_Output", interrupter: Interrupter
 ) -> "TeamResult":
-    """Run the team and return its result; after an interruption, as far as it came."""
+    """Run the team and return its result. After an interruption the result is partial."""
     from sagent.plugins.teams.opening import open_team
 
     async with open_team(settings, file, output.on_event, on_waiting=output.on_waiting) as team:
@@ -197,7 +197,7 @@ async def _work(
 
 
 class _Output:
-    """Tells a team's work: progress on stderr, the answer on stdout, the report where it is asked for."""
+    """Shows a team's work: progress on stderr, the answer on stdout, the report on request."""
 
     def __init__(
         self,
@@ -214,11 +214,11 @@ class _Output:
         talk = settings.log_level in ("info", "debug") and settings.output_format != "stream-json"
         self._transcript = Transcript(err, text=False) if talk else None
         self._waiting = WaitingLine(err)
-        self.over = False  # what ends when the session is closed is no news after the result
+        self.over = False  # agents that end when the session is closed are not reported after the result
 
     def check(self, team: "Team") -> None:
-        """Make the directory for the report, before anything is spent. Raises UsageError, also for one in the session:
-        whoever verifies that knows every file of it."""
+        """Make the directory for the report, before any money is spent. Raises UsageError, also for a directory in the
+        session: a verifier knows every file there."""
         if self._directory is None:
             return
         if team.session_path and self._directory.is_relative_to(team.session_path):
@@ -250,7 +250,7 @@ class _Output:
             self._err.flush()
 
     def on_result(self, result: "TeamResult") -> bool:
-        """Return the answer, the report, and what went wrong. Whether the report is where it was asked for."""
+        """Write the answer, the report, and errors. Returns whether the report was written as requested."""
         from sagent.plugins.teams.opening import report, write_report
 
         self._waiting.hide()

@@ -29,10 +29,9 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class TeamFile:
-    """A team as its file has it. `system` takes the place of the default system prompt; `budget_usd` limits what the
-    team may spend.
+    """A team from its file. `system` replaces the default system prompt. `budget_usd` limits the team's costs.
 
-    `unadvised` names the roles that are to have no advisor.
+    `unadvised` names the roles without advisors.
     """
 
     name: str
@@ -52,13 +51,12 @@ def preset_names() -> Sequence[str]:
 
 
 def read_preset(name: str) -> TeamFile:
-    """Return a preset. Raises UsageError naming those there are."""
+    """Return a preset. Raises UsageError that lists the presets."""
     return read_team(_preset_file(name))
 
 
 def preset_text(name: str) -> str:
-    """Return a preset as one TOML file, its prompts in it: what a team of one's own can begin with. Raises
-    UsageError."""
+    """Return a preset as one TOML file with its prompts, to begin a new team with. Raises UsageError."""
     file = _preset_file(name)
 
     def prompt(match: re.Match[str]) -> str:
@@ -77,7 +75,7 @@ def _preset_file(name: str) -> Path:
 
 
 def read_team(path: Path) -> TeamFile:
-    """Return a team's file. Raises ConfigError with file and line, the key, and what is accepted."""
+    """Read a team's file. Raises ConfigError with file and line, the key, and the accepted values."""
     file = read_file(path)
     if file is None:
         raise ConfigError(f"{path}: no such file. `sagent team list` shows the presets.")
@@ -111,7 +109,7 @@ def read_team(path: Path) -> TeamFile:
 
 
 class _Table:
-    """A table of the file, whose members are read one by one. What cannot be is a ConfigError with file and line."""
+    """A table of the file, whose members are read one by one. Invalid members raise ConfigError with file and line."""
 
     def __init__(self, file: File, at: Line, members: Mapping[str, object], names: Sequence[str]) -> None:
         self.base = PathBase(file.path.absolute().parent, Path.home())
@@ -180,7 +178,7 @@ def _read_handoff(table: _Table) -> HandoffBudget:
 
 
 def _read_options(table: _Table) -> Mapping[str, object] | None:
-    """Members of its requests: those of the table `options`, and `temperature`, the one that nearly everybody means."""
+    """Members of its requests: those of the table `options`, and `temperature`, the most common one."""
     pairs = table.read("options", options_of, ())
     if "temperature" in table.members:
         pairs = (*pairs, *options_of({"temperature": table.read("temperature", values.temperature, 0.0)}))
@@ -188,7 +186,7 @@ def _read_options(table: _Table) -> Mapping[str, object] | None:
 
 
 def _read_prompt(table: _Table) -> str:
-    """Return the role's prompt, of the file or next to it: a team of somebody else's may not send any file to a
+    """Return the role's prompt, from the file or a file next to it. A stranger's team must not send other files to a
     model."""
     key = "prompt_file"
     if ("prompt" in table.members) == (key in table.members):
@@ -228,7 +226,7 @@ def _text(value: object, _: object = None) -> str:
 
 
 def _texts(value: object, _: object = None) -> tuple[str, ...]:
-    """Return a list, or one text, which may name several."""
+    """Return a list, or one text that may name several items."""
     return tuple(text.strip() for text in values.texts(value, "strings"))
 
 
@@ -240,7 +238,7 @@ def _role_name(value: object, _: object) -> str:
 
 
 def _number(least: int) -> Callable[[object, PathBase], int]:
-    """Return a whole number that is written as one: in a file, "3" is a text."""
+    """Return a whole number. In a file, "3" is a text."""
     return lambda value, _: values.whole(least)(value if isinstance(value, int) else "")
 
 

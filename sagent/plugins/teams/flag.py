@@ -1,4 +1,4 @@
-"""Values of flags that are no settings."""
+"""Values of flags that do not belong to settings."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def read_flag(flag: str, text: str | None, read: Callable[[object], T]) -> T | None:
-    """Return the value of a flag, None where it is not given. Raises UsageError that says what is accepted."""
+    """Return the value of a flag, None if it is not given. Raises UsageError that lists the accepted values."""
     from sagent.plugin import RefusedError
 
     if text is None:

@@ -1,5 +1,5 @@
-"""Hand-offs between the roles of a team, as the log of the agent above them keeps them, and what can be read of it:
-who has finished, with what words, at what cost."""
+"""Hand-offs between the roles of a team, from the log of the agent above them: which roles have finished, their answers
+and their costs."""
 
 import hashlib
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from sagent.session.log import Log, read_agent
 from sagent.usage import Saving, Sum, Usage
 
 ASKER = ""
-"""Stands for whoever asked the team: the first hand-off comes from there, the last one goes there."""
+"""Stands for the caller of the team, which begins the first hand-off and takes the last one."""
 
 State: TypeAlias = Literal["not begun", "at work", "done", "failed", "kept"]
-"""How a role stands. "kept" is done in an earlier run of the session, and not done again."""
+"""State of a role. "kept": an earlier run of the session has done it, and it is not repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffBudget:
-    """A limit on how much of a role's hand-off the following prompts show: at most so many tokens, as the role's own
-    provider counted them, and so many bytes. A longer one is cut to its beginning and end, with the path of the full
-    text. None is no limit of that kind."""
+    """A limit on how much of a role's hand-off the following prompts show: a number of tokens, as the role's own
+    provider counted them, and a number of bytes. A longer hand-off is cut to its beginning and end, with the path of
+    the full text. None means no limit of that kind."""
 
     tokens: int | None = None
     bytes: int | None = None
@@ -42,7 +42,8 @@ class HandoffBudget:
         return " and ".join(count(most, kind) for most, kind in kinds if most is not None)
 
     def room(self, size: int, tokens: int) -> int:
-        """Return the bytes that are shown of a text of this size. Without a token count, each byte may be a token."""
+        """Return the number of bytes to show of a text of this size. Without a token count, each byte may be a
+        token."""
         most = size if self.bytes is None else min(size, self.bytes)
         counted = tokens or size
         return most if self.tokens is None or counted <= self.tokens else min(most, size * self.tokens // counted)
@@ -61,8 +62,8 @@ def digest(text: str) -> tuple[str, int]:
 class RoleReport:
     """A report on a role, over all its tries. `usd` is None if a price is not known; `text` is what it passed on.
 
-    `agent` and `model` are those of the last try; `turns` counts replies of models, `usage` includes that of agents
-    below it and of advisors. `saving` is what it would have been sent more with all hand-offs before it, whole.
+    `agent` and `model` are those of the last try. `turns` counts replies of models. `usage` includes agents below it
+    and advisors. `saving` is the number of tokens that all earlier hand-offs in full would have added.
     """
 
     name: str
@@ -111,8 +112,7 @@ def answer_of(log: Log, agent: str) -> str:
 
 
 def shortened(text: str, max_bytes: int, where: str) -> tuple[str, int]:
-    """Beginning and end of a text, at most so many bytes of it, and how many there are; `where` says where the rest
-    is."""
+    """Return a text's beginning and end, at most this many bytes, and its size. `where` tells the place of the rest."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= max_bytes:
         return text, len(data)
@@ -125,6 +125,6 @@ def shortened(text: str, max_bytes: int, where: str) -> tuple[str, int]:
 
 
 def _family(lead: Node, path: str) -> Sequence[str]:
-    """Return an agent and those below it that were billed anything."""
+    """Return an agent and the agents below it that had costs."""
     billed = lead.ledger.totals().by_agent
     return sorted(agent for agent in billed if agent == path or agent.startswith(f"{path}/"))

@@ -53,7 +53,7 @@ def settle_team(settings: Settings, file: TeamFile) -> tuple[Settings, TeamFile]
         system=settings.system if settings.system is not None else file.system or None,
     )
     roles = file.roles
-    if file.unadvised or any(role.advisors for role in roles):  # who differs from the others: each then has its own
+    if file.unadvised or any(role.advisors for role in roles):  # each role then has its own
         common = tuple(str(advisor) for advisor in settings.advisors)
         roles = tuple(
             role if role.advisors or role.name in file.unadvised else replace(role, advisors=common) for role in roles
@@ -92,7 +92,7 @@ def _earlier_model(settings: Settings) -> str | None:
 
 def report(file: TeamFile, result: TeamResult) -> str:
     """Return a team's work as Markdown, from its log: roles, hand-offs, what each handed on."""
-    done = (each for each in result.roles if each.state in ("done", "kept"))  # the last words are the team's answer
+    done = (each for each in result.roles if each.state in ("done", "kept"))  # the last one has the team's answer
     answers = [line for each in done for line in ("", f"## {each.name}", "", each.text)]
     return "\n".join([*_head(file, result), *_roles(result), *_handoffs(result.handoffs), *answers]) + "\n"
 

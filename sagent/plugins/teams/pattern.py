@@ -20,8 +20,8 @@ T = TypeVar("T")
 class Pattern(Composite):
     """Agents that work together. One run at a time; the agents keep their conversations from run to run.
 
-    A step's error is the pattern's: an exception of a step is raised, and a result with an `error` is the last. The
-    usage and `run_usd` of a result are those of all members, and its cost everything that their ledgers count.
+    A step's error is the pattern's error: an exception of a step is raised, and a result with an `error` is the last. A
+    result's usage and `run_usd` add up those of all members. Its cost is the total of their ledgers.
     """
 
     name = "pattern"
@@ -34,7 +34,7 @@ class Pattern(Composite):
                 kind = type(each).__name__
                 raise UsageError(f"{kind} is not an agent: pass agents or patterns, each as its own argument")
         self.members = tuple(members)
-        self._task: asyncio.Task[object] | None = None  # which a run is in
+        self._task: asyncio.Task[object] | None = None  # the task of the current run
         self._interrupted = False
 
     async def run(self, prompt: Prompt, *, deps: object = None) -> Result:
@@ -130,7 +130,7 @@ def media_of(prompt: Message) -> Sequence[Part]:
 
 
 def check_judge(name: str, given: object) -> None:
-    """Raise UsageError for what is neither asked nor called."""
+    """Raise UsageError for a judge that is neither an agent nor a function."""
     if given is not None and not isinstance(given, Runnable) and not callable(given):
         raise UsageError(f"{name} is {type(given).__name__}: give an agent or a function of the result")
 
@@ -142,7 +142,7 @@ def check_named(name: str, given: object) -> None:
 
 
 async def made_by(name: str, given: T | Awaitable[T], kinds: type[T] | tuple[type[T], ...], wanted: str) -> T:
-    """Return what a function of the program has made, awaited if needed. Raises UsageError for something else."""
+    """Return the result of a function of the program, awaited if needed. Raises UsageError for a wrong type."""
     made = await cast("Awaitable[T]", given) if isinstance(given, Awaitable) else given
     if not isinstance(made, kinds):
         raise UsageError(f"the function for {name} returned {made!r:.60}: {wanted}")
@@ -155,7 +155,7 @@ def said(text: str) -> Result:
 
 
 async def stop(tasks: "Iterable[asyncio.Task[T]]") -> None:
-    """Cancel those that run; returns when they have ended, or after a few seconds."""
+    """Cancel running tasks. Returns when they have ended, or after a few seconds."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         if not task.cancelling():  # a second time would cut off how it ends its agent

@@ -1,5 +1,5 @@
-"""Hand-offs between the roles of a team, as the log of the agent above them keeps them: who has finished, and what was
-saved by what they were not shown."""
+"""Hand-offs between the roles of a team, from the log of the agent above them: which roles have finished, and how many
+tokens shorter prompts have saved."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,14 +17,14 @@ from sagent.session.savings import Price, Savings
 from sagent.session.view import MemoryLogView, branch
 from sagent.usage import Saving
 
-MAX_HANDOFF_CHARS = 40_000  # of a hand-off that the next prompt has, where it has no budget
+MAX_HANDOFF_CHARS = 40_000  # of a hand-off in the next prompt, if it has no budget
 Read: TypeAlias = Callable[[str], Iterable[Entry]]
 """The log of an agent, by its path."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandOff:
-    """Hand-off between two roles. `giver` and `taker` are roles; `given` is None where the taker has not begun.
+    """Hand-off between two roles. `giver` and `taker` are roles. `given` is None if the taker has not begun.
 
     `entry` is the id of the log's entry.
     """
@@ -39,15 +39,15 @@ class HandOff:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Task of a team, as far as it came. `answer` is None while it is open."""
+    """Task of a team, and its progress. `answer` is None while the round is open."""
 
     task: str
     handoffs: tuple[HandOff, ...]
     answer: str | None = None
-    model: str = ""  # the one that the team was begun with
+    model: str = ""  # the model that the team began with
 
     def finished(self, role: str) -> tuple[HandoffSaid, HandoffGiven] | None:
-        """Return what a role has passed on, and what it was given for it; None where it has not, or failed since."""
+        """Return a role's answer, and the prompt for it; None if it has no answer, or has failed since."""
         given: HandoffGiven | None = None
         found: tuple[HandoffSaid, HandoffGiven] | None = None
         for handoff in self.handoffs:
@@ -59,7 +59,7 @@ class Round:
 
 
 def last_round(entries: Iterable[Entry]) -> Round | None:
-    """Return the last task of a team that a log has; None where its last request was none."""
+    """Return the last task of a team in a log; None if its last request was none."""
     task, answer, model = "", None, ""
     handoffs: list[HandOff] = []
     for entry in branch(entries):
@@ -80,7 +80,8 @@ def last_round(entries: Iterable[Entry]) -> Round | None:
 
 
 def saved_by_handoffs(found: Round, read: Read, price: Price, role: str = "") -> Saving:
-    """Estimate what more a role, or all, would have been sent in a round if each saw everything before it."""
+    """Estimate the tokens that a role, or all roles, would have been sent in addition if each saw everything before
+    it."""
     begun = (handoff for handoff in found.handoffs if handoff.taker and role in ("", handoff.taker))
     return sum((_saved(found, each, read, price) for each in begun), Saving())
 
@@ -94,7 +95,7 @@ def tell_saved(session: Path, price: Price) -> Iterator[str]:
 
 
 def _saved(found: Round, begun: HandOff, read: Read, price: Price) -> Saving:
-    """Estimate what a role was not sent because its prompt shortens the earlier hand-offs."""
+    """Estimate the tokens that a role was not sent because its prompt shortens the earlier hand-offs."""
     if (given := begun.given) is None:
         return Saving()
     missing = 0.0
@@ -112,6 +113,6 @@ def _saved(found: Round, begun: HandOff, read: Read, price: Price) -> Saving:
 
 
 def answer_tokens(entries: Iterable[Entry]) -> int:
-    """Return the tokens of what an agent said last, as its provider counted them; 0 where its log has no count."""
+    """Return the tokens of an agent's last answer, as its provider counted them; 0 if its log has no count."""
     own = [charge for charge in charges(entries) if charge.role == EXECUTOR]
     return own[-1].usage.output - own[-1].usage.reasoning if own else 0

@@ -1,4 +1,4 @@
-"""A team that answers the tasks of other agents, in place of one agent."""
+"""A team that answers the tasks of other agents, as one agent would."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from sagent.plugins.teams.opening import make_team, settle_team
 
 @dataclass(frozen=True, slots=True)
 class TeamWorker:
-    """A team and how it is asked. `settled` is None until the settings are known."""
+    """A team and its settings. `settled` is None until the settings are known."""
 
     file: TeamFile
 

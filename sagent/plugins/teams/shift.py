@@ -1,4 +1,4 @@
-"""A round of a team: its roles at work below an agent, and what they hand on to each other in its log."""
+"""A round of a team: its roles work below an agent, and its log has their hand-offs."""
 
 import asyncio
 import contextlib
@@ -33,18 +33,18 @@ from sagent.usage import Cost
 
 Mode: TypeAlias = Literal["sequential", "parallel"]
 PART, TASK = "# Your part\n\n", "# The team's task\n\n"
-"""What stands above its part and its task in a role's prompt."""
+"""Headings of the part and the task in a role's prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role of a team: a part of the work, and who does it. What is not set is the lead's: model, effort, tools,
-    limits, advisors.
+    """A role of a team: a part of the work, and its agent. Missing values are the lead's: model, effort, tools, limits,
+    advisors.
 
     `model` is "provider/id", `options` are members of its requests ({"temperature": 0.2}), and `tools` are names.
-    `budget_usd` is set aside while the role works and is the most it can spend; `handoff` limits how much of its
-    answer the following prompts show. An advisor is "[name=]provider/id[,options]"; a role can have advisors of its
-    own if the lead has none.
+    `budget_usd` is set aside while the role works and is the most it can spend; `handoff` limits how much of its answer
+    the following prompts show. An advisor is "[name=]provider/id[,options]"; a role can have advisors of its own if the
+    lead has none.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Setup:
 
 
 class RoleHandoff(NamedTuple):
-    """A hand-off of a role, and the agent that said it."""
+    """A hand-off of a role, and the role's agent."""
 
     name: str
     text: str
@@ -84,7 +84,7 @@ class RoleHandoff(NamedTuple):
 
 @dataclass(slots=True)
 class Shift:
-    """A round of a team below an agent. `past` is what an earlier try of it has left."""
+    """A round of a team below an agent. `past` is the result of an earlier try."""
 
     setup: Setup
     notify: Callable[[RoleReport], None]
@@ -98,7 +98,7 @@ class Shift:
     lost: bool = False  # the log cannot be written
 
     async def one_by_one(self) -> Result:
-        """Return each role after the one before it. The first that fails ends it."""
+        """Run the roles in order. The first failure ends the round."""
         roles = self.setup.roles
         giver, said_so_far = ASKER, _digest_of("", self.task)
         result = Result("", (), "end")
@@ -145,14 +145,14 @@ class Shift:
         return replace(joined, stop_reason="error", error=self._failure()) if self.failures else joined
 
     async def _alone(self, work: "_Work") -> Result:
-        """Run one of the roles that work at once; its findings are in the log as soon as they are known."""
+        """Run one of the parallel roles. Its answer is logged as soon as it is known."""
         result, _ = await self.stage.attempt(work, work.prompt)
         if result.error is None and not work.kept:
             self.record(work.role.name, work.after, _digest_of(work.agent, result.content))
         return result
 
     def prompt(self, role: Role, seen: Sequence[tuple[str, str]], out: Sequence[str], after: str) -> str:
-        """Return a role's first prompt: its part, the task, and what was handed on, by role."""
+        """Return a role's first prompt: its part, the task, and the earlier hand-offs by role."""
         others = ", ".join(each.name for each in self.setup.roles)
         to = f"the role {after}, which continues from it" if after else "the caller of the team, as its answer"
         who = f"You are {role.name}, one role of the team {self.setup.name} ({others})."
@@ -174,8 +174,8 @@ class Shift:
         return "\n\n".join(parts)
 
     def bounded(self, handed: RoleHandoff) -> tuple[str, int | None]:
-        """Return a hand-off; of one that is too long beginning and end, where the whole can be read, and how many bytes
-        these are."""
+        """Return a hand-off. A long one is cut to its beginning and end, with the place of the full text and the number
+        of its bytes."""
         text, budget = handed.text, self.setup.handoff
         budget = next((self.setup.handoff_of(role) for role in self.setup.roles if role.name == handed.name), budget)
         size = digest(text)[1]
@@ -204,7 +204,7 @@ class Shift:
         return Failure(next(iter(self.failures.values())).kind, f"{'; '.join(failed)} (finished: {done})")
 
     def finished(self, role: Role, sha256: str) -> tuple[str, str] | None:
-        """Return the agent and the words of a role that was given this prompt before and has handed on."""
+        """Return the agent and the answer of a role that had this prompt before and has finished."""
         found = self.past.finished(role.name) if self.past is not None else None
         if found is None or found[1].sha256 != sha256:
             return None
@@ -214,7 +214,7 @@ class Shift:
     def say(self, message: Message) -> None:
         """Put a message into the lead's conversation: the task, the answer."""
         self._append(MessageEntry(StoredMessage.of(message, None)))
-        if self.lead.advisory is None:  # which would count what was advised before once more
+        if self.lead.advisory is None:  # otherwise it would count earlier advice once more
             self.lead.restore((*self.lead.messages, message))
 
     def record(self, giver: str, taker: str, said: HandoffSaid, given: HandoffGiven | None = None) -> None:
@@ -225,7 +225,7 @@ class Shift:
         if not self.lost:
             try:
                 self.lead.log.append(content)
-            except OSError:  # the roles' own logs are in the same place: their agents report that nothing is kept
+            except OSError:  # the roles' own logs have the same fault, and their agents report it
                 self.lost = True
 
     async def keep(self) -> None:
@@ -235,9 +235,10 @@ class Shift:
 
 @dataclass(slots=True)
 class _Work:
-    """A role at work, as something that can be run on a stage. Its agent is in `agent` then.
+    """A role at work, which a stage can run. Its agent is then in `agent`.
 
-    `giver` hands `said` on to it, and it to `after`; of what was handed on before it sees `seen`, and `out` not.
+    `giver` hands `said` on to it, and it hands its answer on to `after`. It sees the earlier hand-offs in `seen`, and
+    not those in `out`.
     """
 
     shift: Shift
@@ -318,7 +319,7 @@ class _Work:
             given = HandoffGiven(self.agent, *size, model, *budgets)
             self.shift.record(self.giver, role.name, self.said, given)
         try:
-            for advisor in role.advisors:  # before its first step: nothing was awaited since
+            for advisor in role.advisors:  # before its first step: there was no await since
                 child.apply(Switch(advisor=advisor))
         except UsageError:
             await stop_child(child)
@@ -326,7 +327,7 @@ class _Work:
         return child
 
     def _failed(self, result: Result) -> Result:
-        """Return the failure in the log, so that whoever reads it knows how far the role came."""
+        """Write the failure to the log, so that readers know the role's progress."""
         after = self.after if self.shift.setup.mode == "parallel" else ASKER
         self.shift.record(self.role.name, after, HandoffSaid(self.agent, error=result.error))
         self.shift.notify(replace(self._report(), state="failed", error=result.error))
@@ -343,7 +344,7 @@ def _digest_of(agent: str, text: str) -> HandoffSaid:
 
 
 def _quoted(role: str, text: str) -> str:
-    """Return a hand-off between marks that it does not have itself: no text can end its own quotation."""
+    """Return a hand-off between marks that it does not contain, so that no text can end its own quotation."""
     mark = "handoff" if "</handoff" not in text else f"handoff-{digest(text)[0][:12]}"
     return f'<{mark} from="{role}">\n{text}\n</{mark}>'
 

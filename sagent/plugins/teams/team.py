@@ -1,4 +1,4 @@
-"""A team: named roles that work on one task, one after the other or side by side, and hand on what they have found."""
+"""A team: named roles that work on one task, in sequence or in parallel, and pass on their findings."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -152,7 +152,7 @@ class Team(Pattern):
             watcher(report)
 
     def _check(self) -> None:
-        """Raise UsageError for what cannot be done, before anything is spent."""
+        """Raise UsageError for an impossible request, before any money is spent."""
         setup = self._setup
         if setup.mode not in MODES:
             raise UsageError(f"mode: {setup.mode!r} is not one of {', '.join(MODES)}")

@@ -1,4 +1,4 @@
-"""Patterns with one member at a time: in order, by choice, by handing on, and again until it is good."""
+"""Patterns with one member at a time: in order, by choice, by hand-off, and in a loop."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -60,7 +60,8 @@ def _with_answers(failed: Result, answers: Sequence[str], steps: int) -> Result:
 
 
 def triage(chooser: Runnable, agents: Mapping[str, Runnable], *, default: str | None = None) -> Pattern:
-    """Return a chooser, which can be a cheap model, names the agent that the request then goes to, unchanged.
+    """Return a pattern whose chooser names one agent, which answers the unchanged request. The chooser can be a cheap
+    model.
 
     If its answer does not name exactly one agent, it is asked once more; after that, `default` answers. If the chooser
     fails, the pattern fails. Raises UsageError if `default` is not one of the agents, and in a run where no agent was
@@ -91,7 +92,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
     check_whole(f"rounds={rounds!r:.60}", rounds, 1)
 
     async def judge(prompt: Message, result: Result, stage: Stage) -> Opinion | Result:
-        """Return the opinion of the function or the judge; a judge's own failure as it is."""
+        """Return the opinion of the function or the judge. If the judge fails, return its result."""
         if not isinstance(done, Runnable):
             return await made_by("done", done(result), (bool, str), "True approves, and a string says what is wrong")
         asked = (
@@ -114,7 +115,7 @@ def loop_until(agent: Runnable, done: Until, *, rounds: int = 5) -> Pattern:
                 rejected = f"not approved after {number} rounds; the last objection: {wrong}"
                 return replace(result, error=Failure("max_rounds", rejected))
             again = user(f"That is not good yet: {wrong}\n\nGive the whole answer again, with this fixed.")
-            if not isinstance(agent, Node):  # which remembers the task and what it said
+            if not isinstance(agent, Node):  # an agent remembers the task and its answer
                 context = f"The task:\n{prompt.content}\n\nThe answer so far:\n{result.content}"
                 again = user(f"{context}\n\n{again.content}", *media_of(prompt))
             result, number = await stage.run(agent, again), number + 1
@@ -138,7 +139,7 @@ def handoff(
         max_handoffs = most
     check_whole(f"max_handoffs={max_handoffs!r:.60}", max_handoffs)
     start, by_name = start or next(iter(agents), ""), dict(agents)
-    handed_to: dict[str, tuple[str, str]] = {}  # by the reason for which a turn ended: to whom, saying what
+    handed_to: dict[str, tuple[str, str]] = {}  # by the reason for a turn's end: the next agent, and the message for it
 
     async def perform(prompt: Message, stage: Stage) -> Result:
         name, request = start, prompt
@@ -194,7 +195,7 @@ class _HandoffTool(Harmless):
         )
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        """End the turn with a reason of this tool's own; of two calls in one turn the last counts."""
+        """End the turn with this tool's own reason. The last of two calls in one turn counts."""
         if run.caller is None:
             raise ToolError("only an agent can hand a conversation on")
         reason, to = f"{TOOL} by {run.agent}", as_str(arguments.get("to"))

@@ -1,1 +1,1 @@
-"""The official SDKs as a transport, for the addresses, signatures and logins of the clouds."""
+"""The official SDKs as a transport. They know the addresses, signatures and logins of the clouds."""

@@ -17,7 +17,7 @@ _Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVerte
 
 
 class AnthropicClient(SdkClient):
-    """One of the SDK's clients, by the cloud's name. Raises AnthropicError or ValueError for a login it lacks."""
+    """One of the SDK's clients, by the cloud's name. Raises AnthropicError or ValueError if a login is missing."""
 
     def __init__(self, reach: ClientParameters) -> None:
         self._client = _open(reach)
@@ -28,7 +28,7 @@ class AnthropicClient(SdkClient):
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:
-        """Make one request, with the place filled in that only the client knows."""
+        """Make one request. Only the client can fill the place in its address."""
         if "{project}" in url:
             url = await self._placed(url)
         if "{control}" in url:  # Bedrock's own address, next to that of its models
@@ -36,7 +36,7 @@ class AnthropicClient(SdkClient):
             url = url.replace("{control}", own)
         held: dict[str, str | Omit] = dict(headers)
         if self._own_key and "authorization" not in headers:
-            held["authorization"] = anthropic.omit  # the key is in our own header, where every such service looks
+            held["authorization"] = anthropic.omit  # our own header has the key, where all services of this kind look
         try:
             return await self._request(method, url, held, body)
         except anthropic.APIStatusError as error:
@@ -78,7 +78,7 @@ class AnthropicClient(SdkClient):
 def _open(reach: ClientParameters) -> _Client:
     match reach.via:
         case "bedrock":
-            import_module("botocore.eventstream")  # for the answer: that it is missing is known before it is paid for
+            import_module("botocore.eventstream")  # the answer needs it: check before the call costs money
             return AsyncAnthropicBedrock(api_key=reach.key, max_retries=0, base_url=reach.base_url)
         case "vertex":
             return AsyncAnthropicVertex(access_token=reach.key, max_retries=0, base_url=reach.base_url)

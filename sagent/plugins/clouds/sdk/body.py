@@ -1,4 +1,4 @@
-"""Bodies of responses that an SDK reads: decompressed by us, and cut to what an error needs."""
+"""Bodies of an SDK's responses: decompressed here, and cut to the size that errors need."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -17,7 +17,7 @@ class _Closable(Protocol):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A response's body in place of the one that it came with."""
+    """A response's body that replaces the original one."""
 
     def __init__(self, response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -28,7 +28,7 @@ class _Body(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async with aclosing(inflated(self._stream, self._encoding)) as chunks:
-            if self._status >= 300:  # the SDKs read all of it, at once
+            if self._status >= 300:  # the SDKs read the whole body of an error at once
                 answer = Answer(self._status, {}, chunks, self.aclose)
                 yield await read_body(answer, ERROR_BODY, timeout=_ERROR_TIMEOUT_SECONDS)
                 return
@@ -37,7 +37,7 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         if self._network is not None and _left_over(self._stream):
-            await self._network.aclose()  # or the next request would be answered by it
+            await self._network.aclose()  # otherwise the next request would get its rest
         await self._stream.aclose()
 
 

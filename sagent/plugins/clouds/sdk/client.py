@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class ClientParameters:
     """Parameters to open a client. `base_url` and `key` are None if the SDK finds its own; `connect` is seconds.
 
-    With an `own` login nothing that the environment holds for the SDK's vendor may go out: this may be somebody else.
+    With an `own` login, no value of the environment for the SDK's vendor may be sent: this may be another service.
     """
 
     via: str
@@ -29,7 +29,8 @@ class SdkClient(ABC):
 
     @abstractmethod
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "httpx2.Response":
-        """Make one request. A URL without a host is below the SDK's own. May raise whatever the SDK does."""
+        """Make one request. A URL without a host is below the SDK's own address. May raise any of the SDK's
+        exceptions."""
 
     def decode(self, response: "httpx2.Response") -> AsyncIterator[bytes]:
         """Yield the body as it comes, as the server of the API itself would have sent it."""

@@ -1,4 +1,4 @@
-"""The AWS event stream, in which Bedrock answers, as the server-sent events that all other readers know."""
+"""Convert Bedrock's AWS event stream to server-sent events, which all other readers know."""
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
@@ -21,8 +21,8 @@ class _Frames(Protocol):
 
 
 async def server_sent(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Frames, whose checksums are verified, as events: what InvokeModel carries in its chunks, of Converse an object
-    whose one member is named for the event, and errors as others send them."""
+    """Yield frames as events, after checking their checksums. A frame of InvokeModel has its event in a chunk. A frame
+    of Converse becomes an object with one member, named for the event. Errors look like those of other services."""
     buffer = cast("_Frames", EventStreamBuffer())
     async for chunk in chunks:
         buffer.add_data(chunk)

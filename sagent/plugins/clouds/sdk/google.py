@@ -14,7 +14,7 @@ from sagent.plugins.clouds.sdk.client import ClientParameters, SdkClient
 
 
 class GoogleClient(SdkClient):
-    """The SDK's client. Raises ValueError for a login it lacks."""
+    """The SDK's client. Raises ValueError if a login is missing."""
 
     def __init__(self, reach: ClientParameters) -> None:
         self._timeout = httpx2.Timeout(None, connect=reach.connect)
@@ -26,7 +26,7 @@ class GoogleClient(SdkClient):
             client = _vertex(options)
         else:
             client = genai.Client(api_key=reach.key, vertexai=bool(reach.via), http_options=options)
-        # The client's own raw requests are its private part; what is public parses every answer.
+        # Raw requests are a private part of the client. Its public methods parse every answer.
         self._client = client._api_client  # noqa: SLF001
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx2.Response:

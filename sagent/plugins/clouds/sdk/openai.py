@@ -18,10 +18,10 @@ _IDENTITY = ("OPENAI_IDENTITY_PROVIDER_ID", "OPENAI_SERVICE_ACCOUNT_ID")
 
 
 class OpenAIClient(SdkClient):
-    """The SDK's client. Raises OpenAIError or ValueError for a login it lacks."""
+    """The SDK's client. Raises OpenAIError or ValueError if a login is missing."""
 
     def __init__(self, reach: ClientParameters) -> None:
-        self._login = ExitStack()  # what it holds open
+        self._login = ExitStack()  # the login's open resources
         self._client = _azure(reach, self._login) if reach.via == "azure" else _openai(reach)
         self._client._client.event_hooks = hooks()  # noqa: SLF001 -- of the HTTP client that it has made
         if reach.own:
@@ -71,7 +71,7 @@ def _openai(reach: ClientParameters) -> openai.AsyncOpenAI:
 
 
 def _azure(reach: ClientParameters, login: ExitStack) -> openai.AsyncOpenAI:
-    """Azure by the version that OPENAI_API_VERSION names, or by its v1 API, which has none.
+    """Azure with the API version in OPENAI_API_VERSION, or with its v1 API, which has no version.
 
     (learn.microsoft.com, Azure OpenAI API version lifecycle)
     """
@@ -92,9 +92,9 @@ def _azure(reach: ClientParameters, login: ExitStack) -> openai.AsyncOpenAI:
 
 
 def _entra(login: ExitStack) -> Callable[[], Awaitable[str]]:
-    """Tokens of Entra ID by what azure-identity finds: a service's or a machine's identity, the login of `az`.
+    """Tokens of Entra ID from azure-identity: the identity of a service or a machine, or the login of `az`.
 
-    They are renewed when they run out. (learn.microsoft.com, DefaultAzureCredential; AZURE_TOKEN_CREDENTIALS chooses)
+    They are renewed when they expire. (learn.microsoft.com, DefaultAzureCredential; AZURE_TOKEN_CREDENTIALS chooses)
     """
     try:
         from azure.identity import DefaultAzureCredential, get_bearer_token_provider

@@ -1,7 +1,8 @@
-"""The official SDKs as a transport: theirs are the addresses, signatures and logins of the clouds; the bytes stay ours.
+"""The official SDKs as a transport: they find addresses, signatures and logins of the clouds, and we encode and read
+the bytes.
 
-Each SDK's raw request method sends the body as it is and gives the response back unread, so that one encoder and one
-reader of events serve both transports.
+Each SDK's raw request method sends the body as it is and returns the response unread. So one encoder and one reader of
+events serve both transports.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class SdkTransport:
-    """A Transport through an official SDK, which is imported in a thread when the first request goes out.
+    """A Transport through an official SDK, which is imported in a thread at the first request.
 
-    The SDK makes no second try of its own: tries are the engine's, which reserves money for each.
+    The SDK makes no second try of its own: the engine repeats requests and reserves money for each.
     """
 
     def __init__(self, family: str, via: str, access: Access, *, connect: float = 10.0) -> None:
         self._family = family
-        # Where the login is ours and there is no key, the SDK must not look for one: it would find another provider's.
+        # If the login is ours and has no key, the SDK must not look for one: it would find another provider's.
         found = access.key if access.given else ""
         key = (found or None) if access.delegated else (access.key or NO_KEY)
         self._reach = ClientParameters(via, access.base_url or None, key, own=not access.delegated, connect=connect)
@@ -53,7 +54,7 @@ class SdkTransport:
         client = await self._opened()
         try:
             response = await client.send(method, url, {"accept-encoding": "identity", **headers}, body)
-        except ImportError as error:  # some parts are only looked for when a request is signed
+        except ImportError as error:  # some parts are imported only when a request is signed
             raise self._lacking(error) from error
         except Exception as error:
             place = url if "://" in url else self._reach.base_url or ""
@@ -63,7 +64,7 @@ class SdkTransport:
         return Answer(response.status_code, found, _chunks(client, response), response.aclose)
 
     async def _opened(self) -> SdkClient:
-        """Return the client of this event loop; opened once, however many ask at the same time."""
+        """Return the client of this event loop. It is opened once, even for simultaneous requests."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop or _failed(self._client):
             self._loop = loop
@@ -112,9 +113,9 @@ async def _chunks(client: SdkClient, response: "httpx2.Response") -> AsyncGenera
 
 
 def _disrupted(error: Exception, url: str, *, silent: bool) -> ExchangeFailed:
-    """Return an SDK's exception as what it says about the request. One that is about no connection is about the login.
+    """Return our error for an SDK's exception. Exceptions that are not about the connection are about the login.
 
-    `silent` is that `url` has never answered.
+    `silent`: `url` has never answered.
     """
     import httpx2
 
