@@ -216,7 +216,7 @@ class Life:
         await self._world.journey()
         self._world.add(session, usd, self._record.plan[int(prompt)])
         await self._world.journey()
-        yield SimpleNamespace(wait=lambda: self._result(session), end=lambda: self._end(session))
+        yield SimpleNamespace(wait=lambda: self._result(session), close_budget=lambda: self._end(session))
 
     async def _result(self, session: str) -> Result:
         while (result := self._world.sessions[session].result) is None:
