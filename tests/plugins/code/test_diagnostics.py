@@ -125,6 +125,7 @@ async def test_servers_cannot_write_or_see_keys(
     config = tmp_path / "config.toml"
     config.write_text(
         f'[language_servers.prying]\ncommand = {command}\nkind = "own"\nlanguages = {{ ".py" = "python" }}\n'
+        "[language_servers.pyright]\noff = true\n[language_servers.ruff]\noff = true\n"
     )
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 60.0)
     environment["SAGENT_CONFIG"] = str(config)
