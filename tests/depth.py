@@ -3,9 +3,11 @@
 import os
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 import pytest
 
+T = TypeVar("T")
 WHOLE = os.environ.get("DEPTH") == "whole"
 QUICK = os.environ.get("DEPTH") == "quick"  # a run of all tests by `make test`
 MAX_CASES = 2  # of one test function in a quick run
@@ -20,6 +22,11 @@ def deep(usual: int, whole: int) -> int:
     a third of the usual number, but at least three, or three times the usual distance."""
     fewer = min(usual, max(3, usual // 3)) if usual < whole else 3 * usual
     return whole if WHOLE else fewer if QUICK else usual
+
+
+def few(items: Sequence[T]) -> Sequence[T]:
+    """Return all of a test's items, and of many only the first and the last in a quick run."""
+    return [items[0], items[-1]] if QUICK and len(items) > 2 else items
 
 
 def spread(items: Sequence[pytest.Item]) -> Collection[pytest.Item]:

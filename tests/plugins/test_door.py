@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -17,7 +16,7 @@ from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
 from tests.deleted import copied_without
-from tests.depth import QUICK
+from tests.depth import few
 
 HELLO = """
 from sagent.config.values import switch, text_of
@@ -75,20 +74,12 @@ WRONG = {
 }
 
 
-T = TypeVar("T")
-
-
 @pytest.fixture
 def folder(shell: Shell) -> Path:
     """Where the person's own plugins lie."""
     place = Path(shell.environment["HOME"]) / ".config/sagent/plugins"
     place.mkdir(parents=True)
     return place
-
-
-def few(words: list[T]) -> list[T]:
-    """Return all of them, and of many the first and the last in a quick run."""
-    return [words[0], words[-1]] if QUICK and len(words) > 2 else words
 
 
 def found(folder: Path, *files: Path, foreign: bool = True) -> Installed:

@@ -11,6 +11,7 @@ import pytest
 
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.depth import slow
 from tests.plugins.mesh.places import Place, by_results, place
 from tests.providers.llama_server import Front
 from tests.repl.console import CHECKOUT, Console
@@ -118,6 +119,7 @@ async def test_attached_terminal_shows_progress(tmp_path: Path) -> None:
         await door.aclose()
 
 
+@slow
 async def test_detaching_does_not_answer(tmp_path: Path) -> None:
     turns = [Turn("I write.", calls=(WRITE,)), Turn("All is **done**.")]
     async with place(tmp_path, by_results(turns)) as here, terminals(here, "one", "two", "late") as (one, two, late):
@@ -174,6 +176,7 @@ async def test_attached_client_survives_node_kill(tmp_path: Path) -> None:
         await one.attach(here, session, ready="Done with it.")
 
 
+@slow
 async def test_approval_moves_to_next_node(tmp_path: Path) -> None:
     async with (
         place(tmp_path, by_results([Turn("I write.", calls=(WRITE,)), Turn("Done.")])) as here,
