@@ -5,7 +5,8 @@ After a move that is meant, `python -m tests.plugins.test_plugin_modules` writes
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +19,17 @@ _ROW = re.compile(r"^\| `(sagent[\w.]*)` \| .+ \| (\d+\.\d+) \|$", re.MULTILINE)
 PUBLIC = dict(_ROW.findall((ROOT / "docs/reference/plugins.md").read_text("utf-8")))
 
 
+def statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield statements, and those within them. Expressions, which are most of a file, import nothing."""
+    for node in nodes:
+        yield node
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from statements(getattr(node, part, ()))
+
+
 def imported(source: str) -> Iterator[str]:
     """Yield the modules of the core that a file imports."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source).body):
         names = [each.name for each in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
@@ -28,6 +37,7 @@ def imported(source: str) -> Iterator[str]:
         yield from (name for name in names if re.match(r"sagent\b(?!\.plugins\.)", name))
 
 
+@cache
 def _is_module(name: str) -> bool:
     place = ROOT / name.replace(".", "/")
     return place.is_dir() or place.with_suffix(".py").is_file()

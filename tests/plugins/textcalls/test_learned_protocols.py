@@ -17,20 +17,25 @@ from sagent.testing.server import FakeProviderServer
 
 PROCESSES, EACH = 4, 40
 KEEPS = f"""
-import sys
+import os, sys
 from pathlib import Path
 from sagent.plugins.textcalls.protocols import LearnedProtocols
-learned = LearnedProtocols(Path(sys.argv[1]))
-for number in range({EACH}):
-    learned.keep("llamacpp host/v1", f"{{sys.argv[2]}}-{{number}}", "text")
+children = []
+for name in range({PROCESSES}):
+    if child := os.fork():
+        children.append(child)
+        continue
+    learned = LearnedProtocols(Path(sys.argv[1]))
+    for number in range({EACH}):
+        learned.keep("llamacpp host/v1", f"m{{name}}-{{number}}", "text")
+    os._exit(0)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 """
 
 
 def test_parallel_processes_keep_all_learned(tmp_path: Path) -> None:
     file = tmp_path / "state/protocols.json"
-    words = [sys.executable, "-c", KEEPS, str(file)]
-    running = [subprocess.Popen([*words, f"m{number}"]) for number in range(PROCESSES)]
-    assert [each.wait() for each in running] == [0] * PROCESSES
+    subprocess.run([sys.executable, "-c", KEEPS, str(file)], check=True)
     assert len(LearnedProtocols(file).every()) == PROCESSES * EACH
 
 
