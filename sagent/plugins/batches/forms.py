@@ -19,8 +19,7 @@ Ask: TypeAlias = Callable[..., Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one request, as if the provider had answered it alone. A `final` error is not worth a second
-    try."""
+    """The outcome of one request, as if the provider had answered it alone. A `final` error needs no second try."""
 
     status: int
     body: bytes
@@ -38,7 +37,7 @@ MISSING = failure(503, "overloaded_error", "the batch ended without an answer to
 
 
 class Form(ABC):
-    """The batch API of a provider. `url` is where a request goes alone; `max_bytes` is how many a batch may have."""
+    """The batch API of a provider. `url` is the address of a single request; `max_bytes` is the limit of a batch."""
 
     max_bytes: ClassVar[int]
     dropped: ClassVar[Sequence[str]] = ("stream",)
@@ -58,7 +57,7 @@ class Form(ABC):
 
 
 class Outcomes(dict[str, Outcome]):
-    """Outcomes by the names of requests, and that of all others."""
+    """Outcomes by the names of requests, and the outcome of all others."""
 
     def __init__(self, others: Outcome = MISSING) -> None:
         super().__init__()
@@ -204,12 +203,12 @@ _CODES = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 14: 503, 16: 401}  # of gRPC, 
 
 
 def _refused(words: str) -> Outcomes:
-    """Return the outcomes of a batch that the provider refused: nothing of it was billed."""
+    """Return the outcomes of a batch that the provider refused. It has cost nothing."""
     return Outcomes(failure(400, "invalid_request_error", f"the batch was refused: {words or 'no reason was given'}"))
 
 
 def form_of(url: str) -> Form | None:
-    """Return the batch API for a request to this URL; None where it is no request to a model that may be batched."""
+    """Return the batch API for a request to this URL; None if such a request cannot be batched."""
     path = urlsplit(url).path
     return next((form for ends, form in _FORMS if path.endswith(ends)), None)
 

@@ -1,4 +1,4 @@
-"""The journal of batches that were sent, and what for: one line each, so that the next process takes their answers."""
+"""The journal of sent batches and their requests, one line each. With it the next process can take their answers."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from sagent.lib.json import as_int, as_object, as_str, wire_bytes
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A batch by its id: the path that its requests would have gone to alone, when it was sent (seconds since 1970),
-    and the digest of each of them, by its name there."""
+    """A batch by its id: the path for its requests if sent alone, the time of sending (seconds since 1970), and the
+    digest of each request, by its name there."""
 
     id: str
     path: str
@@ -22,11 +22,11 @@ class Sent:
 
 
 class Journal:
-    """The lines of a file; without one they are of this process alone. Raises OSError."""
+    """The lines of a file. Without a file they belong to this process alone. Raises OSError."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self.unsure = 0  # batches that were being sent when a process ended: nobody knows whether they exist
+        self.unsure = 0  # batches that were being sent when a process ended, and may or may not exist
 
     def read(self) -> Iterator[Sent]:
         """Yield the batches of earlier processes."""
@@ -34,7 +34,7 @@ class Journal:
         for line in lines:
             try:
                 fields = as_object(json.loads(line))
-            except ValueError:  # what a killed process began
+            except ValueError:  # a line that a killed process began
                 continue
             if fields.get("sending"):
                 self.unsure += 1
@@ -54,7 +54,7 @@ class Journal:
         self._write({"refused": True})
 
     def sent(self, batch: Sent) -> None:
-        """Record that the batch was sent. On the disk when this returns."""
+        """Record that the batch was sent. The record is on the disk when this returns."""
         self._write({"batch": batch.id, "path": batch.path, "at": batch.at, "digests": batch.digests})
 
     def _write(self, fields: Mapping[str, object]) -> None:

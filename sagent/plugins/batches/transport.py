@@ -21,21 +21,21 @@ from sagent.providers.wire.exchange import Timeouts, read_answer
 from sagent.providers.wire.faults import ExchangeFailed
 from sagent.providers.wire.transport import Answer, DirectTransport, Transport
 
-ANSWER_TIMEOUT_SECONDS = 26 * 3_600.0  # after which an answer is not waited for any more; all of them promise 24 hours
+ANSWER_TIMEOUT_SECONDS = 26 * 3_600.0  # longest wait for an answer; all providers promise 24 hours
 _MAX_ANSWERS_BYTES = 1 << 30  # read of a batch's answers
-_SETTLED = 600.0  # seconds given to one request of ours
+_SETTLED = 600.0  # seconds for one request of ours
 _MAX_POLL_SECONDS = 60.0
-_LAST = 15.0  # seconds given to the sending of a batch when all ends
+_LAST = 15.0  # seconds for sending a batch at the end of the process
 _DATE = re.compile(rb"Date: \d{4}-\d\d-\d\d")  # of the day, in system prompts: an answer may come on the next
 _PASSING = ("prompt_cache_key", "metadata", "user", "safety_identifier")  # members that differ from session to session
 
 T = TypeVar("T")
 _Place: TypeAlias = tuple["_Batch", str]
-"""Where an answer is: in which batch, and the request's name there."""
+"""The place of an answer: its batch, and the request's name there."""
 
 
 def answer_with(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Return a response whose body is here."""
+    """Return a response whose body is complete."""
 
     async def chunks() -> AsyncGenerator[bytes]:
         yield body
@@ -59,7 +59,7 @@ class _Group:
     form: Form
     url: str
     headers: Mapping[str, str]
-    first: float  # when the first of them came, on the loop's clock
+    first: float  # arrival of the first request, on the loop's clock
     items: list[_Item] = field(default_factory=list[_Item])
     timer: asyncio.TimerHandle | None = None
 
@@ -75,9 +75,9 @@ class Batches:
     """
 
     providers = ("anthropic", "openai", "google")
-    """Those whose batch APIs are known."""
+    """Providers whose batch APIs are known."""
     timeouts = Timeouts(stall=2 * ANSWER_TIMEOUT_SECONDS, reasoning_stall=2 * ANSWER_TIMEOUT_SECONDS)
-    """An answer takes as long as its batch does."""
+    """An answer takes as long as its batch."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class Batches:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Stop waiting. Batches that were sent go on at the provider, and of those that are being sent the id is
-        waited for: without it their answers would be lost."""
+        """Stop waiting. Sent batches continue at the provider. For batches that are being sent, wait for the id:
+        without it their answers would be lost."""
         for group in self._groups.values():
             if group.timer is not None:
                 group.timer.cancel()
@@ -136,7 +136,7 @@ class Batches:
         self._hasten()
 
     def _hasten(self) -> None:
-        """Send what is collected, where nobody is left who might ask."""
+        """Send the collected requests if no other agent can make one."""
         if 0 < self._busy <= self._waiting:
             for key, group in tuple(self._groups.items()):
                 self._begin(key, group)
@@ -172,13 +172,13 @@ class Batches:
             raise ExchangeFailed("stalled", f"no answer within {_SETTLED:g} s") from error
 
     async def aclose(self) -> None:
-        """Close unused connections; others may still wait for theirs."""
+        """Close unused connections; others may still wait for their answers."""
         await self._through.aclose()
 
     async def _collect(
         self, form: Form, url: str, headers: Mapping[str, str], digest: str, body: dict[str, object]
     ) -> "_Place | _RefusedError":
-        """Wait until the request has gone out with others; where its answer will be, or the refusal of them all."""
+        """Wait until the request is sent with others. Returns the place of its answer, or the refusal of the batch."""
         loop = asyncio.get_running_loop()
         key = url, as_str(body.get("model")), tuple(sorted(headers.items()))
         group = self._groups.get(key)
@@ -218,7 +218,7 @@ class Batches:
         try:
             sent = await self._sent(group, named)
         except _RefusedError as error:
-            if error.status < 500:  # else it may be there all the same
+            if error.status < 500:  # otherwise the batch may exist all the same
                 self._journal.refused()
             for item in items:
                 _settle(item.place, error)
@@ -226,14 +226,14 @@ class Batches:
             ExchangeFailed,
             OSError,
             ValueError,
-        ) as error:  # the way there, the journal, or an answer that is no JSON
+        ) as error:  # connection, journal, or an answer that is no JSON
             lost = not isinstance(error, ExchangeFailed) or error.sent
             if not lost:
                 self._journal.refused()
             words = f"a batch was not sent: {str(error) or 'no answer came'}"
             final = lost or getattr(error, "final", False)
             for item in items:
-                if not item.place.done():  # each has its own: a traceback grows with whoever raises it
+                if not item.place.done():  # each gets its own: a traceback grows with every raise
                     item.place.set_exception(ExchangeFailed("network", words, final=final, sent=lost))
         else:
             batch = _Batch(self, group.form, sent)
@@ -260,7 +260,7 @@ class Batches:
         return task
 
     def asking(self, headers: Mapping[str, str]) -> Ask:
-        """Return the function with which a form sends requests, with the headers of a request."""
+        """Return a function that sends a form's requests, with the headers of a request."""
         own = {name: value for name, value in headers.items() if name not in ("content-type", "accept")}
 
         async def ask(url: str, body: bytes | None = None, content_type: str = "application/json") -> bytes:
@@ -276,7 +276,7 @@ class Batches:
 
 
 class _Batch:
-    """A batch that was sent. Its state is asked for when the first of its answers is wanted."""
+    """A batch that was sent. Its state is requested when its first answer is wanted."""
 
     def __init__(self, owner: Batches, form: Form, sent: Sent) -> None:
         self._owner, self._form, self._sent = owner, form, sent
@@ -284,7 +284,7 @@ class _Batch:
         self._task: asyncio.Task[Outcomes] | None = None
 
     async def outcome(self, name: str, url: str, headers: Mapping[str, str]) -> Outcome:
-        """Wait for the outcome of one of its requests; `url` and `headers` are those of such a request now."""
+        """Wait for the outcome of one of its requests. `url` and `headers` are those that the request has now."""
         self._way = self._owner.asking(headers), url
         if self._task is None:
             self._task = self._owner.wait(self._wait())
@@ -314,7 +314,7 @@ class _Batch:
 
 
 class _RefusedError(Exception):
-    """An answer that is no success."""
+    """An answer with an error status."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         super().__init__(f"HTTP {status}")
@@ -327,6 +327,6 @@ def _settle(place: "asyncio.Future[T]", value: T) -> None:
 
 
 def _digest(url: str, body: Mapping[str, object]) -> str:
-    """Return a digest that is equal for two requests that ask the same, on whatever day and in whatever session."""
+    """Return a digest that is equal for two requests with the same content, on any day and in any session."""
     asked = {name: value for name, value in body.items() if name not in _PASSING}
     return sha256_hex(_DATE.sub(b"Date:", wire_bytes([urlsplit(url).path, asked])))

@@ -1,7 +1,7 @@
-"""The link that editors offer to agents in their terminals: a lock file says where they listen, and for whom.
+"""The link that editors offer to agents in their terminals. A lock file names the editor's port and folders.
 
-It was made for Claude Code, and extensions for VS Code, JetBrains and neovim speak it (coder/claudecode.nvim,
-PROTOCOL.md): MCP over a WebSocket on loopback, with tools of the editor's own. `lockfile` finds it, `link` uses it.
+It was made for Claude Code, and extensions for VS Code, JetBrains and neovim use it (coder/claudecode.nvim,
+PROTOCOL.md): MCP over a WebSocket on loopback, with the editor's own tools. `lockfile` finds it, `link` uses it.
 """
 
 from sagent.config.values import switch

@@ -1,4 +1,4 @@
-"""A connection to an editor: what is selected there, which errors it sees, and a change shown as a diff."""
+"""A connection to an editor: its selection, the errors that it sees, and diffs for the person to decide."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ _SETTLING = 1.5  # seconds for an editor to look at a file that was changed
 _PAUSE = 0.25
 
 Problem: TypeAlias = tuple[str, int, str]
-"""What is wrong with a file: how severe, at which line from 1, and what."""
+"""An error in a file: its severity, its line from 1, and its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's decision on a diff in the editor: whether they accept it, and the text as they leave it."""
+    """A person's decision on a diff in the editor: whether they accept it, and the final text."""
 
     accepted: bool
     text: str
 
 
 class EditorLink:
-    """The link to one editor. An answer that is late or wrong counts as none."""
+    """The link to one editor. A late or wrong answer counts as none."""
 
     def __init__(self, socket: "ClientConnection", lock: LockFile) -> None:
         self._socket, self.editor, self._folder = socket, lock.editor, lock.folder
@@ -70,7 +70,7 @@ class EditorLink:
         self._connection.notify("ide_connected", {"pid": os.getpid()})
 
     async def read(self) -> None:
-        """Take what the editor sends, until it is gone."""
+        """Read the editor's messages until the connection ends."""
         async for message in self._socket:
             self._connection.receive(message if isinstance(message, bytes) else message.encode())
 
@@ -84,8 +84,8 @@ class EditorLink:
         return {}
 
     def context(self) -> str:
-        """Return the selection for a model to read with the next prompt; "" if it was read already, or nothing is
-        selected."""
+        """Return the selection for a model to read with the next prompt; "" if it was read already, or if there is
+        none."""
         found = self._selection
         if found is None or found == self._read or not found.path.is_relative_to(self._folder):
             return ""
@@ -96,7 +96,7 @@ class EditorLink:
         return f"{who}:\n{found.text[:MAX_SELECTION_CHARS]}{cut}"
 
     async def problems(self, path: Path) -> set[Problem] | None:
-        """Return the errors that the editor sees in a file; None where it does not say."""
+        """Return the errors that the editor sees in a file; None if it does not answer."""
         said = await self._call("getDiagnostics", {"uri": path.as_uri()}, ANSWER_TIMEOUT_SECONDS)
         if said is None:
             return None
@@ -119,7 +119,7 @@ class EditorLink:
         return ()
 
     async def review(self, path: Path, text: str) -> Decision | None:
-        """Show a file as it would be, and wait for what the person says; None where they only close it."""
+        """Show a file with its changes, and wait for the person's decision; None if they only close it."""
         self._diffs += 1
         name = f"sagent: {path.name} ({self._diffs})"
         paths = dict.fromkeys(("old_file_path", "new_file_path"), str(path))
@@ -138,7 +138,7 @@ class EditorLink:
                 return None
 
     async def _call(self, tool: str, arguments: Mapping[str, object], timeout: float | None) -> Sequence[str] | None:
-        """Return the texts that a tool of the editor answers with; None where it fails."""
+        """Return the texts of an answer from an editor's tool; None if it fails."""
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._connection.request("tools/call", {"name": tool, "arguments": arguments})
@@ -150,7 +150,7 @@ class EditorLink:
 
 @asynccontextmanager
 async def open_link(lock: LockFile) -> AsyncGenerator[EditorLink | None]:
-    """Yield the link to an editor while it is there; None where it does not answer."""
+    """Yield the link to an editor for as long as it is needed; None if the editor does not answer."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import WebSocketException
     from websockets.typing import Subprotocol

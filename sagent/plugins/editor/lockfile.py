@@ -25,7 +25,7 @@ class LockFile:
 
 
 def find_lock_file(cwd: Path, environ: Mapping[str, str]) -> LockFile | None:
-    """Return the editor in which a directory is open: the one whose terminal this is, else the one with the nearest
+    """Return the editor in which a directory is open: the editor of this terminal, else the one with the nearest
     folder."""
     own = environ.get("CLAUDE_CODE_SSE_PORT", "")
     found = [lock for place in _places(environ) for lock in _locks(place, cwd.resolve())]
@@ -48,7 +48,7 @@ def _locks(place: Path, cwd: Path) -> Iterator[LockFile]:
 
 
 def _read(file: Path, cwd: Path) -> LockFile | None:
-    """Read a lock file, if it is the person's own, its editor lives, and the directory is open there."""
+    """Read a lock file. It counts if the person owns it, its editor is alive, and the directory is open there."""
     port = int(file.stem) if file.stem.isascii() and file.stem.isdecimal() else 0
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags), "rb") as stream:
@@ -81,8 +81,8 @@ def _lives(pid: int) -> bool:
 
 
 def listens_for_others(port: int, tables: Iterable[Path] = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))) -> bool:
-    """Return True if another user listens on a port: an editor's, once it has ended, may be anybody's. Only Linux
-    tells."""
+    """Return True if another user listens on a port: anybody may open an editor's port once the editor has ended. Works
+    only on Linux."""
     for table in tables:
         with suppress(OSError):
             for line in table.read_text().splitlines()[1:]:

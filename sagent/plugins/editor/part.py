@@ -6,12 +6,12 @@ import os
 from sagent.app.builder import AgentBuilder
 from sagent.plugins.editor import EDITOR_LINK
 
-_LOCKS = ("$CLAUDE_CONFIG_DIR/ide", "~/.claude/ide", "~/.config/claude/ide")  # where editors say that they listen
+_LOCKS = ("$CLAUDE_CONFIG_DIR/ide", "~/.claude/ide", "~/.config/claude/ide")  # folders with the editors' lock files
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Have the agent read what is selected in the editor and which errors it sees, and in a terminal the person decide
-    on changes in either."""
+    """Let the agent read the editor's selection and errors. In a terminal, let the person decide on changes here or in
+    the editor."""
     settings, surface = builder.settings, builder.surface
     if not settings.of(EDITOR_LINK) or not any(map(_is_directory, _LOCKS)):
         return

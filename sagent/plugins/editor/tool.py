@@ -34,7 +34,7 @@ class LinkedTool(WrappedTool):
         output = ToolOutput.of(output)
         try:
             new = await self._link.new_problems(path, before)
-        except asyncio.CancelledError:  # the change was made: a call that said otherwise would be believed
+        except asyncio.CancelledError:  # the change was made: do not report the call as cancelled
             return output
         if not new:
             return output
@@ -48,7 +48,7 @@ def with_editor(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:
 
 
 def reviewing(ask: Asker, link: EditorLink, cwd: Path) -> Asker:
-    """Put a change of a file to the person here and in the editor at the same time: the first answer counts."""
+    """Show a change of a file to the person here and in the editor at the same time. The first answer counts."""
 
     async def review(call: ToolCall, asked: Ask) -> str | None:
         change = proposal_of(call, Workspace(cwd))

@@ -1,4 +1,4 @@
-"""Memory: Markdown files that agents keep for later sessions, in one folder of the person and one of the project."""
+"""Memory: Markdown files that agents keep for later sessions, in the person's folder and the project's folder."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -21,8 +21,8 @@ from sagent.session.names import sessions_of
 
 MAX_LISTED_FILES = 40  # files that a prompt names
 WIDTH = 200  # characters that it says of each, its name included
-MAX_FILE_BYTES = 200_000  # of a file that is shown or edited
-_HEAD = 4_000  # bytes in which the first line is looked for
+MAX_FILE_BYTES = 200_000  # of a file that can be shown or edited
+_HEAD = 4_000  # bytes that are searched for the first line
 _LOOKED_AT = 1_000  # names in a folder
 
 _ABOUT = """\
@@ -36,7 +36,7 @@ saying what it is about. Correct a note that is wrong. Never write keys or passw
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A file of the memory: in whose folder, where, and its first line."""
+    """A file of the memory: its folder's owner, its path, and its first line."""
 
     owner: str
     path: Path
@@ -48,7 +48,7 @@ class Note:
 
 
 async def add(builder: AgentBuilder) -> None:
-    """Let the agent read and write it, and say in the prompt what there is."""
+    """Let the agent read and write the memory, and list it in the prompt."""
     if not has_memory(builder.settings):
         return
     builder.expose(_open_folders(builder.settings, builder.notices))
@@ -56,7 +56,7 @@ async def add(builder: AgentBuilder) -> None:
 
 
 def has_memory(settings: Settings) -> bool:
-    """Return True if agents keep a memory: a session that keeps nothing does not."""
+    """Return True if agents keep a memory. They keep none in a session that is not kept."""
     return settings.of(MEMORY) is True and not settings.ephemeral
 
 
@@ -68,7 +68,7 @@ def folders(settings: Settings) -> Mapping[str, Path]:
 
 
 def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
-    """Return the folders, made where they are missing; none, with a notice, where that cannot be done."""
+    """Return the folders, and make missing ones. Returns none, with a notice, if that fails."""
     found = tuple(folders(settings).values())
     try:
         for folder in found:
@@ -81,7 +81,7 @@ def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
 
 
 def list_notes(settings: Settings, limit: int = _LOOKED_AT) -> list[Note]:
-    """Return the files that were changed last, at most so many, by folder and name."""
+    """Return the files that were changed last, up to a limit, by folder and name."""
     found = [(time, owner, path) for owner, folder in folders(settings).items() for time, path in _files(folder)]
     newest = sorted(found, reverse=True)[:limit]
     newest.sort(key=lambda each: (each[1] == "person", each[2].name))
@@ -136,7 +136,7 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _strangers(folder: Path) -> Iterator[str]:
-    """Yield a sentence for each entry of a folder that is no note."""
+    """Yield a sentence for each entry of a folder that is not a note."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, _LOOKED_AT):
             if entry.name.startswith(".") or (is_note_name(entry.name) and entry.is_file(follow_symlinks=False)):

@@ -1,4 +1,4 @@
-"""The setup of sagent: logins, the models there are, checks of this machine, a report of it, and a demo."""
+"""The setup of sagent: logins, lists of models, checks and a report of this machine, and a demo."""
 
 from sagent.plugin import EVERYDAY, Check, Command, Plugin, SlashCommand
 

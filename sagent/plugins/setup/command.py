@@ -1,4 +1,4 @@
-"""`sagent doctor`: what works on this machine and what does not, as `/doctor` shows it."""
+"""`sagent doctor`: show what works on this machine and what does not, as `/doctor` does."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ MARKS = {"good": "✓", "poor": "!", "bad": "✗"}
 
 
 def run_doctor(argv: Sequence[str]) -> int:
-    """Check keys, providers, programs, the terminal and directories; 1 where something does not work."""
+    """Check keys, providers, programs, the terminal and directories. Returns 1 if something does not work."""
     parser = Parser("doctor", run_doctor.__doc__)
     parser.add_cwd()
     parser.add_config()

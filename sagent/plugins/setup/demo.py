@@ -1,4 +1,5 @@
-"""`sagent demo`: fix a failing test in a small repository: with a script as the model, a small local one, or any."""
+"""`sagent demo`: fix a failing test in a small repository, with a script as the model, a small local one, or any
+other."""
 
 import os
 import shlex
@@ -22,11 +23,11 @@ PROGRAM = [sys.executable, "-m", "sagent.bin.cli"]
 TESTS = [sys.executable, "-m", "unittest"]
 MAX_END_SECONDS = 10.0
 _Demo: TypeAlias = Callable[[Mapping[str, object]], int | None]
-"""A demo of a plugin, by its flags; None where none of them asks for it."""
+"""A plugin's demo, chosen by its flags; None if no flag asks for it."""
 
 
 def run_demo(argv: Sequence[str]) -> int:
-    """Copy the project, have the agent repair it, and show what came of it."""
+    """Copy the project, let the agent repair it, and show the result."""
     parser = Parser("demo", __doc__)
     one = parser.add_mutually_exclusive_group()
     real = "use a real model, provider/model, in place of the scripted one on this machine"

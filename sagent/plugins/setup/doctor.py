@@ -26,13 +26,13 @@ STATES = ("good", "poor", "bad")
 
 
 async def examine(settings: "Settings", login: str = "/login") -> list[Finding]:
-    """Make all checks, at the same time; `login` is the command that enters a key. Never raises."""
+    """Make all checks at the same time. `login` is the command for entering a key. Never raises."""
     made = [_make(plugin, check, settings, login) for plugin, check in settings.plugins.owned(Check)]
     return [finding for found in await asyncio.gather(*made) for finding in found]
 
 
 async def _make(plugin: str, check: Check, settings: "Settings", login: str) -> Sequence[Finding]:
-    """Make a check; one that fails is a finding too."""
+    """Make a check. A failed check is a finding too."""
     limit = asyncio.timeout(MAX_CHECK_SECONDS)
     try:
         run = cast("Callable[[Settings, str], object]", resolve(check.run))
@@ -43,7 +43,7 @@ async def _make(plugin: str, check: Check, settings: "Settings", login: str) -> 
             if not isinstance(each, Finding) or each.state not in STATES or {type(part) for part in each} != {str}:
                 raise TypeError(f"it returned {each!r:.100}, which is not a Finding")
         return cast("Sequence[Finding]", found)
-    except (Exception, SystemExit, asyncio.CancelledError) as error:  # what others wrote may do anything
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # plugins' checks may raise anything
         if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
             raise
         why = f"did not end within {MAX_CHECK_SECONDS:.0f} s" if limit.expired() else f"failed: {reason(error)}"
@@ -51,13 +51,14 @@ async def _make(plugin: str, check: Check, settings: "Settings", login: str) -> 
 
 
 async def _in_thread(run: Callable[[], object]) -> Sequence[object]:
-    """Return what a function yields, called in a daemon thread: the program does not wait for one that hangs."""
+    """Return the values that a function yields in a daemon thread. The program does not wait for a thread that
+    hangs."""
     returned = Future[Sequence[object]]()
 
     def work() -> None:
         try:
             returned.set_result(list(cast("Iterable[object]", run())))
-        except BaseException as error:  # raised where it is waited for
+        except BaseException as error:  # raised again for the caller
             returned.set_exception(error)
 
     returned.set_running_or_notify_cancel()
@@ -66,26 +67,26 @@ async def _in_thread(run: Callable[[], object]) -> Sequence[object]:
 
 
 def check_keys(settings: "Settings", login: str) -> Iterator[Finding]:
-    """Yield the providers that there is a key for."""
+    """Yield the providers that have a key."""
     found = [name for name, _ in _usable(settings)]
     yield Finding("good" if found else "bad", "keys", ", ".join(found) or f"none is set: use {login}")
 
 
 def check_programs(_: "Settings", __: str) -> Iterator[Finding]:
-    """Yield the programs that are used where they are installed."""
+    """Yield the optional programs, and whether they are installed."""
     for name, use in (("git", "branch, @files"), ("rg", "without it, searches are slower"), ("bash", "the Bash tool")):
         path = shutil.which(name)
         yield Finding("good" if path else "poor", name, path or f"not installed: {use}")
 
 
 async def check_providers(settings: "Settings", login: str) -> Sequence[Finding]:
-    """Return which providers take their keys, all asked at the same time."""
+    """Return which providers accept their keys. All are asked at the same time."""
     found = await asyncio.gather(*(_test(name, own, login, settings) for name, own in _usable(settings)))
     return [*filter(None, found)]
 
 
 def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]]":
-    """Yield the providers there is a key for, each with what the settings say of it."""
+    """Yield the providers that have a key, each with its settings."""
     from sagent.providers.registry import has_key
     from sagent.providers.rows import built_in
 
@@ -96,7 +97,8 @@ def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]
 
 
 async def _test(name: str, own: "CustomProvider | None", login: str, settings: "Settings") -> Finding | None:
-    """Ask a provider for its list of models with its keys, which costs nothing; None for one without an address."""
+    """Ask a provider for its list of models with its keys, which costs nothing. Returns None for a provider without an
+    address."""
     from sagent.app.models import split_model
     from sagent.errors import ModelError, UsageError
     from sagent.providers.families.endpoint import Endpoint
@@ -145,7 +147,7 @@ async def _test(name: str, own: "CustomProvider | None", login: str, settings: "
 
 
 def check_sandbox(settings: "Settings", _: str) -> Sequence[Finding]:
-    """Return what holds commands, tried anew: what was found out earlier may be the trouble."""
+    """Return how commands are confined, tested again: an earlier result may be the trouble."""
     return [_sandbox(settings)]
 
 
@@ -176,7 +178,7 @@ def check_terminal(_: "Settings", __: str) -> Iterator[Finding]:
 
 
 def check_places(settings: "Settings", _: str) -> Iterator[Finding]:
-    """Yield whether directories can be written, and the space that is left."""
+    """Yield whether directories can be written, and the free space."""
     for what, path in (("state directory", settings.state_dir), ("settings", settings.config_dir)):
         there, why = _existing(path), ""
         try:
@@ -197,5 +199,5 @@ def check_places(settings: "Settings", _: str) -> Iterator[Finding]:
 
 
 def _existing(path: Path) -> Path:
-    """Return what there is of a path: itself, or a directory above it, which may be a link that leads nowhere."""
+    """Return the existing part of a path: the path, or a directory above it, which may be a broken link."""
     return next((place for place in (path, *path.parents) if os.path.lexists(place)), Path("/"))

@@ -1,5 +1,5 @@
-"""`sagent login`: a provider's key, or a login of its own, entered, tested and kept; on a terminal and
-nothing else, for editors start it where they find no key."""
+"""`sagent login`: enter, test and keep a provider's key, or log in at the provider. It needs only a terminal, because
+editors start it if they find no key."""
 
 import asyncio
 import signal
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_login(argv: Sequence[str]) -> int:
-    """Enter, test and keep a provider's key; one with a login of its own is logged in where that is, in any browser."""
+    """Enter, test and keep a provider's key. A provider with its own login uses that one, in any browser."""
     parser = Parser("login", run_login.__doc__)
     parser.add_argument("provider", nargs="?", default="", help="whose; without it there is a list to choose from")
     parser.add_argument("--host", default="", help="of a login of its own: your company's host, as in company.ghe.com")
@@ -28,7 +28,7 @@ def run_login(argv: Sequence[str]) -> int:
 
 
 def log_in(flags: Mapping[str, object], *, provider: str = "", host: str = "") -> int:
-    """Ask for a provider and its key, test it and keep it: 0 where it is kept. Raises UsageError."""
+    """Ask for a provider and its key, test the key and keep it. Returns 0 if it is kept. Raises UsageError."""
     from sagent.providers.registry import row_named
     from sagent.repl.commands.model import login
 
@@ -61,8 +61,7 @@ class _LoginContext(CommandContext):
         return self._typed(label, secret=secret)
 
     def _typed(self, label: str, *, secret: bool) -> str | None:
-        """Ask for a line while nothing else goes on; Ctrl-C ends it, for which asyncio would wait until a line is
-        there."""
+        """Ask for a line while nothing else runs. Ctrl-C ends it at once, while asyncio would wait for a line."""
         from getpass import getpass
 
         before = signal.signal(signal.SIGINT, signal.default_int_handler)

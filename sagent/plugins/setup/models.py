@@ -1,4 +1,5 @@
-"""`sagent models`: what is known of models, without a network; with --check, against what the providers list."""
+"""`sagent models`: show known data of models, without a network. With --check, compare them with the providers'
+lists."""
 
 import sys
 from collections import Counter
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million", "can")
 _PAID = ("input", "output")
 MAX_LIST_SECONDS = 60.0
-_MANY = 40  # models of a provider, of which more are shown only where it is named
+_MANY = 40  # models of a provider; more are shown only if it is named
 
 
 def run_models(argv: Sequence[str]) -> int:
-    """List models that hold a conversation, with window, output limit, abilities and price. Any other id works too."""
+    """List models for conversations, with window, output limit, abilities and price. Any other id works too."""
     parser = Parser("models", run_models.__doc__)
     parser.add_argument("provider", nargs="?", help="list only this provider's models")
     parser.add_argument(
@@ -54,7 +55,7 @@ def run_models(argv: Sequence[str]) -> int:
     for code in _added(settings, "models", vars(given)):
         return cast("int", code)
     rows = settings.rows
-    # a server of one's own: the protocol nearly every one speaks
+    # a person's own server: nearly every one speaks this protocol
     wanted = row_named(given.provider, rows).name if given.provider else "openai-compatible" if given.base_url else None
     if given.check:
         return _check(settings, wanted, given.base_url)
@@ -97,8 +98,8 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
 
 
 def _added(settings: Settings, place: str, *given: object) -> Iterator[object]:
-    """Yield what functions of plugins return for this command, but for None: with its flags ("models") an exit code,
-    for what is not to be listed; below the list ("models list") a table."""
+    """Yield what functions of plugins return for this command, except None. With its flags ("models") that is an exit
+    code, and the list is left out. Below the list ("models list") it is a table."""
     for plugin, extra in settings.plugins.extras(place):
         with named_errors("What is added to sagent models", plugin):
             found = cast("Callable[..., object]", resolve(extra.add))(settings, *given)
@@ -107,12 +108,12 @@ def _added(settings: Settings, place: str, *given: object) -> Iterator[object]:
 
 
 def _is_local(row: Row) -> bool:
-    """Return True for a server of the person's own, whose models only it knows."""
+    """Return True for a person's own server. Only the server knows its models."""
     return row.free and row.family == "chat" and not known_models(row.name)
 
 
 def _list_served(settings: Settings, wanted: str, base_url: str | None) -> int:
-    """List what a server has, or a file would have that a server of ours is to load. Exits with 1 if none answers."""
+    """List a server's models, or those in a file for our own server. Exits with 1 if no server answers."""
     import asyncio
 
     from sagent.app.models import Choice
@@ -175,8 +176,8 @@ def _short_names(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 
 def _shown_of(row: Row, priced: Mapping[str, object], which: Literal["all", "named", "usual"]) -> Sequence[str]:
-    """Return the models of a provider to show; of the very many of a provider that is not named only those we have data
-    for. Data by the beginning of names are no models."""
+    """Return the models of a provider to show. If the provider has very many and is not named, only models we have data
+    for are shown. Data for beginnings of names do not count as models."""
     from sagent.app.models import offered_models
 
     known = {info.id for info in known_models(row.name)}
@@ -199,7 +200,7 @@ def _price(usd: object) -> str:
 
 
 class Finding(NamedTuple):
-    """A difference between our table and a listing; `ours` and `theirs` as shown, "-" for nothing."""
+    """A difference between our table and a listing. `ours` and `theirs` are shown as they are, "-" means nothing."""
 
     kind: Literal["differs", "missing here", "missing there"]
     model: str
@@ -209,9 +210,9 @@ class Finding(NamedTuple):
 
 
 def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> Iterator[Finding]:
-    """Window, output limit and prices of each listed model, ours against theirs; then what we know and they do not.
+    """Compare window, output limit and prices of each listed model. Then list the models that only we know.
 
-    A figure that only one side has is no difference. Ids of ours may be beginnings of theirs.
+    A figure that only one side has is no difference. Our ids may be beginnings of theirs.
     """
     from sagent.app.models import offered_models
 
@@ -238,7 +239,7 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
 
 
 def _rate(prices: PriceBook, provider: str, model: str, bucket: str) -> Decimal | None:
-    """Our USD per million tokens of a bucket, for a small request; a fee for each call is no part of it."""
+    """Our USD per million tokens of a bucket, for a small request, without a fee for each call."""
     once, twice = (prices.price(provider, model, replace(Usage(), **{bucket: count})) for count in (1_000, 2_000))
     return None if once is None or twice is None else (twice - once) * 1_000
 
@@ -263,12 +264,12 @@ def _check(settings: Settings, wanted: str | None, base_url: str | None) -> int:
             "No provider's key is set, so there is no list to compare with. Name a provider, or set its key."
         )
     for name in names:
-        choice.provider(name)  # says which key is missing, before any is asked
+        choice.provider(name)  # names a missing key before any provider is asked
     return asyncio.run(_check_all(choice, names, choice.prices()))
 
 
 async def _check_all(choice: "Choice", names: Sequence[str], prices: PriceBook) -> int:
-    """1 when a figure differs or a listing could not be had."""
+    """Return 1 if a figure differs or a listing is missing."""
     import asyncio
 
     code = 0

@@ -1,4 +1,4 @@
-"""The texts of a conversation as attributes: only if asked for, without what looks like a secret, each text cut."""
+"""The texts of a conversation as attributes: only on request, without likely secrets, each text cut."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def messages_text(messages: Sequence[Message]) -> str:
 
 
 def reply_text(message: Message) -> str:
-    """Return a reply, which also says why it ended."""
+    """Return a reply with the reason for its end."""
     parts = list(map(_part, message.parts))
     reply = {"role": "assistant", "parts": parts, "finish_reason": names.finish_reason(message.stop)}
     return _json(Redaction().value([reply]))
@@ -35,7 +35,7 @@ def value_text(value: Json) -> str:
 
 
 def _json(value: object) -> str:
-    """Return JSON that is valid text: an exporter drops an attribute, or a span, that is none."""
+    """Return JSON that is valid text. An exporter drops an attribute, or a span, with invalid text."""
     return valid_text(json_dump(value))
 
 

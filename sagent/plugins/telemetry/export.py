@@ -1,4 +1,5 @@
-"""Telemetry of the program itself: exporters by OpenTelemetry's own variables, and an end that waits for no collector.
+"""Telemetry of the program itself: exporters from OpenTelemetry's own variables, and an end that does not wait for a
+slow collector.
 
 See opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables.
 """
@@ -30,7 +31,7 @@ from sagent.plugins.telemetry import names
 from sagent.plugins.telemetry.spans import Capture, Telemetry
 from sagent.version import __version__
 
-FLUSH_TIMEOUT_SECONDS = 1.5  # in which the last spans may leave: then they are dropped
+FLUSH_TIMEOUT_SECONDS = 1.5  # time for sending the last spans; later ones are dropped
 _PROTOCOLS = {"http/protobuf": "otlp_proto_http", "http/json": "otlp_json_http", "grpc": "otlp_proto_grpc"}
 _PACKAGES = {name: f"opentelemetry-exporter-{name.replace('_', '-')}" for name in _PROTOCOLS.values()}
 _CAPTURES: Mapping[str, Capture] = {
@@ -72,7 +73,7 @@ async def open_telemetry(environ: Mapping[str, str], warn: Callable[[str], None]
 
 @contextmanager
 def _followed(faults: logging.Handler) -> Generator[None]:
-    """Give `faults` what the SDK logs. Nothing of it goes to stderr by itself, later neither."""
+    """Give `faults` the SDK's log records, and keep them from stderr for good."""
     logger = logging.getLogger("opentelemetry")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
@@ -121,7 +122,7 @@ def _chosen(environ: Mapping[str, str], signal: str) -> Sequence[str]:
 
 
 def _load(group: str, name: str, kind: type[Exporter]) -> type[Exporter]:
-    """Return a class that some package offers as an exporter. Raises ConfigError where none does."""
+    """Return an exporter's class from any installed package. Raises ConfigError if there is none."""
     del kind
     for point in entry_points(group=group, name=name):
         return point.load()
@@ -130,12 +131,12 @@ def _load(group: str, name: str, kind: type[Exporter]) -> type[Exporter]:
 
 
 class _Faults(logging.Handler):
-    """Handler for what the SDK would print: each doubt about a variable, and of failed exports one line."""
+    """Handler for the SDK's log records: each doubt about a variable, and one line about failed exports."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, warn: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._loop, self._warn, self._done = loop, warn, False
-        self.exporting = False  # while it is not, what is logged is about the variables
+        self.exporting = False  # until then, log records are about the variables
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self.exporting:
@@ -151,8 +152,8 @@ class _Faults(logging.Handler):
 
 
 async def _shut_down(*ends: Callable[[], object]) -> bool:
-    """End all of it at once; whether that was done in time. A thread that still waits for a collector is left alone: it
-    does not keep the process from ending."""
+    """End everything at once. Returns whether that was done in time. A thread that still waits for a collector is left
+    alone: it does not keep the process from ending."""
     loop = asyncio.get_running_loop()
     threads = [threading.Thread(target=end, daemon=True) for end in ends]
     done = loop.create_future()

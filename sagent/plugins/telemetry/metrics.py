@@ -1,4 +1,4 @@
-"""The instruments: how long model calls, tools and runs take, and what is billed."""
+"""The instruments: durations of model calls, tools and runs, and costs."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -36,7 +36,7 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
 
 
 class Instruments:
-    """No attribute names a session or an agent: each would make a series of its own."""
+    """No attribute names a session or an agent: each would make its own time series."""
 
     def __init__(self, meters: MeterProvider) -> None:
         meter = meters.get_meter("sagent", __version__)

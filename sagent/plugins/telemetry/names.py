@@ -1,8 +1,8 @@
 """The names of spans, attributes and metrics, in one place.
 
 They follow version 0.1.0 of the semantic conventions for generative AI, and those for MCP
-(github.com/open-telemetry/semantic-conventions-genai), which are in development and may change with every version of
-theirs. What they have no name for is called `sagent.*`.
+(github.com/open-telemetry/semantic-conventions-genai). Both are in development and may change with every version. Names
+beyond the conventions begin with `sagent.`.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ RESULT: Final = "gen_ai.tool.call.result"
 
 # -- our own attributes --
 USD: Final = "sagent.cost.usd"
-COST: Final = "operation.cost"  # the same, as others call it
+COST: Final = "operation.cost"  # the same, under the name that others use
 UNPRICED: Final = "sagent.cost.unpriced"
 ROLE: Final = "sagent.role"
 STOP: Final = "sagent.stop_reason"
@@ -100,7 +100,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def provider_name(provider: str) -> str:
-    """Return a provider by the name that the conventions have for it; its own where they have none."""
+    """Return a provider's name in the conventions, or its own if they have none."""
     return _PROVIDERS.get(provider, provider)
 
 

@@ -1,4 +1,4 @@
-"""Spans and metrics of what the agent does, sent where the environment says."""
+"""Spans and metrics of the agent's work, sent as the environment says."""
 
 import os
 
