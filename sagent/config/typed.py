@@ -87,7 +87,7 @@ class DeclaredSettings:
 
 class Overrides(TypedDict, total=False):
     """Keywords of `load_config`. They are read as on the command line, so that a text will do for each of them; None is
-    as if it was left out. What they mean stands in the command line's documentation."""
+    as if it was left out. The command line's documentation explains them."""
 
     model: str | None
     provider: str | None

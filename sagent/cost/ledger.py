@@ -182,7 +182,7 @@ class Ledger:
 
     def branch(self, root: str) -> "Ledger":
         """Return a ledger for one tree of agents that spends from this budget, but has sums and allowances of its own:
-        agents of several trees have the same paths. What it counts is counted here as well. The first branch for a
+        agents of several trees have the same paths. Its costs are counted here as well. The first branch for a
         `root` path starts with what was restored for that path."""
         branch: Ledger = copy(self)  # keeps the subclass
         books = Books() if root in self._branches else self._books[0].of_tree(root)

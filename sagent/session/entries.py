@@ -4,7 +4,7 @@ The `id` is the sha256 of the canonical JSON of `{at, body, kind, parent}`. A li
 put in front, so that appending encodes a body once, and checking hashes a slice of the line as it is on the disk: no
 byte of a log is outside a hash, including white space and escapes.
 
-Nobody else looks into a body. It is read leniently: what is missing or damaged has its default, members that are not
+No other code looks into a body. It is read leniently: what is missing or damaged has its default, members that are not
 known are ignored, and a kind that is not known is kept as it is, so that the logs of a newer version can be looked at.
 """
 

@@ -335,8 +335,8 @@ def begins_log(file: Path) -> bool:
 
 
 def cut_torn(file: Path) -> int:
-    """Cut off the incomplete last line of a log that nobody has open; returns its bytes. What is no log, or cannot be
-    written, stays as it is."""
+    """Cut off the incomplete last line of a log that nobody has open; returns its bytes. Other files, and
+    files that cannot be written, stay as they are."""
     import mmap
 
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -76,7 +76,7 @@ class Connection:
                 return bytes(body)
 
     async def perform(self, delivery: Delivery) -> bool:
-        """Send an answer, faults included; true when the connection survived it. Raises ConnectionError."""
+        """Send an answer, faults included. Returns True if the connection can be used again. Raises ConnectionError."""
         await self._pause(delivery.delay)
         await self._send_all(delivery.writes, delivery)
         match delivery.fault:
@@ -126,7 +126,7 @@ class Connection:
         await self.writer.drain()
 
     async def _reset(self) -> None:
-        await asyncio.sleep(0.02)  # a reset overtakes what the client has not read yet
+        await asyncio.sleep(0.02)  # a reset would overtake bytes that the client has not read yet
         linger = struct.pack("ii", 1, 0)
         with suppress(OSError):  # the client was quicker
             self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

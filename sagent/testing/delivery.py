@@ -1,4 +1,4 @@
-"""From an answer to the bytes on the wire: HTTP framing, the layout of a stream, and the place where it breaks."""
+"""Convert an answer to bytes on the wire: HTTP framing, the layout of a stream, and the place where it breaks."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -89,8 +89,7 @@ def _whole(step: Turn | Cut | Stall, fault: Cut | Stall | None, answer: Answer, 
 
 
 def _streamed(step: Spoken, fault: Cut | Stall | None, answer: Answer, events: list[bytes], wire: Wire) -> Delivery:
-    """Return a streamed reply: events laid out as the wire says, in HTTP chunks, with the fault where the step has
-    it."""
+    """Return a streamed reply: events in the wire's layout, in HTTP chunks, with the step's fault."""
     turn, received = answer.turn, answer.request
     family = FAMILIES[received.family]
     count = len(events) if isinstance(step, Turn) else max(0, step.after_events)
@@ -115,7 +114,7 @@ def _chunks(events: list[bytes], wire: Wire) -> list[bytes]:
     """Return the HTTP chunks that carry the events; each will be one write."""
     if wire.comment:
         events = [b": %b\n\n%b" % (wire.comment.encode(), event) for event in events]
-    if wire.newline != "\n":  # JSON has no raw newlines, so every one is the stream's own
+    if wire.newline != "\n":  # JSON has no raw newlines, so all newlines belong to the stream
         events = [event.replace(b"\n", wire.newline.encode()) for event in events]
     if wire.chunks != "event":
         whole = b"".join(events)

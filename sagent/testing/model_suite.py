@@ -373,7 +373,7 @@ class ModelSuite:
     async def test_a_request_begins_with_the_one_before(self, make_model: MakeModel) -> None:
         """Tools, system prompt and messages, byte for byte; only what marks a cached prefix may move.
 
-        Providers charge a tenth for a prefix they have seen. Where the bodies cannot be seen nothing is checked.
+        Providers charge a tenth for a prefix they have seen. Nothing is checked if the bodies cannot be seen.
         """
         script = [Turn("On it.", thinking="Hm.", calls=_CALLS)] * 3 + [Turn("done")]
         async with make_model(script) as model:

@@ -1,4 +1,4 @@
-"""Checks of a plugin: all that it names can be had, and is of the kind that it is to be."""
+"""Checks of a plugin: everything that it names exists, and has the right type."""
 
 import re
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ _FAMILIES = ("plugin", "sessions")  # commands that plugins may add operations t
 
 
 def check_plugin(plugins: Installed, source: str) -> Iterator[Finding]:
-    """Yield what was found of a plugin, by its name or the path of its file. Raises UsageError for one that there is
-    not."""
+    """Yield the findings about a plugin, given by its name or the path of its file. Raises UsageError if there is
+    none."""
     known = _find(plugins, source)
     name = known.plugin.name
     if known.error:
@@ -63,7 +63,7 @@ def _find(plugins: Installed, source: str) -> Known:
 
 
 def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
-    """Yield what was found of one thing that a plugin adds."""
+    """Yield the findings about one of a plugin's additions."""
     named = [each for each in row if isinstance(each, str) and _NAMES.fullmatch(each)] if row else []
     label = f"{word} {row[0]}"
     if isinstance(row, Setting):
@@ -95,7 +95,7 @@ def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
 
 
 def _wrong_tool(found: object, name: str) -> str:
-    """Return what is wrong with a tool, or a class of one; of a function that makes one nothing is known."""
+    """Return the fault of a tool, or of its class. A function that makes a tool is not checked."""
     if isinstance(found, FunctionType):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""ScriptedModel: a model that says what a test wrote down, and holds its caller to the rules of real providers."""
+"""ScriptedModel: a model that answers from a test's script, and checks the caller by the rules of real providers."""
 
 import asyncio
 import inspect
@@ -98,14 +98,14 @@ class _Said:
     stop: StopReason | None = None
     usage: Usage | None = None
     nothing: bool = True
-    _open: bool = False  # the last part is text that the next string goes on with
+    _open: bool = False  # the last part is text, and the next string is added to it
 
     @property
     def message(self) -> Message:
         return Message("assistant", tuple(self.parts))
 
     def add(self, item: str | Part | Message | Billed | Usage) -> Sequence[Delta]:
-        """Take an item in; what there is to announce of it."""
+        """Add an item, and return the deltas for it."""
         match item:
             case Billed():
                 return (item,)

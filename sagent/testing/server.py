@@ -69,11 +69,11 @@ class FakeProviderServer:
         counts: bool = True,
     ) -> None:
         self.requests: list[Received] = []
-        self.counted: list[Received] = []  # that asked only for the count of a request's tokens
-        self.answered: list[float] = []  # when each answer was sent whole, as time.monotonic()
+        self.counted: list[Received] = []  # requests that asked only for a token count
+        self.answered: list[float] = []  # times when each answer was complete, as time.monotonic()
         self.charges: list[Charge] = []
-        self.abandoned: list[Received] = []  # whose client was seen to hang up before the end of the answer
-        self.errors: list[Exception] = []  # what the script raised
+        self.abandoned: list[Received] = []  # requests whose client hung up before the end of the answer
+        self.errors: list[Exception] = []  # exceptions from the script
         self._script: Sequence[Step] = () if callable(script) else script
         self._choose = script if callable(script) else None
         self._wire = wire
@@ -185,7 +185,7 @@ class FakeProviderServer:
                 link.writer.close()
 
     async def _answer(self, link: Connection, received: Received) -> bool:
-        """Send the answer; true when the connection can serve another request."""
+        """Send the answer. Returns True if the connection can serve another request."""
         member = counting_member(received.path)
         (self.counted if member else self.requests).append(received)
         try:
@@ -223,7 +223,7 @@ class FakeProviderServer:
         if isinstance(step, Raw):
             return plain(step.status, step.headers, step.body, received)
         answer = Answer.of(step if isinstance(step, Turn) else step.turn, received, serial=serial, bill=self._bill)
-        if answer.streamed or not isinstance(step, ErrorEvent):  # an error that comes instead of a reply costs nothing
+        if answer.streamed or not isinstance(step, ErrorEvent):  # an error instead of a reply costs nothing
             self.charges.append(Charge(answer.model, answer.usage))
         return deliver(step, answer, self._wire)
 
@@ -293,7 +293,7 @@ async def _serve_forever(server: FakeProviderServer, port_file: Path | None, *, 
         if port_file is not None:
             partial = port_file.with_name(port_file.name + ".partial")
             partial.write_text(server.url.rpartition(":")[2])
-            partial.replace(port_file)  # whoever waits for the file finds it complete
+            partial.replace(port_file)  # readers never see an incomplete file
         print(server.url, flush=True)
         end = asyncio.Event()
         if until_eof:

@@ -167,7 +167,7 @@ class ToolSuite:
         context: RunContext,
         rounds: int,
     ) -> None:
-        """No task, no process, no open file, no half-written file. What a first call sets up for good may stay."""
+        """No task, no process, no open file, no half-written file. A first call may set up things for good."""
         await _call(tool, good_arguments, context)
         arguments = _frozen(slow_arguments)
         foreseen = foresee(tool, arguments, context.workspace).paths

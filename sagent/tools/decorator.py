@@ -199,7 +199,7 @@ def tool(
 ) -> object:
     """Make a function a tool: `@tool`, `@tool(name=..., description=..., effect="read")` or `tool(function, name=...)`.
 
-    Whatever can be called is a function here: a method, a partial, a class, an object with `__call__`.
+    Everything callable is a function here: a method, a partial, a class, an object with `__call__`.
 
     The schema comes from the annotations; descriptions of parameters from `Annotated[..., Field(description=...)]` or
     the docstring's lines `name: description`. A parameter annotated `RunContext`, or `RunContext[Deps]`, gets the

@@ -74,7 +74,7 @@ async def rewind(
 
     Give its number in /tree, or choose from a list; the prompt is put back into the input. If files have changed since,
     it shows what restoring them would do, and you choose: conversation and files, or only one of them. Files that
-    someone else has changed are left alone. What came after is kept as a branch, to which /rewind can go forward
+    someone else has changed are left alone. The later part is kept as a branch, to which /rewind can go forward
     again, files included.
     """
     found = _points(context)

@@ -1,6 +1,6 @@
 """A bus between agents: messages to addresses, answers, streams of frames, and cards, wherever the agents run.
 
-What every bus promises (`sagent.plugins.mesh.bus_suite` is this list as tests):
+Every bus promises this (`sagent.plugins.mesh.bus_suite` has the list as tests):
 
 - Messages to one address are delivered in the order in which `send` returned, one at a time: the next comes when the
   one before was acknowledged. An unacknowledged message is delivered again, to the current receiver at that address.

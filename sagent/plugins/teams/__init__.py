@@ -1,7 +1,7 @@
 """Teams of roles, and patterns that combine agents: in sequence, in parallel, by choice, by hand-off, and in a loop.
 
-What each of these functions returns is used like an agent: it has run, stream, interrupt and as_tool, and can be a
-member of another pattern.
+Each of these functions returns a pattern, which is used like an agent: it has run, stream, interrupt and
+as_tool, and can be a member of another pattern.
 """
 
 from importlib import import_module

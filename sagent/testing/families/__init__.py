@@ -27,8 +27,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def counting_member(path: str) -> str:
-    """Return the member of the answer at a path that says how many tokens a request has; "" where that is not asked
-    there."""
+    """Return the member for a request's token count in answers at this path; "" if the path does not count tokens."""
     return next((member for end, member in _COUNTING.items() if path.endswith(end)), "")
 
 

@@ -15,7 +15,7 @@ Bill: TypeAlias = Literal["script", "worst"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The input of a family that renders a turn. `nonce` makes ids that are the same in every run."""
+    """The input of a family that renders a turn. `nonce` makes ids, the same in every run."""
 
     turn: Turn
     request: Received
@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def model(self) -> str:
-        """The model that the reply names: the turn's, or the one that was asked for."""
+        """The model that the reply names: the turn's, or the requested one."""
         in_path, _, method = self.request.path.rpartition("/")[2].partition(":")  # Google's way
         if self.request.family == "converse":
             in_path, method = unquote(self.request.path.split("/")[-2]), "converse"
@@ -54,21 +54,22 @@ class Answer:
         ]
 
     def open_blocks(self, total: int) -> frozenset[int]:
-        """Return the numbers of the blocks that are never closed, of so many: those of cut calls. Calls come last."""
+        """Return the numbers of the blocks that are never closed: those of cut calls. Calls are the last of all
+        blocks."""
         first = total - len(self.turn.calls)
         return frozenset(first + number for number, call in enumerate(self.turn.calls) if call.cut)
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A wire format: how it answers, what it refuses, how it says errors."""
+    """A wire format: its replies, its refusals, and its errors."""
 
     suffixes: tuple[str, ...]  # of the paths it answers
     render: Callable[[Answer], list[bytes] | bytes]
     complaints: Callable[[Received], Iterator[str]]
     error: Callable[[Fail], Mapping[str, object]]
     error_event: Callable[[ErrorEvent], bytes]
-    statuses: Mapping[str, int]  # of error types, where a reply is not streamed; 500 for all others
+    statuses: Mapping[str, int]  # of error types in unstreamed replies; 500 for all others
     listing: Callable[[Sequence[Listed]], Mapping[str, object]]
     ping: bytes
     no_key: str

@@ -1,4 +1,4 @@
-"""Anthropic Messages: what a turn looks like there, and what the API refuses.
+"""Anthropic Messages: the form of a turn, and the requests that the API refuses.
 
 Shapes: platform.claude.com/docs/en/api/messages and .../build-with-claude/streaming
 """

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: what a turn looks like there, and what the API refuses.
+"""OpenAI Chat Completions: the form of a turn, and the requests that the API refuses.
 
 Shapes: platform.openai.com/docs/api-reference/chat and .../chat-streaming
 """
@@ -172,7 +172,7 @@ def _complaints(received: Received) -> Iterator[str]:
 
 
 def _tool_message_complaints(number: int, message: Mapping[str, object], waiting: list[str]) -> Iterator[str]:
-    """Checks a result, and takes its call off the list of those that wait."""
+    """Check a result, and remove its call from the waiting ones."""
     call_id = as_str(message.get("tool_call_id"))
     if call_id not in waiting:
         yield (

@@ -1,4 +1,4 @@
-"""Bedrock's Converse: what a turn looks like there, in frames of the AWS event stream, and what the service refuses.
+"""Bedrock's Converse: the form of a turn in frames of the AWS event stream, and the requests that the service refuses.
 
 Shapes: docs.aws.amazon.com, API_runtime_ConverseStream and "event stream encoding"
 """
@@ -63,7 +63,7 @@ def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def _blocks(answer: Answer) -> Iterator[tuple[object, Mapping[str, object], Sequence[Mapping[str, object]]]]:
-    """Yield each block as a whole, how it is opened, where that says something, and the deltas it is streamed in."""
+    """Yield each whole block, its opening if it has content, and the deltas of its stream."""
     turn, size = answer.turn, answer.turn.pieces
     if turn.thinking:
         signature = _signature(turn.thinking)

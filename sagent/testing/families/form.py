@@ -12,8 +12,7 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 
 
 def parsed(arguments: str) -> Json:
-    """Return the arguments as a value; as the raw string when they are not JSON, for there is nothing better to
-    send."""
+    """Return the arguments as a value, or as the raw string if they are not JSON."""
     try:
         return json_load(arguments or "{}")
     except ValueError:
@@ -21,7 +20,7 @@ def parsed(arguments: str) -> Json:
 
 
 def encode(value: object) -> bytes:
-    """JSON bytes. A lone surrogate becomes its \\uXXXX escape, which is how real streams carry one."""
+    """JSON bytes. A lone surrogate becomes its \\uXXXX escape, as in real streams."""
     return json_dump(value).encode("utf-8", "backslashreplace")
 
 
@@ -35,12 +34,12 @@ def named_event(value: Mapping[str, object]) -> bytes:
 
 
 def checksum(text: str) -> str:
-    """Return the eight characters by which the server recognises what it has signed or encrypted."""
+    """Return eight characters by which the server recognises text that it has signed or encrypted."""
     return f"{binascii.crc32(valid_text(text).encode()):08x}"
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """Return the text in pieces of so many characters; 0 leaves it whole."""
+    """Return the text in pieces of this many characters; 0 leaves it whole."""
     size = size if size > 0 else len(text)
     return [text[at : at + size] for at in range(0, len(text), size)] if text else []
 
@@ -51,7 +50,8 @@ def refused(*rules: tuple[object, str]) -> Iterator[str]:
 
 
 def check_tools(location: str, tools: Sequence[Mapping[str, object]]) -> Iterator[str]:
-    """Yield what both APIs refuse about the names of the tools offered; `where` has a {} for the tool's number."""
+    """Yield the errors in the names of the offered tools that both APIs refuse. `where` has a {} for the tool's
+    number."""
     seen: set[str] = set()
     for number, tool in enumerate(tools):
         name = as_str(tool.get("name"))

@@ -1,4 +1,4 @@
-"""Google's generateContent: what a turn looks like there, and what the API refuses.
+"""Google's generateContent: the form of a turn, and the requests that the API refuses.
 
 Shapes: ai.google.dev/api/generate-content and .../gemini-api/docs/thought-signatures
 """
@@ -39,7 +39,7 @@ _MEMBERS = {  # of a request's body
     *("contents", "tools", "toolConfig", "safetySettings", "systemInstruction", "generationConfig", "cachedContent"),
     *("serviceTier", "store", "labels", "model"),
 }
-_DATA = {  # members of a part of which one must be there
+_DATA = {  # a part must have one of these members
     *("text", "inlineData", "functionCall", "functionResponse", "fileData", "executableCode", "codeExecutionResult"),
     *("toolCall", "toolResponse"),
 }
@@ -73,9 +73,10 @@ def _chunk(answer: Answer, parts: Sequence[object], stop: str | None, usage: Map
 
 
 def _parts(answer: Answer) -> list[Mapping[str, object]]:
-    """Thoughts, text and calls. The first call is signed; without calls an empty text at the end is, as in real ones.
+    """Thoughts, text and calls. The first call is signed. Without calls, an empty text at the end is signed, as in real
+    replies.
 
-    A call has an id where the script gives one, or where the model is of Gemini 3.
+    A call has an id if the script gives one, or if the model belongs to Gemini 3.
     """
     turn = answer.turn
     size = turn.pieces if answer.streamed else 0
@@ -93,8 +94,8 @@ def _parts(answer: Answer) -> list[Mapping[str, object]]:
 
 
 def _signature(name: str) -> str:
-    """Return the signature this server gives a call of that name, or the end of a text, and recognises when it comes
-    back."""
+    """Return this server's signature for a call of that name, or for the end of a text. The server recognises it
+    later."""
     return base64.b64encode(f"fake{checksum(name)}".encode()).decode()
 
 
@@ -105,7 +106,8 @@ def _recent(model: str) -> bool:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    """Return the prompt's tokens include cache reads; the candidates' do not include thoughts. There are no writes."""
+    """Return the counts. The prompt's tokens include cache reads; the candidates' do not include thoughts. There are no
+    writes."""
     spoken = usage.output - usage.reasoning
     counts = {
         "promptTokenCount": usage.total_input,

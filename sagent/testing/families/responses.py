@@ -1,4 +1,4 @@
-"""OpenAI Responses: what a turn looks like there, and what the API refuses.
+"""OpenAI Responses: the form of a turn, and the requests that the API refuses.
 
 Shapes: platform.openai.com/docs/api-reference/responses and .../responses-streaming
 """
@@ -114,8 +114,8 @@ def _items(answer: Answer) -> Iterator[_Item]:
 
 
 def _opening(item: _Item) -> _Item:
-    """Return an item as it is announced: with nothing in it yet. (Its encrypted content may be there, and not be the
-    last.)"""
+    """Return an item as it is announced: without its content. (Its encrypted content may be there, and may change
+    later.)"""
     empty: Mapping[str, object] = {"summary": [], "content": [], "arguments": "", "status": "in_progress"}
     opened = {name: empty.get(name, value) for name, value in item.items()}
     return {**opened, "encrypted_content": "half"} if "encrypted_content" in item else opened
@@ -144,7 +144,7 @@ def _progress(item: _Item, size: int) -> Iterator[dict[str, object]]:
 
 
 def _encrypted(thinking: str) -> str:
-    """Return the content this server encrypts, and recognises when its item comes back."""
+    """Return this server's encrypted content. The server recognises it when its item is sent again."""
     return f"fake-encrypted-{checksum(thinking)}"
 
 
