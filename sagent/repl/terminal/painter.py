@@ -41,7 +41,7 @@ class Painter:
     def show(self, event: Event) -> None:
         """Take in an event. Pieces of an answer are collected until the next painting."""
         view = self.view
-        writes = bool(view.flow.rest or view.flow.begun) and not view.thinking and not view.waiting
+        writes = bool(view.flow.pending or view.flow.begun) and not view.thinking and not view.waiting
         if writes and type(event) is TextDelta and event.agent == self.near == ROOT:  # it changes only the answer
             self._texts.append(event.text)
             if self._timer is None:

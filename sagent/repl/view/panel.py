@@ -144,7 +144,7 @@ def _working(view: View, at: float, width: int, around: PanelContext) -> Line:
         doing = "Running"
     elif view.thinking:
         doing = "Thinking"
-    elif view.flow.rest or view.flow.begun:
+    elif view.flow.pending or view.flow.begun:
         doing = "Writing"
     elif view.said and any(child.state == "working" for child in view.children.values()):
         doing = "Waiting for agents"

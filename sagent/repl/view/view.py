@@ -185,7 +185,7 @@ def _retry(view: View, event: Retrying, at: float) -> Step:
     if event.agent != ROOT or not (event.discarded or view.thinking):
         return view, ()
     view, blocks = _end_thought(view, at)
-    begun = view.flow.begun or view.flow.rest.strip()
+    begun = view.flow.begun or view.flow.pending.strip()
     anew = (Report(f"{event.reason}. The reply starts again; the text above is discarded.", "warning"),)
     return replace(view, flow=Flow()), (*blocks, *(anew if begun else ()))
 
