@@ -8,17 +8,8 @@ import pytest
 
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.plugins.mcp.odd import Odd, tool
 
-SERVER = """
-from mcp.server import MCPServer
-server = MCPServer("things")
-
-@server.tool(description="Adds two numbers.")
-def add(a: int, b: int) -> int:
-    return a + b
-
-server.run()
-"""
 BEFORE = """# mine
 model = "anthropic/claude-sonnet-4-6"   # the usual
 
@@ -37,6 +28,14 @@ def config(shell: Shell) -> Path:
     path = Path(shell.environment["HOME"]) / ".config" / "sagent" / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def add_odd(shell: Shell) -> Odd:
+    """Add a server called things, and return it. It writes a log, which no sandbox would let it."""
+    odd = Odd(shell.cwd, tools=[tool("add", "Adds two numbers.")])
+    argv = ("mcp", "add", "things", "--needs", "all", "--", odd.config.command, *odd.config.args)
+    assert shell.run(*argv, model="").code == 0
+    return odd
 
 
 def test_server_added_listed_and_removed(shell: Shell) -> None:
@@ -77,9 +76,7 @@ def test_invalid_server_leaves_file_alone(shell: Shell, words: tuple[str, ...], 
 
 
 def test_server_tested(shell: Shell) -> None:
-    script = shell.cwd / "server.py"
-    script.write_text(SERVER)
-    assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0
+    add_odd(shell)
     assert shell.run("mcp", "add", "gone", "--", "/no/such/program", model="").code == 0
     tested = shell.run("mcp", "test", "things", model="")
     assert tested.code == 0, tested.err
@@ -90,12 +87,10 @@ def test_server_tested(shell: Shell) -> None:
 
 
 def test_changed_tools_approved_by_hand(shell: Shell) -> None:
-    script = shell.cwd / "server.py"
-    script.write_text(SERVER)
-    assert shell.run("mcp", "add", "things", "--", sys.executable, str(script), model="").code == 0
+    odd = add_odd(shell)
     first = shell.run("mcp", "approve", "things", model="")
     assert first.out.startswith("1 tool of things approved")
-    script.write_text(SERVER.replace("two numbers", "three numbers"))
+    odd.offer(tools=[tool("add", "Adds three numbers.")])
     changed = shell.run("mcp", "approve", "things", model="")
     assert "mcp__things__add" in changed.out
     assert "Adds three numbers." in changed.out
