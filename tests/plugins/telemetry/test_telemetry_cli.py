@@ -1,5 +1,6 @@
 """`--telemetry`: to a collector by OpenTelemetry's variables, and an end that waits for none."""
 
+import json
 import socket
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ import pytest
 
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
-from tests.cli.program import Shell
+from tests.cli.program import CHECKOUT, Shell
 from tests.plugins.telemetry.otlp_receiver import Collected, collector, values_of
 
 COMMAND = "echo [$TRACEPARENT] $OTEL_EXPORTER_OTLP_HEADERS"
@@ -50,22 +51,14 @@ def test_collector_receives_run(shell: Shell, collected: Collected) -> None:
     assert collected.metrics["sagent.cost.usd"] == pytest.approx(usd["total"])
 
 
-MCP_SERVER = """
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
-server = MCPServer("things")
-
-@server.tool()
-def carried(ctx: Context) -> str:
-    return str(dict(ctx.request_context.meta or {}))
-
-server.run()
-"""
+MCP_SERVER = CHECKOUT / "tests/plugins/mcp/odd_server.py"
 
 
 def test_mcp_call_carries_span(shell: Shell, collected: Collected) -> None:
-    (shell.cwd / "server.py").write_text(MCP_SERVER)
-    config = f"[mcp.things]\ncommand = {sys.executable!r}\nargs = ['server.py']\nstart_timeout = 60\n"
+    tool = {"name": "carried", "inputSchema": {"type": "object"}}
+    offer = {"tools": [tool], "code": {"carried": "text = params['_meta']"}}
+    (shell.cwd / "offer.json").write_text(json.dumps(offer))
+    config = f"[mcp.things]\ncommand = {sys.executable!r}\nargs = ['{MCP_SERVER}', 'offer.json']\nneeds = ['all']\n"
     (shell.cwd / "sagent.toml").write_text(config)
     shell.serve([Turn(calls=(Call("mcp__things__carried", {}),)), Turn(text="done")])
     shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url
