@@ -92,30 +92,30 @@ def run_a2a(argv: Sequence[str]) -> int:
     return _run(given, _worker_of(plugins, own))
 
 
-def _worker_of(plugins: "Installed", own: Mapping[str, object]) -> "Worker | None":
+def _worker_of(plugins: "Installed", options: Mapping[str, object]) -> "Worker | None":
     """Return the worker in place of one agent, chosen by plugins' flags of this command."""
     from sagent.plugin import resolve
 
-    workers = (cast("WorkerOf", resolve(extra.add))(own) for _, extra in plugins.extras(WORKER)) if own else ()
+    workers = (cast("WorkerOf", resolve(extra.add))(options) for _, extra in plugins.extras(WORKER)) if options else ()
     return next((worker for worker in workers if worker is not None), None)
 
 
-def _run(given: dict[str, object], worker: "Worker | None") -> int:
+def _run(options: dict[str, object], worker: "Worker | None") -> int:
     """Serve until SIGINT or SIGTERM; tasks that run then are interrupted, and their sessions can be gone on with."""
     served = _Served(
-        take_listener(given, TOKEN),
-        url=str(given.pop("url", "")).rstrip("/"),
-        card={name: str(given.pop(name)) for name in ("name", "description") if name in given},
+        take_listener(options, TOKEN),
+        url=str(options.pop("url", "")).rstrip("/"),
+        card={name: str(options.pop(name)) for name in ("name", "description") if name in options},
         worker=worker,
-        push_to=[*map(str, as_array(given.pop("push_to", ())))],
+        push_to=[*map(str, as_array(options.pop("push_to", ())))],
     )
     if served.url and (urlsplit(served.url).scheme not in ("http", "https") or not urlsplit(served.url).hostname):
         raise UsageError(f"--url {served.url}: give the address that begins with https:// or http://.")
     _check_push(served.push_to)
-    settings = load_settings(given)  # reports their errors now, not to the first client
+    settings = load_settings(options)  # reports their errors now, not to the first client
     require("sagent a2a", "a2a", PACKAGES, "a2a", "starlette", "uvicorn", "sse_starlette")
     with listening(served.listener.host, served.listener.port) as bound:
-        return asyncio.run(_serve(given, settings, bound, served))
+        return asyncio.run(_serve(options, settings, bound, served))
 
 
 def _check_push(addresses: Sequence[str]) -> None:

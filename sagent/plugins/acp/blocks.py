@@ -44,28 +44,28 @@ def _parts(block: Mapping[str, object], number: int) -> Iterator[Part]:
             raise RpcError(INVALID_PARAMS, f"{where} has the type {other!r}: text, image, resource_link or resource.")
 
 
-def _resource(resource: Mapping[str, object], where: str) -> Iterator[Part]:
+def _resource(resource: Mapping[str, object], location: str) -> Iterator[Part]:
     """Yield the parts of a file or a selection that a client has put in: its text, or an image or PDF."""
-    uri = _shown(_needed(resource, "uri", f"{where}.resource"))
+    uri = _shown(_needed(resource, "uri", f"{location}.resource"))
     if isinstance(text := resource.get("text"), str):
         yield Text(f'\n<context uri="{uri}">\n{valid_text(text)}\n</context>\n')
     elif isinstance(blob := resource.get("blob"), str):
         yield Text(f"[{uri}]")
-        yield _media(blob, uri, where)
+        yield _media(blob, uri, location)
     else:
-        raise RpcError(INVALID_PARAMS, f"{where}.resource has neither a text nor a blob.")
+        raise RpcError(INVALID_PARAMS, f"{location}.resource has neither a text nor a blob.")
 
 
-def _media(data: str, name: str, where: str) -> Part:
+def _media(data: str, name: str, location: str) -> Part:
     from sagent.tools.media import media_in
 
     plain = "".join(data.partition(",")[2].split() if data.startswith("data:") else data.split())
     try:
         found = media_in(b64decode(plain, validate=True), name)
     except (NotBase64, ValueError) as error:
-        raise RpcError(INVALID_PARAMS, f"{where} cannot be used: {error}") from error
+        raise RpcError(INVALID_PARAMS, f"{location} cannot be used: {error}") from error
     if found is None:
-        raise RpcError(INVALID_PARAMS, f"{where} is not a PNG, JPEG, GIF or WebP image or a PDF.")
+        raise RpcError(INVALID_PARAMS, f"{location} is not a PNG, JPEG, GIF or WebP image or a PDF.")
     return found
 
 
@@ -82,7 +82,7 @@ def _shown(uri: str) -> str:
     return f"{Path(unquote(parts.path))}{lines}"
 
 
-def _needed(block: Mapping[str, object], name: str, where: str) -> str:
+def _needed(block: Mapping[str, object], name: str, location: str) -> str:
     if not isinstance(found := block.get(name), str):
-        raise RpcError(INVALID_PARAMS, f"{where}.{name} is missing or not a string.")
+        raise RpcError(INVALID_PARAMS, f"{location}.{name} is missing or not a string.")
     return found

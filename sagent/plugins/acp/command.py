@@ -120,14 +120,16 @@ class AcpHost:
         self._flags, self.latest = flags, latest
 
     @asynccontextmanager
-    async def opening(self, place: "Place", given: "Surroundings") -> "AsyncGenerator[AcpSession]":
+    async def opening(self, place: "Place", surroundings: "Surroundings") -> "AsyncGenerator[AcpSession]":
         from sagent.cli.interactive import open_session
         from sagent.surface import Surface
 
         settings = self._settings(place)
         commands = await asyncio.to_thread(_commands, settings)
         surface = Surface("editor", place.servers)
-        opening = open_session(settings, given.listener, given.ask, given.answer, given.adapt, surface=surface)
+        opening = open_session(
+            settings, surroundings.listener, surroundings.ask, surroundings.answer, surroundings.adapt, surface=surface
+        )
         async with opening as opened:
             yield AcpSession(opened, settings, commands)
 

@@ -7,10 +7,10 @@ from sagent.plugins.hosting.jsonrpc import INVALID_PARAMS, RpcError, list_in, te
 from sagent.surface import BroughtServer
 
 
-def read_servers(given: Sequence[object]) -> Mapping[str, BroughtServer]:
+def read_servers(rows: Sequence[object]) -> Mapping[str, BroughtServer]:
     """Parse servers by name. Raises RpcError for an invalid one."""
     found: dict[str, BroughtServer] = {}
-    for number, each in enumerate(map(as_object, given)):
+    for number, each in enumerate(map(as_object, rows)):
         where = f"mcpServers[{number}]"
         name = text_in(each, "name", f"{where}.")
         if name in found:
@@ -19,23 +19,23 @@ def read_servers(given: Sequence[object]) -> Mapping[str, BroughtServer]:
     return found
 
 
-def _server(given: Mapping[str, object], where: str) -> BroughtServer:
-    match given.get("type"):
+def _server(row: Mapping[str, object], location: str) -> BroughtServer:
+    match row.get("type"):
         case None | "stdio":
-            args = [each for each in list_in(given, "args", f"{where}.") if isinstance(each, str)]
-            if len(args) != len(list_in(given, "args", f"{where}.")):
-                raise RpcError(INVALID_PARAMS, f"{where}.args is a list of strings.")
-            env = _pairs(given, "env", where)
-            return BroughtServer(command=text_in(given, "command", f"{where}."), args=tuple(args), env=env)
+            args = [each for each in list_in(row, "args", f"{location}.") if isinstance(each, str)]
+            if len(args) != len(list_in(row, "args", f"{location}.")):
+                raise RpcError(INVALID_PARAMS, f"{location}.args is a list of strings.")
+            env = _pairs(row, "env", location)
+            return BroughtServer(command=text_in(row, "command", f"{location}."), args=tuple(args), env=env)
         case "http":
-            return BroughtServer(url=text_in(given, "url", f"{where}."), headers=_pairs(given, "headers", where))
+            return BroughtServer(url=text_in(row, "url", f"{location}."), headers=_pairs(row, "headers", location))
         case other:
-            raise RpcError(INVALID_PARAMS, f"{where} has the type {other!r}: sagent takes stdio and http.")
+            raise RpcError(INVALID_PARAMS, f"{location} has the type {other!r}: sagent takes stdio and http.")
 
 
-def _pairs(given: Mapping[str, object], name: str, where: str) -> Mapping[str, str]:
+def _pairs(given: Mapping[str, object], name: str, location: str) -> Mapping[str, str]:
     """Return a list of names and values."""
-    pairs = [(each.get("name"), each.get("value")) for each in map(as_object, list_in(given, name, f"{where}."))]
+    pairs = [(each.get("name"), each.get("value")) for each in map(as_object, list_in(given, name, f"{location}."))]
     if not all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs):
-        raise RpcError(INVALID_PARAMS, f'{where}.{name} is a list of {{"name": ..., "value": ...}}.')
+        raise RpcError(INVALID_PARAMS, f'{location}.{name} is a list of {{"name": ..., "value": ...}}.')
     return {as_str(key): as_str(value) for key, value in pairs}

@@ -285,10 +285,10 @@ class Updates:
 
     # -- what was said before
 
-    def replay(self, said: Iterable[Message | Past]) -> Iterator[Update]:
+    def replay(self, messages: Iterable[Message | Past]) -> Iterator[Update]:
         """Yield an earlier conversation. Messages that did not come from the person are left out, as they were then."""
         asked: dict[str, tuple[str, ToolCall]] = {}
-        for each in said:
+        for each in messages:
             if isinstance(each, Past):
                 if (call := asked.pop(each.result.call_id, None)) is not None:
                     yield from self._replayed_end(*call, each)

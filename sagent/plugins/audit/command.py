@@ -37,23 +37,23 @@ def run_verify(argv: Sequence[str]) -> int:
         return _check(given, path, copied)
 
 
-def _check(given: argparse.Namespace, path: Path, place: StoreAt | None) -> int:
+def _check(args: argparse.Namespace, path: Path, place: StoreAt | None) -> int:
     """Verify the session at a path, which may be a copy from another place."""
     where = None if place else path
-    signers = path_of(given.signers) if given.check_signature else None
+    signers = path_of(args.signers) if args.check_signature else None
     with _sharing(path) as each:
         try:
-            proof = verify(path, given.head or "", signers=signers, each=each)
+            proof = verify(path, args.head or "", signers=signers, each=each)
         except OSError as error:
             raise UsageError(f"{error.filename or path}: cannot be read: {error.strerror or error}.") from error
     signed = ""
-    if given.sign and not proof.problems:
+    if args.sign and not proof.problems:
         from sagent.plugins.audit.verify import sign_record
 
-        signed = str(sign_record(path, proof, path_of(given.sign)))
+        signed = str(sign_record(path, proof, path_of(args.sign)))
     shown = _show(where, proof, signed, f"on the {place.store.name}" if place else str(path))
-    show(_as_json(where, proof, signed), shown, as_json=given.json)
-    if given.sign and proof.problems:
+    show(_as_json(where, proof, signed), shown, as_json=args.json)
+    if args.sign and proof.problems:
         report("nothing was signed, because the session does not verify.")
     return 1 if proof.problems else 0
 
@@ -108,9 +108,9 @@ def _sharing(path: Path) -> Generator[Each]:
         pool.shutdown(cancel_futures=True)
 
 
-def _show(path: Path | None, proof: Proof, signed: str, where: str) -> Iterator[str | Table]:
+def _show(path: Path | None, proof: Proof, signed: str, location: str) -> Iterator[str | Table]:
     """Show the findings of the session at a path, or of one kept elsewhere."""
-    yield f"session {proof.session}  {where}"
+    yield f"session {proof.session}  {location}"
     yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in proof.parts))
     yield from (f"✗ {part.name}: {problem}" for part in proof.parts for problem in part.problems)
     yield from (f"- {note}" for note in proof.notes)

@@ -52,9 +52,9 @@ def add_stores(parser: "Parser", *, listing: bool = False) -> None:
         parser.add_argument(f"--{store.name}", metavar=store.metavar, help=text)
 
 
-def elsewhere(given: Mapping[str, object]) -> StoreAt | None:
+def elsewhere(options: Mapping[str, object]) -> StoreAt | None:
     """Return the place that a flag of `add_stores` names; None for this machine. Raises UsageError for two."""
-    known = [(store, given.get(_member(store)), name) for name, store in _stores()]
+    known = [(store, options.get(_member(store)), name) for name, store in _stores()]
     found = [StoreAt(store, str(url), name) for store, url, name in known if url is not None]
     if len(found) > 1:
         raise UsageError(f"Give only one of {' and '.join(f'--{each.store.name}' for each in found)}.")

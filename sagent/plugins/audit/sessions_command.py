@@ -112,8 +112,8 @@ def run_sessions(argv: Sequence[str]) -> int:
     return do[given.operation](settings, given)
 
 
-def _delete(settings: Settings, given: argparse.Namespace) -> int:
-    for name in given.session:
+def _delete(settings: Settings, args: argparse.Namespace) -> int:
+    for name in args.session:
         path = session_path(settings, name)
         left = ", ".join(each.name for each in delete(path))
         _say(
@@ -127,24 +127,24 @@ def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def _list(settings: Settings, given: argparse.Namespace) -> int:
-    if (place := elsewhere(vars(given))) is not None:
-        return _list_elsewhere(place, given)
-    cwd = None if given.all else settings.cwd
+def _list(settings: Settings, args: argparse.Namespace) -> int:
+    if (place := elsewhere(vars(args))) is not None:
+        return _list_elsewhere(place, args)
+    cwd = None if args.all else settings.cwd
     found = glances(settings.state_dir, cwd)
-    if given.ids:
+    if args.ids:
         for session in found:
             _say(session.id)
         return 0
     if not found:
         _say(
             "No sessions yet."
-            if given.all
+            if args.all
             else f"No sessions in {settings.cwd} yet; --all lists those of every directory."
         )
     rows: list[tuple[str, ...]] = []
     problems: list[str] = []
-    price = _price(settings) if given.costs else None
+    price = _price(settings) if args.costs else None
     for session in found:
         row = _row(session)
         if price is not None:
@@ -152,21 +152,21 @@ def _list(settings: Settings, given: argparse.Namespace) -> int:
             saved = _saved(session.path, price) if summary.compacted and not summary.problem else ""
             row = (*row[:2], f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}", saved, *row[2:])
             problems += [f"! {session.id}: {summary.problem}"] if summary.problem else []
-        rows.append((*row, session.cwd) if given.all else row)
-    write(sys.stdout, [Table(tuple(rows), right=(2, 3, 4) if given.costs else (2,)), *problems])
+        rows.append((*row, session.cwd) if args.all else row)
+    write(sys.stdout, [Table(tuple(rows), right=(2, 3, 4) if args.costs else (2,)), *problems])
     if len(found) > 1:
         _say(f"{len(found)} sessions, {_size(sum(session.size for session in found))}")
     return 0
 
 
-def _list_elsewhere(place: StoreAt, given: argparse.Namespace) -> int:
+def _list_elsewhere(place: StoreAt, args: argparse.Namespace) -> int:
     """List the sessions of a place that is not this machine. Raises UsageError, and what its store raises."""
-    if given.costs:
+    if args.costs:
         raise UsageError(f"--costs reads every log: of one on a {place.store.name}, {place.store.costs}.")
     found = place.rows()
-    if not found and not given.ids:
+    if not found and not args.ids:
         _say(f"No sessions on this {place.store.name} yet.")
-    write(sys.stdout, [Table(tuple(row[:1] if given.ids else row for row in found))])
+    write(sys.stdout, [Table(tuple(row[:1] if args.ids else row for row in found))])
     return 0
 
 
@@ -189,47 +189,47 @@ def _row(session: Glance) -> tuple[str, ...]:
     return session.id, session.last[:16].replace("T", " "), _size(session.size), session.title
 
 
-def _search(settings: Settings, given: argparse.Namespace) -> int:
+def _search(settings: Settings, args: argparse.Namespace) -> int:
     from sagent.session.search import search
 
-    if given.limit < 1:
-        raise UsageError(f"--limit {given.limit}: give a number of messages, 1 or more.")
-    found = glances(settings.state_dir, settings.cwd if given.here else None)
-    hits = list(islice(search((session.path for session in found), given.words), given.limit + 1))
+    if args.limit < 1:
+        raise UsageError(f"--limit {args.limit}: give a number of messages, 1 or more.")
+    found = glances(settings.state_dir, settings.cwd if args.here else None)
+    hits = list(islice(search((session.path for session in found), args.words), args.limit + 1))
     rows = tuple(
         (hit.session.name, hit.at[:16].replace("T", " "), hit.role if hit.agent == "root" else hit.agent, hit.excerpt)
-        for hit in hits[: given.limit]
+        for hit in hits[: args.limit]
     )
     write(sys.stdout, [Table(rows)])
-    if len(hits) > given.limit:
-        _say(f"{given.limit} messages shown of more: give more words, or --limit {2 * given.limit}")
+    if len(hits) > args.limit:
+        _say(f"{args.limit} messages shown of more: give more words, or --limit {2 * args.limit}")
     if not hits:
-        where = f" of {settings.cwd}. Leave out --here to search every directory" if given.here else ""
+        where = f" of {settings.cwd}. Leave out --here to search every directory" if args.here else ""
         _say(f"No message matches in any session{where}.")
     return 0 if hits else 1
 
 
-def _compact(settings: Settings, given: argparse.Namespace) -> int:
+def _compact(settings: Settings, args: argparse.Namespace) -> int:
     """Compact sessions; return 1 if nothing could be made smaller."""
     from sagent.app import open_agent
 
-    command = " ".join(["/compact", *" ".join(given.hints).split()])
-    before, after = _carry_out(_there(settings, given), command, open_agent)
+    command = " ".join(["/compact", *" ".join(args.hints).split()])
+    before, after = _carry_out(_there(settings, args), command, open_agent)
     return 0 if after < before else 1
 
 
-def _rewind(settings: Settings, given: argparse.Namespace) -> int:
+def _rewind(settings: Settings, args: argparse.Namespace) -> int:
     from sagent.plugins.audit.offline import open_offline
 
-    command = f"/rewind {given.request} {given.what}" if given.request else "/tree"
-    _carry_out(_there(settings, given), command, open_offline)
+    command = f"/rewind {args.request} {args.what}" if args.request else "/tree"
+    _carry_out(_there(settings, args), command, open_offline)
     return 0
 
 
-def _there(settings: Settings, given: argparse.Namespace) -> Settings:
+def _there(settings: Settings, args: argparse.Namespace) -> Settings:
     """Return the settings for a session in its own directory."""
-    path = session_path(settings, given.session)
-    cwd = given.cwd or glance(path).cwd
+    path = session_path(settings, args.session)
+    cwd = args.cwd or glance(path).cwd
     return load_settings({"session": str(path), **({"cwd": cwd} if cwd and Path(cwd).is_dir() else {})})
 
 
@@ -260,30 +260,30 @@ def _prune_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, and delete nothing")
 
 
-def _prune(settings: Settings, given: argparse.Namespace) -> int:
+def _prune(settings: Settings, args: argparse.Namespace) -> int:
     """Delete old sessions; return 1 if one could not be deleted."""
-    if given.older_than is None and given.keep is None:
+    if args.older_than is None and args.keep is None:
         raise UsageError("What to delete is not given: give --older-than 90d, --keep 50, or both.")
-    if given.keep is not None and given.keep < 0:
-        raise UsageError(f"--keep {given.keep}: give a number of sessions, 0 or more.")
-    cutoff = time.time() - age(given.older_than).total_seconds() if given.older_than else float("inf")
-    found = glances(settings.state_dir, None if given.all else settings.cwd)
-    done = list(prune(found, settings.state_dir, cutoff, given.keep or 0, dry=given.dry_run))
+    if args.keep is not None and args.keep < 0:
+        raise UsageError(f"--keep {args.keep}: give a number of sessions, 0 or more.")
+    cutoff = time.time() - age(args.older_than).total_seconds() if args.older_than else float("inf")
+    found = glances(settings.state_dir, None if args.all else settings.cwd)
+    done = list(prune(found, settings.state_dir, cutoff, args.keep or 0, dry=args.dry_run))
     gone = [each.session for each in done if not each.kept]
     kept = [each for each in done if each.kept]
-    verb = "would delete" if given.dry_run else "deleted"
+    verb = "would delete" if args.dry_run else "deleted"
     rows = tuple(("kept" if each.kept else verb, *_row(each.session)) for each in done)
     write(sys.stdout, [Table(rows, right=(3,)), *(f"! {each.session.id}: {each.kept}" for each in kept)])
-    verb = "would be deleted" if given.dry_run else "deleted"
+    verb = "would be deleted" if args.dry_run else "deleted"
     _say(f"{len(gone)} of {len(found)} sessions {verb}, {_size(sum(session.size for session in gone))}")
-    return 1 if kept and not given.dry_run else 0
+    return 1 if kept and not args.dry_run else 0
 
 
-def _show(settings: Settings, given: argparse.Namespace) -> int:
-    place = elsewhere(vars(given))
-    with reading(lambda: session_path(settings, given.session), given.session, place) as path:
+def _show(settings: Settings, args: argparse.Namespace) -> int:
+    place = elsewhere(vars(args))
+    with reading(lambda: session_path(settings, args.session), args.session, place) as path:
         where = path / "root.jsonl" if place is None else place.address
-        return _show_at(path, settings, where, costs=given.costs)
+        return _show_at(path, settings, where, costs=args.costs)
 
 
 def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> int:

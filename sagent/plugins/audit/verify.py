@@ -164,12 +164,12 @@ class _Log:
 
 
 class _Record:
-    """The files of a session, by relative names, during the check; `where` prefixes the names in reports."""
+    """The files of a session, by relative names, during the check; `location` prefixes the names in reports."""
 
     def __init__(
-        self, name: str, where: str, files: Mapping[str, Place], asked: _Asked, strangers: Sequence[str] = ()
+        self, name: str, location: str, files: Mapping[str, Place], asked: _Asked, strangers: Sequence[str] = ()
     ) -> None:
-        self.session, self.where, self.files, self.asked = name, where, files, asked
+        self.session, self.where, self.files, self.asked = name, location, files, asked
         self.manifest: Manifest | None = None
         self.parts: list[Part] = []
         self.notes: list[str] = []
@@ -262,13 +262,13 @@ class _Record:
         log.segments.append(segment)
         forks.extend(segment.forks)
 
-    def _report_gap(self, where: str, at: str, repaired: Repaired) -> None:
+    def _report_gap(self, location: str, at: str, repaired: Repaired) -> None:
         """Report lost entries, which the chain no longer shows."""
         self.gaps += 1
         lost = repaired.lost or ("?",)
         what = f"{len(lost)} or more lines" if "?" in lost else f"{count(len(lost), 'line')} ({', '.join(lost)})"
         self.notes.append(
-            f"{where}: a gap: {what}, {repaired.dropped_bytes} bytes, were damaged and left out in the repair of "
+            f"{location}: a gap: {what}, {repaired.dropped_bytes} bytes, were damaged and left out in the repair of "
             f"{at[:10]}. Later entries have new ids, so no earlier head or signature fits; {repaired.aside} is "
             "the original file."
         )

@@ -109,18 +109,18 @@ async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | 
     return await context.pick("Back to before which prompt?", options)
 
 
-async def _choose(context: CommandContext, goal: _Goal, seen: "FileChanges") -> str:
+async def _choose(context: CommandContext, goal: _Goal, changes: "FileChanges") -> str:
     """Show what would happen to files, and let the person choose; "" is nothing."""
-    if not seen.changed:
-        context.write(_unchanged(seen, context.settings.cwd))
+    if not changes.changed:
+        context.write(_unchanged(changes, context.settings.cwd))
         if not goal.conversation:
             context.say("The files are as they were then.")
         return "conversation"
-    context.write([*_changed(seen, context.settings.cwd), *_unchanged(seen, context.settings.cwd)])
+    context.write([*_changed(changes, context.settings.cwd), *_unchanged(changes, context.settings.cwd)])
     both = [Option("both", "conversation and files"), Option("conversation", "conversation only")]
     options = [*(both if goal.conversation else ()), Option("files", "files only"), Option("", "cancel")]
     try:
-        return await context.pick(f"Restore what? Files: {_count(seen)}", options) or ""
+        return await context.pick(f"Restore what? Files: {_count(changes)}", options) or ""
     except UsageError:
         if not goal.conversation:
             raise
@@ -175,19 +175,19 @@ def _named(file: str, paths: Sequence[str], cwd: Path) -> str:
     raise UsageError(f"{file} {'means several' if found else 'is not one of the'} changed files: {names}")
 
 
-async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> bool:
+async def _reviewed(context: CommandContext, change: "FileDiff", text: str) -> bool:
     """Show a file's diff. Returns whether the person wants the file restored and has confirmed it."""
-    name = _short(seen.path, context.settings.cwd)
+    name = _short(change.path, context.settings.cwd)
     if not context.has_person:
-        context.write([(("", line),) for line in _patch(seen, context.settings.cwd)])
+        context.write([(("", line),) for line in _patch(change, context.settings.cwd)])
         return False
 
     def shown(width: int) -> Sequence[Line]:
-        head: Line = (("class:ask", "? "), ("class:tool", name), ("class:dim", f"  {said}"))
-        note = wrap([("class:dim", printable(seen.note))], width, (("", "  "),)) if seen.note else []
-        return [*wrap(head, width), *note, *(render_whole_diff(seen.diff, width) if seen.diff else ())]
+        head: Line = (("class:ask", "? "), ("class:tool", name), ("class:dim", f"  {text}"))
+        note = wrap([("class:dim", printable(change.note))], width, (("", "  "),)) if change.note else []
+        return [*wrap(head, width), *note, *(render_whole_diff(change.diff, width) if change.diff else ())]
 
-    undo = [] if said.startswith("cannot") else [Option("undo", "Undo it in this file", key="u", short="undo")]
+    undo = [] if text.startswith("cannot") else [Option("undo", "Undo it in this file", key="u", short="undo")]
     if not await context.pick(shown, [*undo, Option("", "Back", key="b", short="back")]):
         return False
     sure = [("class:ask", f"? Restore {name} to its state before this session?")]
@@ -195,17 +195,17 @@ async def _reviewed(context: CommandContext, seen: "FileDiff", said: str) -> boo
     return bool(await context.pick(lambda width: wrap(sure, width), answers))
 
 
-def _patch(seen: "FileDiff", cwd: Path) -> Iterator[str]:
+def _patch(change: "FileDiff", cwd: Path) -> Iterator[str]:
     """Yield a file's diff for `patch -p1`, after a line about changes that a patch cannot express."""
-    name = _short(seen.path, cwd)
-    if seen.note:
-        yield f"# {name}: {seen.note}"
-    if seen.diff:
-        yield "--- " + ("/dev/null" if seen.was.kind == "absent" else f"a/{name}")
-        yield "+++ " + ("/dev/null" if seen.now.kind == "absent" else f"b/{name}")
-        yield from seen.diff.split("\n")
-    elif not seen.note:
-        yield f"# {name}: {'new' if seen.was.kind == 'absent' else 'deleted'}, and empty"
+    name = _short(change.path, cwd)
+    if change.note:
+        yield f"# {name}: {change.note}"
+    if change.diff:
+        yield "--- " + ("/dev/null" if change.was.kind == "absent" else f"a/{name}")
+        yield "+++ " + ("/dev/null" if change.now.kind == "absent" else f"b/{name}")
+        yield from change.diff.split("\n")
+    elif not change.note:
+        yield f"# {name}: {'new' if change.was.kind == 'absent' else 'deleted'}, and empty"
 
 
 def _count(changes: "FileChanges") -> str:

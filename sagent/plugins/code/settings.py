@@ -19,16 +19,16 @@ def servers_of(settings: "Settings") -> Mapping[str, ServerRow]:
     return cast("Mapping[str, ServerRow]", settings.of(LANGUAGE_SERVERS))
 
 
-def read_servers(given: GivenTable) -> Mapping[str, ServerRow]:
+def read_servers(table: GivenTable) -> Mapping[str, ServerRow]:
     """Read `[language_servers.NAME]`: members of a row of servers.toml. Raises ConfigError with file and line."""
 
-    known = cast("Mapping[str, ServerRow] | None", given.before)
+    known = cast("Mapping[str, ServerRow] | None", table.before)
     found: dict[str, ServerRow] = {}
-    for name, row in given.rows().items():
+    for name, row in table.rows().items():
         try:
             found |= read_rows({name: {key: plain(value) for key, value in row.items()}}, known)
         except (ConfigError, TypeError) as error:
-            raise given.file.error(("language_servers", name), f"language_servers.{error}") from None
+            raise table.file.error(("language_servers", name), f"language_servers.{error}") from None
     return found
 
 

@@ -199,9 +199,9 @@ def _selection(params: Params) -> Selection | None:
     return Selection(Path(path), as_int(start.get("line")) + 1, as_int(end.get("line")) + 1, text)
 
 
-def _problems(said: object, path: Path) -> list[Problem]:
+def _problems(answer: object, path: Path) -> list[Problem]:
     found: list[Problem] = []
-    for file in map(as_object, as_array(said)):
+    for file in map(as_object, as_array(answer)):
         uri = as_str(file.get("uri")) or as_str(file.get("filePath"))
         named = Path(unquote(urlsplit(uri).path) if uri.startswith("file:") else uri)
         if named != path:

@@ -23,17 +23,17 @@ _ELSEWHERE = frozenset(("MultiEdit", "NotebookEdit", "NotebookRead", "BashOutput
 _MAX_COMMAND_CHARS = 2_000  # of a command: the person is shown all of it
 
 
-def read_hooks(given: GivenTable) -> tuple[Hook, ...]:
+def read_hooks(table: GivenTable) -> tuple[Hook, ...]:
     """Parse the table of a file, and warn of hooks that match nothing. Raises ConfigError."""
-    file, environ = given.file, given.environ
-    if given.folder is not None:
-        values = given.values if given.name in file.data else file.data
-        base = PathBase(given.folder, given.base.home)
-        found = hooks_of(file, values, base, None, given.hook_events)
-        return tuple(replace(hook, source="plugin", root=str(given.folder)) for hook in found)
-    found = hooks_of(file, given.values, given.base, environ, given.hook_events)
+    file, environ = table.file, table.environ
+    if table.folder is not None:
+        values = table.values if table.name in file.data else file.data
+        base = PathBase(table.folder, table.base.home)
+        found = hooks_of(file, values, base, None, table.hook_events)
+        return tuple(replace(hook, source="plugin", root=str(table.folder)) for hook in found)
+    found = hooks_of(file, table.values, table.base, environ, table.hook_events)
     for hook in found:
-        _check_matcher(hook, given)
+        _check_matcher(hook, table)
     return found
 
 
@@ -47,13 +47,13 @@ def show_hooks(hooks: Sequence[Hook]) -> Iterator[tuple[str, str, str]]:
     yield from ((str(number), str(hook), f"{hook.source}: {hook.place}") for number, hook in enumerate(hooks, 1))
 
 
-def _check_matcher(hook: Hook, given: GivenTable) -> None:
+def _check_matcher(hook: Hook, table: GivenTable) -> None:
     """Warn of a hook that matches nothing: its guard would have no effect."""
-    event, where = given.hook_events[hook.event], given.file.where("hooks", hook.event)
+    event, where = table.hook_events[hook.event], table.file.where("hooks", hook.event)
     if hook.matcher and not (event.matcher or event.of_tools):
-        given.warn(f"{where}: {hook.event} is about nothing that matcher {hook.matcher!r} could name: leave it out.")
+        table.warn(f"{where}: {hook.event} is about nothing that matcher {hook.matcher!r} could name: leave it out.")
         return
-    known = given.tools if event.of_tools else event.values
+    known = table.tools if event.of_tools else event.values
     names = [name for each in known for name in names_of(each)]
     parts = hook.matcher.split("|") if re.fullmatch(r"[\w| ]+", hook.matcher) else [hook.matcher]
     served = ("__", *(name.partition("_")[0].lower() for name in known if name.endswith("*")))
@@ -62,7 +62,7 @@ def _check_matcher(hook: Hook, given: GivenTable) -> None:
         elsewhere = len(parts) > 1 and one.matcher in _ELSEWHERE
         if not (elsewhere or one.is_about(names) or (event.of_tools and any(word in part.lower() for word in served))):
             hint = nearest(part, known) or f"; give {', '.join(known)}."
-            given.warn(f"{where}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
+            table.warn(f"{where}: matcher {part!r} of {hook.event} is about nothing there is{hint}")
 
 
 def hooks_of(

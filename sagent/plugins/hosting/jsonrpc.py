@@ -26,18 +26,18 @@ class RpcError(Exception):
         self.code, self.data = code, data
 
 
-def text_in(params: Params, name: str, where: str = "") -> str:
+def text_in(params: Params, name: str, location: str = "") -> str:
     """Return a parameter that must be a text and not empty. Raises RpcError."""
     if not (found := as_str(params.get(name))):
-        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing or not a string.")
+        raise RpcError(INVALID_PARAMS, f"{location}{name} is missing or not a string.")
     return found
 
 
-def list_in(params: Params, name: str, where: str = "", *, required: bool = False) -> Sequence[object]:
+def list_in(params: Params, name: str, location: str = "", *, required: bool = False) -> Sequence[object]:
     """Return a list, empty if it is optional. Raises RpcError."""
     found = params.get(name)
     if (found is not None or required) and not isinstance(found, list):
-        raise RpcError(INVALID_PARAMS, f"{where}{name} is missing or not a list.")
+        raise RpcError(INVALID_PARAMS, f"{location}{name} is missing or not a list.")
     return as_array(params.get(name))
 
 

@@ -45,15 +45,15 @@ def add_listener(parser: "Parser", user: str) -> None:
     parser.add_argument("--output-format", metavar="F", help=form)
 
 
-def take_listener(given: dict[str, object], variable: str) -> Listener:
+def take_listener(options: dict[str, object], variable: str) -> Listener:
     """Remove these flags from the given ones; tokens are in the environment, or new. Raises UsageError."""
-    port, form = str(given.pop("port", "0")), str(given.pop("output_format", "text"))
+    port, form = str(options.pop("port", "0")), str(options.pop("output_format", "text"))
     if not port.isdecimal() or not 0 <= int(port) < 65536:
         raise UsageError(f"--port {port}: give a number from 0 to 65535.")
     if form not in ("text", "json"):
         raise UsageError(f"--output-format {form}: give text or json.")
-    tokens = read_tokens(variable, [*map(str, as_array(given.pop("user", ())))])
-    return Listener(str(given.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
+    tokens = read_tokens(variable, [*map(str, as_array(options.pop("user", ())))])
+    return Listener(str(options.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
 
 
 def require(what: str, extra: str, packages: str, *modules: str) -> None:

@@ -12,17 +12,17 @@ from sagent.lib.text import Table, printable
 from sagent.plugins.imports.folders import FolderPlugin, digest, fetched, install, installed, read_plugin, remove
 
 
-def run_add(settings: Settings, given: argparse.Namespace) -> int:
+def run_add(settings: Settings, args: argparse.Namespace) -> int:
     """Show a folder's contents, and copy it into the configuration directory once the person agrees."""
     out = binary_safe(sys.stdout)
-    with fetched(given.source, given.ref) as (folder, commit):
-        plugin = read_plugin(folder, given.name, settings.plugins)
+    with fetched(args.source, args.ref) as (folder, commit):
+        plugin = read_plugin(folder, args.name, settings.plugins)
         pin = commit or f"sha256 {digest(folder)}"
         _show(plugin, pin)
-        if not given.yes and not _agreed():
+        if not args.yes and not _agreed():
             write(out, ["It was not added."])
             return 1
-        record = {"source": given.source, "ref": given.ref, "pin": pin, "version": plugin.version}
+        record = {"source": args.source, "ref": args.ref, "pin": pin, "version": plugin.version}
         try:
             target = install(plugin, folder, settings.config_dir, record)
         except OSError as error:
@@ -50,9 +50,9 @@ def _agreed() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def run_list(settings: Settings, given: argparse.Namespace) -> int:
+def run_list(settings: Settings, args: argparse.Namespace) -> int:
     """List the folders that were added, with their commits."""
-    del given
+    del args
     known = installed(settings.config_dir)
     rows: list[tuple[str, ...]] = []
     for folder in plugin_folders(settings.config_dir):
@@ -73,9 +73,9 @@ def run_list(settings: Settings, given: argparse.Namespace) -> int:
     return 0
 
 
-def run_remove(settings: Settings, given: argparse.Namespace) -> int:
+def run_remove(settings: Settings, args: argparse.Namespace) -> int:
     """Delete the folder of a plugin."""
-    name = given.source
+    name = args.source
     try:
         target = remove(name, settings.config_dir)
     except OSError as error:

@@ -187,32 +187,32 @@ def _lines(file: Path, text: str) -> Iterator[tuple[str, object]]:
                 raise UsageError(f"{file}, line {number}: not JSON: {error}.") from error
 
 
-def _task(file: Path, where: str, row: object) -> Task:
+def _task(file: Path, location: str, row: object) -> Task:
     if not isinstance(row, Mapping):
-        raise UsageError(f"{where}: a task must be a table with {', '.join(_MEMBERS)}.")
+        raise UsageError(f"{location}: a task must be a table with {', '.join(_MEMBERS)}.")
     body = as_object(row)  # pyright: ignore[reportUnknownArgumentType]
     if stranger := next((name for name in body if name not in _MEMBERS), None):
-        raise UsageError(f"{where}: {stranger!r} is not a key of a task; its keys are {', '.join(_MEMBERS)}.")
+        raise UsageError(f"{location}: {stranger!r} is not a key of a task; its keys are {', '.join(_MEMBERS)}.")
     for name in ("name", "prompt", "check"):
         if not as_str(body.get(name)).strip():
-            raise UsageError(f"{where}: {name} is missing: give it as a string.")
+            raise UsageError(f"{location}: {name} is missing: give it as a string.")
     name, timeout = as_str(body.get("name")), body.get("timeout", TIMEOUT)
     if len(name) > 100 or not name.isprintable():
-        raise UsageError(f"{where}: give a name of at most 100 printable characters.")
+        raise UsageError(f"{location}: give a name of at most 100 printable characters.")
     seconds = float(timeout) if isinstance(timeout, int | float | Decimal) and not isinstance(timeout, bool) else 0.0
     if not 0 < seconds < float("inf"):
-        raise UsageError(f"{where}: timeout must be a number of seconds above 0.")
-    directory = _directory(file, where, body["directory"]) if "directory" in body else None
+        raise UsageError(f"{location}: timeout must be a number of seconds above 0.")
+    directory = _directory(file, location, body["directory"]) if "directory" in body else None
     return Task(name, as_str(body.get("prompt")), as_str(body.get("check")), directory, seconds)
 
 
-def _directory(file: Path, where: str, given: object) -> Path:
-    path = (file.absolute().parent / path_of(as_str(given))).resolve()
-    if not as_str(given) or not path.is_dir():
-        raise UsageError(f"{where}: there is no directory {path}.")
+def _directory(file: Path, location: str, value: object) -> Path:
+    path = (file.absolute().parent / path_of(as_str(value))).resolve()
+    if not as_str(value) or not path.is_dir():
+        raise UsageError(f"{location}: there is no directory {path}.")
     if path.joinpath(".git").is_file():
         raise UsageError(
-            f"{where}: {path} is a linked worktree or a submodule: a copy of it would share the original's "
+            f"{location}: {path} is a linked worktree or a submodule: a copy of it would share the original's "
             "repository. Give a clone."
         )
     return path

@@ -184,16 +184,16 @@ def _load_error(weights: Weights, device: str, origin: Origin, error: Exception)
     return origin.error("invalid_request", f"{weights.name} cannot be loaded: {type(error).__name__}: {said}")
 
 
-def _fetch_error(weights: Weights, origin: Origin, names: set[str], said: str) -> ModelError:
+def _fetch_error(weights: Weights, origin: Origin, names: set[str], message: str) -> ModelError:
     """Return the error for a model that could not be downloaded, by the names of the exception's classes."""
     name = weights.name
     if "GatedRepoError" in names:
         return origin.error("permission", f"{name} is gated: accept its terms on its page, and set HF_TOKEN.")
     if names & {"RepositoryNotFoundError", "RevisionNotFoundError", "HFValidationError"}:
-        return origin.error("not_found", f"there is no folder {name} here, and no such model on the Hub: {said}")
+        return origin.error("not_found", f"there is no folder {name} here, and no such model on the Hub: {message}")
     if "OfflineModeIsEnabled" in names:
         return origin.error("not_found", f"{name} is not on this machine, and HF_HUB_OFFLINE forbids downloading it.")
     on_the_way = {"ConnectionError", "TimeoutError", "TransportError", "HfHubHTTPError"}
     if "OSError" in names and not names & on_the_way:
-        return origin.error("invalid_request", f"{name} cannot be stored: {said}")
-    return origin.error("network", f"{name} is not on this machine, and cannot be downloaded: {said}")
+        return origin.error("invalid_request", f"{name} cannot be stored: {message}")
+    return origin.error("network", f"{name} is not on this machine, and cannot be downloaded: {message}")

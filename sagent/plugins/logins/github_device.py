@@ -68,7 +68,7 @@ async def begin(host: str, transport: Transport, origin: Origin) -> DeviceCode:
 
 async def finish(
     host: str,
-    given: DeviceCode,
+    code: DeviceCode,
     transport: Transport,
     origin: Origin,
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -77,8 +77,8 @@ async def finish(
 
     A temporary network failure or a busy server does not end the wait.
     """
-    wait, asked = given.wait, {"client_id": _CLIENT, "device_code": given.code, "grant_type": _GRANT}
-    while time.monotonic() < given.until:
+    wait, asked = code.wait, {"client_id": _CLIENT, "device_code": code.code, "grant_type": _GRANT}
+    while time.monotonic() < code.until:
         await pause(wait)
         try:
             answer = await _post(transport, f"{host}/login/oauth/access_token", asked)
@@ -99,7 +99,7 @@ async def finish(
                 break
             case _:
                 raise origin.error("auth", f"{host} refuses the login: {_reason(answer)}")
-    raise origin.error("auth", f"the code {given.user_code} was not entered in time. {_AGAIN} for a new one.")
+    raise origin.error("auth", f"the code {code.user_code} was not entered in time. {_AGAIN} for a new one.")
 
 
 async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Mapping[str, object]:

@@ -88,9 +88,9 @@ async def list_prompts(link: Link) -> Sequence[Prompt]:
     return [_prompt(link.name, one) for page in pages for one in page.prompts][:MAX_LISTED]
 
 
-def _prompt(server: str, given: "McpPrompt") -> Prompt:
-    about = one_line(printable(given.description or given.title or given.name), 300)
-    return Prompt(server, given.name, about, tuple((one.name, bool(one.required)) for one in given.arguments or ()))
+def _prompt(server: str, prompt: "McpPrompt") -> Prompt:
+    about = one_line(printable(prompt.description or prompt.title or prompt.name), 300)
+    return Prompt(server, prompt.name, about, tuple((one.name, bool(one.required)) for one in prompt.arguments or ()))
 
 
 async def fill_prompt(link: Link, prompt: Prompt, typed: str) -> str:

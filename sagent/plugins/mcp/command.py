@@ -85,16 +85,16 @@ def run_mcp(argv: Sequence[str]) -> int:
     return _list(settings) if operation == "list" else by_name[operation](settings, given["name"])
 
 
-def _browse(given: Mapping[str, object]) -> int:
+def _browse(options: Mapping[str, object]) -> int:
     from sagent.plugins.mcp.browser import start_browser
 
-    return start_browser([*map(str, as_array(given["rest"]))], os.environ)
+    return start_browser([*map(str, as_array(options["rest"]))], os.environ)
 
 
-def _remove(given: Mapping[str, object]) -> int:
+def _remove(options: Mapping[str, object]) -> int:
     from sagent.plugins.mcp.removal import remove_row
 
-    path, name = _own_file(given), str(given["name"])
+    path, name = _own_file(options), str(options["name"])
     remove_row(path, "mcp", name, "MCP server")
     write(sys.stdout, [f"Removed {name} from {path}."])
     return 0
@@ -157,14 +157,14 @@ async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", not
         await sandbox.aclose()
 
 
-def _add(given: Mapping[str, object]) -> int:
+def _add(options: Mapping[str, object]) -> int:
     from sagent.plugins.mcp.removal import add_row
     from sagent.plugins.mcp.table import SERVER_NAME
 
-    name, target = str(given["name"]), [*map(str, as_array(given["target"]))]
+    name, target = str(options["name"]), [*map(str, as_array(options["target"]))]
     is_url = len(target) == 1 and target[0].startswith(("http://", "https://"))
-    env, headers = _pairs("--env", given["env"]), _pairs("--header", given["header"])
-    needs = [*map(str, as_array(given["needs"]))]
+    env, headers = _pairs("--env", options["env"]), _pairs("--header", options["header"])
+    needs = [*map(str, as_array(options["needs"]))]
     if not re.fullmatch(SERVER_NAME, name):
         raise UsageError(f"{name!r} is not a valid server name: use at most 32 letters, digits, _ and -.")
     if len(target) == 1 and "://" in target[0] and not is_url:
@@ -175,7 +175,7 @@ def _add(given: Mapping[str, object]) -> int:
         raise UsageError("--header is for servers with a URL; a command takes --env.")
     table: dict[str, object] = {"url": target[0]} if is_url else {"command": target[0], "args": target[1:]}
     table |= {key: value for key, value in {"env": env, "headers": headers, "needs": needs}.items() if value}
-    path = _own_file(given)
+    path = _own_file(options)
     before = path.read_bytes() if path.exists() else None
     taken = f"an MCP server {name!r} already: `sagent mcp remove {name}` first, or choose a name."
     add_row(path, "mcp", name, table, taken)
@@ -247,9 +247,9 @@ def _server(settings: "Settings", name: str) -> "McpServer":
     return servers[name]
 
 
-def _own_file(given: Mapping[str, object]) -> Path:
+def _own_file(options: Mapping[str, object]) -> Path:
     """Return the person's settings file, if it can be changed. Raises UsageError."""
-    named = given["config"]
+    named = options["config"]
     path = path_of(str(named)) if named is not None else find_file(load_settings({}).config_dir)[0]
     if path.suffix != ".toml":
         raise UsageError(f"{path} is YAML, which is not changed automatically: edit `mcp` there yourself.")
@@ -280,10 +280,10 @@ def _serve(flags: dict[str, object]) -> int:
     return asyncio.run(serve())
 
 
-def _address(where: str) -> tuple[str, int]:
-    host, _, port = where.rpartition(":")
+def _address(location: str) -> tuple[str, int]:
+    host, _, port = location.rpartition(":")
     if not port.isdecimal() or not 0 <= int(port) < 65536:
-        raise UsageError(f"--http {where}: give [HOST:]PORT, as in --http 8900.")
+        raise UsageError(f"--http {location}: give [HOST:]PORT, as in --http 8900.")
     return host.strip("[]") or LOOPBACK, int(port)
 
 

@@ -52,15 +52,15 @@ class Field:
         words = {_key(each): word for word, each in self.choices.items()}
         return one_line(printable(", ".join(words.get(_key(each), str(each)) for each in values)), 200)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] -- JSON
 
-    def read(self, said: str) -> tuple[object, str]:
+    def read(self, text: str) -> tuple[object, str]:
         """Parse an answer into a value, None if the field is left out; and return its error, if any."""
-        if LEAVE_OUT in said.split("\n") and not self.required:
+        if LEAVE_OUT in text.split("\n") and not self.required:
             return None, ""
-        if self.default is not None and said == self.shown(self.default) and not self.multiple:
+        if self.default is not None and text == self.shown(self.default) and not self.multiple:
             return self.default, ""
         if self.multiple:
-            return self.judge(tuple(self._choice(word) for word in said.split("\n") if word))
-        return self.judge(self._choice(said) if self.choices else said)
+            return self.judge(tuple(self._choice(word) for word in text.split("\n") if word))
+        return self.judge(self._choice(text) if self.choices else text)
 
     def _choice(self, word: str) -> Json:
         alike = [value for words, value in self.choices.items() if words.casefold() == word.strip().casefold()]
@@ -110,14 +110,14 @@ def _field(name: str, said: Mapping[str, object], required: bool) -> Field:  # n
     return field if default is None or fault else replace(field, default=value)
 
 
-def _choices(said: Mapping[str, object]) -> dict[str, Json]:
+def _choices(schema: Mapping[str, object]) -> dict[str, Json]:
     """Return the values of a choice by their titles, in the three ways that revisions have had for them."""
-    titled = as_array(said.get("oneOf")) or as_array(said.get("anyOf"))
+    titled = as_array(schema.get("oneOf")) or as_array(schema.get("anyOf"))
     if titled:
         pairs = [(as_object(one).get("const"), as_str(as_object(one).get("title"))) for one in titled]
     else:
-        values = as_array(said.get("enum"))
-        names: Sequence[object] = as_array(said.get("enumNames"))
+        values = as_array(schema.get("enum"))
+        names: Sequence[object] = as_array(schema.get("enumNames"))
         pairs = [(value, as_str(names[at]) if at < len(names) else "") for at, value in enumerate(values)]
     found: dict[str, Json] = {}
     for value, title in pairs:

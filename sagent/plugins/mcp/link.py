@@ -299,11 +299,11 @@ class Link:
             return "it rejects the client_id of its oauth settings"
         return f"it needs a login: sagent mcp login {self.name}" if self._refuses else ""
 
-    def hint(self, said: str | None = None) -> str:
+    def hint(self, text: str | None = None) -> str:
         """Name the setting that grants it more, if its errors or its failure to run may come from its sandbox."""
         from sagent.sandbox.signs import was_held_back, within
 
-        if self._profile is None or not (said is None or was_held_back(said, failed=True)):
+        if self._profile is None or not (text is None or was_held_back(text, failed=True)):
             return ""
         limits = within(self._profile, map(Path, self._profile.writable[:4]))
         return f"{limits}. `[mcp.{self.name}] needs = [...]` in the person's config allows it more."

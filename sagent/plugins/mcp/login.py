@@ -57,8 +57,8 @@ class LoginStore:
     def read(self) -> StoredLogin:
         return self.kept
 
-    def write(self, kept: StoredLogin) -> None:
-        self.kept = kept
+    def write(self, login: StoredLogin) -> None:
+        self.kept = login
 
     async def get_tokens(self) -> OAuthToken | None:
         return self.read().tokens
@@ -94,9 +94,9 @@ class LoginFile(LoginStore):
             return StoredLogin(url=self.url)
         return kept if kept.url == self.url else StoredLogin(url=self.url)
 
-    def write(self, kept: StoredLogin) -> None:
+    def write(self, login: StoredLogin) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        put(self.path, kept.model_dump_json(exclude_none=True).encode())
+        put(self.path, login.model_dump_json(exclude_none=True).encode())
 
     def forget(self) -> bool:
         """Remove the login; return True if there was one."""

@@ -11,15 +11,15 @@ from sagent.repl.settings_file import checked, one_by_one, read_file, with_table
 
 
 @one_by_one
-def add_row(path: Path, table: str, name: str, given: Mapping[str, object], taken: str) -> bytes:
+def add_row(path: Path, table: str, name: str, options: Mapping[str, object], taken: str) -> bytes:
     """Add `[TABLE.NAME]` with these members. Raises as `add_rule`, and UsageError with the text `taken` if the name
     exists."""
     text, before = read_file(path)
     rows = as_object(before.get(table))
     if name in rows:
         raise UsageError(f"{path} has {taken}")
-    wanted = {**before, table: {**rows, name: dict(given)}}
-    return checked(path, with_table(text, f"{table}.{name}", toml_members(given)), wanted, f"add [{table}.{name}]")
+    wanted = {**before, table: {**rows, name: dict(options)}}
+    return checked(path, with_table(text, f"{table}.{name}", toml_members(options)), wanted, f"add [{table}.{name}]")
 
 
 @one_by_one

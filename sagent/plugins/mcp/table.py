@@ -25,44 +25,44 @@ _OAUTH = (
 )  # fmt: skip
 
 
-def read_mcp(given: GivenTable) -> Mapping[str, McpServer]:
+def read_mcp(table: GivenTable) -> Mapping[str, McpServer]:
     """`[mcp.NAME]`: a `command` with `args`, `env` and `needs`, or a `url` with `headers`; `timeout` of a call and
     `start_timeout` in seconds; `always_load`.
 
     Raises ConfigError with file and line.
     """
-    return {name: _mcp_server(given.file, name, row, given.base) for name, row in given.rows().items()}
+    return {name: _mcp_server(table.file, name, row, table.base) for name, row in table.rows().items()}
 
 
-def _mcp_server(file: File, name: str, given: Mapping[str, object], base: PathBase) -> McpServer:
+def _mcp_server(file: File, name: str, row: Mapping[str, object], base: PathBase) -> McpServer:
     """Read the members of a server. Raises ConfigError."""
     if not re.fullmatch(SERVER_NAME, name):
         raise file.error(("mcp", name), f"{name!r} is not a valid server name: use at most 32 letters, digits, _ and -")
-    if strangers := [key for key in given if key not in _MCP]:
+    if strangers := [key for key in row if key not in _MCP]:
         raise file.unknown(("mcp", name, strangers[0]), _MCP)
-    command, address = given.get("command", ""), given.get("url", "")
+    command, address = row.get("command", ""), row.get("url", "")
     if not isinstance(command, str):
         raise file.error(("mcp", name, "command"), f"mcp.{name}.command: give a string, and its arguments in args")
     if not isinstance(address, str) or bool(command) == bool(address):
         raise file.error(("mcp", name), f"mcp.{name} needs a command or a url, and not both")
-    if address and "needs" in given:
+    if address and "needs" in row:
         raise file.error(
             ("mcp", name, "needs"), f"mcp.{name}.needs is only for a command: a url does not run in the sandbox"
         )
-    if "oauth" in given and not address:
+    if "oauth" in row and not address:
         raise file.error(("mcp", name, "oauth"), f"mcp.{name}.oauth is only for a url: a command has no login")
     try:
         return McpServer(
             command,
-            tuple(list_of_texts(given.get("args", []), "args")),
-            table_of_texts(given.get("env", {}), "env"),
+            tuple(list_of_texts(row.get("args", []), "args")),
+            table_of_texts(row.get("env", {}), "env"),
             address and url(address) and address,
-            table_of_texts(given.get("headers", {}), "headers"),
-            _seconds("timeout", given.get("timeout", 600)),
-            _seconds("start_timeout", given.get("start_timeout", 10)),
-            tuple(read_need(text, base) for text in list_of_texts(given.get("needs", []), "needs")),
-            _oauth(given.get("oauth", {})),
-            switch(given.get("always_load", False)),
+            table_of_texts(row.get("headers", {}), "headers"),
+            _seconds("timeout", row.get("timeout", 600)),
+            _seconds("start_timeout", row.get("start_timeout", 10)),
+            tuple(read_need(text, base) for text in list_of_texts(row.get("needs", []), "needs")),
+            _oauth(row.get("oauth", {})),
+            switch(row.get("always_load", False)),
         )
     except RefusedError as error:
         raise file.error(("mcp", name), f"mcp.{name}: {error}") from None

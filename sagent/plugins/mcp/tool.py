@@ -193,9 +193,9 @@ def plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _schema(given: Mapping[str, object]) -> JsonObject:
+def _schema(schema: Mapping[str, object]) -> JsonObject:
     """Return a schema as providers take it: of an object, without members that are null, and without strange types."""
-    members = {key: value for key, value in as_object(_finite(given)).items() if value is not None}
+    members = {key: value for key, value in as_object(_finite(schema)).items() if value is not None}
     return json_freeze_object({**as_object(_usual(members)), "type": "object"})
 
 

@@ -107,10 +107,10 @@ class NodeAgent(Harmless):
 class Lent:
     """Money lent to a child, and its return. `usd` is the child's budget; None if the caller has none."""
 
-    def __init__(self, agent: Agent, path: str, wanted: Decimal | None) -> None:
+    def __init__(self, agent: Agent, path: str, requested: Decimal | None) -> None:
         self._state, self._ledger, self._path = agent.state, agent.ledger, path
         room = self._ledger.room(path)
-        self.usd = wanted if wanted is not None or room is None else EXACT.divide(room, 2)
+        self.usd = requested if requested is not None or room is None else EXACT.divide(room, 2)
         self._entry = ""
 
     def set_aside(self) -> None:

@@ -181,8 +181,8 @@ def _read_inquiry(found: Mapping[str, object]) -> Inquiry:
     return Inquiry(agent, text, options, found.get("multiple") is True, plan)
 
 
-def encode_answer(question: Question, said: str | PlanDecision | None) -> bytes:
+def encode_answer(question: Question, answer: str | PlanDecision | None) -> bytes:
     """Encode a person's answer to a question, in the form of Reply or Answer."""
     if question.inquiry is None:
-        return wire_bytes({"id": question.id, "allow": said is None, "reason": said or ""})
-    return wire_bytes({"id": question.id, **(asdict(said) if isinstance(said, PlanDecision) else {"said": said})})
+        return wire_bytes({"id": question.id, "allow": answer is None, "reason": answer or ""})
+    return wire_bytes({"id": question.id, **(asdict(answer) if isinstance(answer, PlanDecision) else {"said": answer})})

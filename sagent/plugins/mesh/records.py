@@ -158,9 +158,9 @@ class Records:
         changed = replace(record, **changes)
         return changed, await self._bucket.update(names.token(record.id), encode(changed), revision)
 
-    async def pack(self, said: InboxMessage) -> EncodedMessage:
+    async def pack(self, message: InboxMessage) -> EncodedMessage:
         """Return a message as it is sent. Raises TooLarge."""
-        if len(data := encode(said)) > MAX_BODY:
+        if len(data := encode(message)) > MAX_BODY:
             raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
         body_name = await self._large_bodies.put(data)
         return EncodedMessage(b"" if body_name else data, body_name)
@@ -174,9 +174,9 @@ class Records:
         """Forget the body of a message that was read."""
         await self._large_bodies.drop(headers.get(PARCEL, ""))
 
-    async def send(self, record: SessionRecord, said: InboxMessage, mark: str = "") -> int:
+    async def send(self, record: SessionRecord, message: InboxMessage, mark: str = "") -> int:
         """`post` of a message. Raises TooLarge, too."""
-        return await self.post(record, await self.pack(said), mark)
+        return await self.post(record, await self.pack(message), mark)
 
     async def post(self, record: SessionRecord, letter: EncodedMessage, mark: str = "") -> int:
         """Put a message into a session's inbox, tell a node to check it, and return its number. The same `mark` within

@@ -14,11 +14,11 @@ from sagent.plugins.mesh.buses.local import LocalBus
 
 @asynccontextmanager
 async def routes(
-    given: Mapping[str, object], user_of: Callable[[Request], Hashable]
+    options: Mapping[str, object], user_of: Callable[[Request], Hashable]
 ) -> AsyncGenerator[Sequence[Route]]:
     """Yield the routes of a bus. Raises MeshError."""
     async with AsyncExitStack() as stack:
-        if url := str(given.get("bus", os.environ.get("SAGENT_BUS", ""))):
+        if url := str(options.get("bus", os.environ.get("SAGENT_BUS", ""))):
             from sagent.plugins.mesh.buses.nats import nats_bus
 
             shared = await stack.enter_async_context(nats_bus(url))

@@ -44,8 +44,8 @@ def exit_on_signals() -> None:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
-def _remove_abandoned(where: Path) -> None:
-    for folder in where.glob(f"{PREFIX}*"):
+def _remove_abandoned(directory: Path) -> None:
+    for folder in directory.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             file = os.open(folder / _RUNNING, os.O_RDONLY | os.O_NOFOLLOW)
             with os.fdopen(file) as running:

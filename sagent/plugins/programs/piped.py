@@ -19,11 +19,11 @@ class PipedProcess:
     """A process with our ends of its pipes. The end of its standard error is kept."""
 
     def __init__(
-        self, process: Process, writer: asyncio.StreamWriter, output: _Reading, errors: _Reading, kept: int
+        self, process: Process, writer: asyncio.StreamWriter, output: _Reading, errors: _Reading, max_error_bytes: int
     ) -> None:
         self.process, self.writer, self.reader = process, writer, output[0]
         self._pipes = (writer.transport, output[1], errors[1])
-        self._kept = kept
+        self._kept = max_error_bytes
         self._words = b""
         self.listening = asyncio.create_task(self._listen(errors[0]))
 

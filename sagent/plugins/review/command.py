@@ -80,18 +80,18 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, object]]:
     return given, {**flags, "cwd": given.cwd, "config": given.config}
 
 
-async def _locally(given: argparse.Namespace, settings: Settings) -> int:
-    if given.read is not None:
-        found = _read(given.read)
+async def _locally(args: argparse.Namespace, settings: Settings) -> int:
+    if args.read is not None:
+        found = _read(args.read)
     else:
-        found, result = await _review(settings, given.range, "")
+        found, result = await _review(settings, args.range, "")
         if result.error is not None:
             return _failed(result)
         if (cap := settings.max_budget_usd) is not None:  # the review and the fix share it
             spent = EXACT.add(result.cost.total, result.cost.unbilled)
             settings = replace(settings, max_budget_usd=max(EXACT.subtract(cap, spent), ZERO))
-    code = _report(given, found)
-    return await _fix(settings, open_findings(found)) if given.fix and found.findings else code
+    code = _report(args, found)
+    return await _fix(settings, open_findings(found)) if args.fix and found.findings else code
 
 
 async def _fix(settings: Settings, findings: Sequence[tuple[str, str]]) -> int:
@@ -140,19 +140,19 @@ def _cost(result: Result) -> str:
     return f"{'at least ' if result.cost.unpriced else ''}{result.run_usd:.4f} USD"
 
 
-def _report(given: argparse.Namespace, found: Review) -> int:
-    text = FORMATS[given.format](found)
-    if given.out is None:
+def _report(args: argparse.Namespace, found: Review) -> int:
+    text = FORMATS[args.format](found)
+    if args.out is None:
         binary_safe(sys.stdout).write(text)
     else:
         try:
-            with atomic_output(Path(given.out), 0o666) as file:
+            with atomic_output(Path(args.out), 0o666) as file:
                 file.write(text.encode())
         except OSError as error:
-            raise UsageError(f"{given.out}: {error.strerror or error}") from error
-    if given.format != "text" or given.out is not None:
+            raise UsageError(f"{args.out}: {error.strerror or error}") from error
+    if args.format != "text" or args.out is not None:
         sys.stderr.write(f"{figures(found)}\n")
-    return FOUND if found.at_least(given.fail_on) else 0
+    return FOUND if found.at_least(args.fail_on) else 0
 
 
 def _read(file: str) -> Review:
@@ -167,11 +167,11 @@ def _read(file: str) -> Review:
 # -- in CI -------------------------------------------------------------------------------------------------------------
 
 
-async def _on_github(given: argparse.Namespace, settings: Settings) -> int:
-    pull, token = read_event(Path(given.github_event)), os.environ.get("GITHUB_TOKEN", "")
+async def _on_github(args: argparse.Namespace, settings: Settings) -> int:
+    pull, token = read_event(Path(args.github_event)), os.environ.get("GITHUB_TOKEN", "")
     if pull.skip:
         return _skipped(pull)
-    if not token and not (given.no_post and pull.base):
+    if not token and not (args.no_post and pull.base):
         raise UsageError("GITHUB_TOKEN is not set: pass the job's token to the step, or give --no-post.")
     async with open_github(os.environ.get("GITHUB_API_URL", ""), token, pull.repository, pull.number) as github:
         if not pull.base:
@@ -180,15 +180,15 @@ async def _on_github(given: argparse.Namespace, settings: Settings) -> int:
             return _skipped(pull)
         if pull.wish == "fix":
             return await _fix(settings, findings_of(await github.line_comments()))
-        return await _in_ci(given, settings, pull, None if given.no_post else github)
+        return await _in_ci(args, settings, pull, None if args.no_post else github)
 
 
-async def _on_gitlab(given: argparse.Namespace, settings: Settings) -> int:
+async def _on_gitlab(args: argparse.Namespace, settings: Settings) -> int:
     pull = read_merge_request(os.environ)
     if pull.skip:
         return _skipped(pull)
-    if given.no_post:
-        return await _in_ci(given, settings, pull, None)
+    if args.no_post:
+        return await _in_ci(args, settings, pull, None)
     api, token = os.environ.get("CI_API_V4_URL", ""), os.environ.get("GITLAB_TOKEN", "")
     if not (api and token):
         missing = "GITLAB_TOKEN" if api else "CI_API_V4_URL"
@@ -196,24 +196,23 @@ async def _on_gitlab(given: argparse.Namespace, settings: Settings) -> int:
             f"{missing} is not set: pass the job a project access token with the scope api, or give --no-post."
         )
     async with open_gitlab(api, token, pull.repository, pull.number, pull.head) as gitlab:
-        return await _in_ci(given, settings, pull, gitlab)
+        return await _in_ci(args, settings, pull, gitlab)
 
 
-async def _in_ci(given: argparse.Namespace, settings: Settings, pull: PullRequest, forge: Forge | None) -> int:
-    found = _read(given.read) if given.read is not None else None
+async def _in_ci(args: argparse.Namespace, settings: Settings, pull: PullRequest, forge: Forge | None) -> int:
+    found = _read(args.read) if args.read is not None else None
     if found is None:
         found, result = await _review(settings, f"{pull.base}...{pull.head}", pull.about)
         if result.error is not None:
             return _failed(result)
     elif found.head != pull.head:
         raise UsageError(
-            f"{given.read} is a review of {found.head[:12]}, but the change is now at "
-            f"{pull.head[:12]}: review it again."
+            f"{args.read} is a review of {found.head[:12]}, but the change is now at {pull.head[:12]}: review it again."
         )
     if forge is not None:
-        await _post(forge, found, given.max_comments)
+        await _post(forge, found, args.max_comments)
     _tell_job(found)
-    return _report(given, found)
+    return _report(args, found)
 
 
 def _skipped(pull: PullRequest) -> int:

@@ -215,9 +215,9 @@ async def _interrupt(request: Request) -> Response:
     return _json(hosted.status())
 
 
-def _agent(live: LiveSession, given: Mapping[str, object]) -> Node:
+def _agent(live: LiveSession, body: Mapping[str, object]) -> Node:
     """Return the agent that a request names, by default the root. Raises UsageError."""
-    path = as_str(given.get("agent"), "root")
+    path = as_str(body.get("agent"), "root")
     if (agent := live.agent.tree.get(path)) is None:
         raise UsageError(f"There is no agent {path!r} now; GET the session for the list.")
     return agent
@@ -272,19 +272,19 @@ async def _act(request: Request) -> Response:
     return _json(hosted.status())
 
 
-def _action(kind: str, given: Mapping[str, object]) -> Action:
+def _action(kind: str, body: Mapping[str, object]) -> Action:
     match kind:
         case "switch":
-            model, effort, advisor = (text_of(given, name) for name in ("model", "effort", "advisor"))
+            model, effort, advisor = (text_of(body, name) for name in ("model", "effort", "advisor"))
             return Switch(model=model, effort=effort, advisor=advisor)
         case "compact":
-            return Compact(as_str(given.get("hints")))
+            return Compact(as_str(body.get("hints")))
         case "consult":
-            return Consult(as_str(given.get("question")), as_str(given.get("advisor")))
+            return Consult(as_str(body.get("question")), as_str(body.get("advisor")))
         case "background":
-            return Background(as_str(given.get("call_id")))
+            return Background(as_str(body.get("call_id")))
         case "cancel":
-            return Cancel(as_str(given.get("call_id")))
+            return Cancel(as_str(body.get("call_id")))
         case _:
             return Stop("stopped by the person")
 

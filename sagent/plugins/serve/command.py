@@ -60,7 +60,7 @@ async def _serve(
     settings: "Settings",
     listener: Listener,
     bound: socket.socket,
-    own: Mapping[str, object],
+    options: Mapping[str, object],
 ) -> int:
     from sagent.plugins.hosting.running import serve
     from sagent.plugins.serve.app import make_app
@@ -77,7 +77,7 @@ async def _serve(
         )
         for name, token in listener.tokens.items()
     }
-    async with _more_routes(settings, own) as more:
+    async with _more_routes(settings, options) as more:
         with announced(settings.state_dir / "serve", listener, bound, _words):
             return await serve(make_app(users, listener.host, more), bound, list(users.values()))
 
@@ -88,7 +88,7 @@ def _words(url: str, tokens: Mapping[str, str], file: "Path") -> Sequence[str]:
 
 
 @asynccontextmanager
-async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
+async def _more_routes(settings: "Settings", options: Mapping[str, object]) -> "AsyncGenerator[Sequence[Route]]":
     """Yield the routes that plugins add, each given the flags for this command, and the function that identifies
     users."""
     from sagent.lib.raised import advice, reason
@@ -100,7 +100,7 @@ async def _more_routes(settings: "Settings", own: Mapping[str, object]) -> "Asyn
         for plugin, extra in settings.plugins.extras(ROUTES):
             try:
                 add = cast("Routes", resolve(extra.add))
-                more = await stack.enter_async_context(add(own, lambda request: id(request.scope[USER])))
+                more = await stack.enter_async_context(add(options, lambda request: id(request.scope[USER])))
             except SagentError:
                 raise
             except (Exception, SystemExit) as error:

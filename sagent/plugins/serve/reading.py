@@ -57,6 +57,6 @@ def flag_of(request: Request, name: str) -> bool:
     return request.query_params.get(name, "").lower() in ("1", "true", "yes")
 
 
-def text_of(given: Mapping[str, object], name: str) -> str | None:
+def text_of(body: Mapping[str, object], name: str) -> str | None:
     """Return a member that may be left out."""
-    return as_str(given[name]) if name in given else None
+    return as_str(body[name]) if name in body else None

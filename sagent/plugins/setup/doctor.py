@@ -96,7 +96,7 @@ def _usable(settings: "Settings") -> "Iterable[tuple[str, CustomProvider | None]
             yield name, own
 
 
-async def _test(name: str, own: "CustomProvider | None", login: str, settings: "Settings") -> Finding | None:
+async def _test(name: str, custom: "CustomProvider | None", login: str, settings: "Settings") -> Finding | None:
     """Ask a provider for its list of models with its keys, which costs nothing. Returns None for a provider without an
     address."""
     from sagent.app.models import split_model
@@ -104,9 +104,9 @@ async def _test(name: str, own: "CustomProvider | None", login: str, settings: "
     from sagent.providers.families.endpoint import Endpoint
     from sagent.providers.registry import prove_key, provider_named
 
-    rows, key = settings.rows, (own.api_key if own else "") or None
+    rows, key = settings.rows, (custom.api_key if custom else "") or None
     chosen, _ = split_model(settings.model or "", settings.provider, rows, settings.base_url or "")
-    base_url = (settings.base_url if chosen == name else "") or (own.base_url if own else "") or None
+    base_url = (settings.base_url if chosen == name else "") or (custom.base_url if custom else "") or None
     source = f"api_key in [providers.{name}]" if key else ""
     try:
         provider = provider_named(name, key=key, base_url=base_url, rows=rows, source=source)

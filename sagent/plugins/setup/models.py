@@ -112,15 +112,15 @@ def _is_local(row: Row) -> bool:
     return row.free and row.family == "chat" and not known_models(row.name)
 
 
-def _list_served(settings: Settings, wanted: str, base_url: str | None) -> int:
+def _list_served(settings: Settings, name: str, base_url: str | None) -> int:
     """List a server's models, or those in a file for our own server. Exits with 1 if no server answers."""
     import asyncio
 
     from sagent.app.models import Choice
 
     choice = Choice(settings)
-    choice.home = (wanted, base_url or "")
-    return asyncio.run(_served(choice, wanted))
+    choice.home = (name, base_url or "")
+    return asyncio.run(_served(choice, name))
 
 
 async def _served(choice: "Choice", name: str) -> int:

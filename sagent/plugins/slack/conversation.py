@@ -87,18 +87,18 @@ class ThreadSession:
     def working(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def say(self, said: Said) -> None:
+    def say(self, message: Said) -> None:
         """Handle a message: the answer to a question, an addition to current work, or the next prompt."""
         question = next((each for each in self._pending if not each.is_approval), None)
         if question is not None and not question.future.done():
-            question.future.set_result((said.text, said.person))
+            question.future.set_result((message.text, message.person))
             return
-        self._waiting.append(said)
+        self._waiting.append(message)
         if not self.working:
             self._task = asyncio.create_task(self._work())
-        elif self._agent is not None and self._agent.running and not said.attachments:
-            self._waiting.remove(said)
-            self._agent.send(user(said.text), "now")
+        elif self._agent is not None and self._agent.running and not message.attachments:
+            self._waiting.remove(message)
+            self._agent.send(user(message.text), "now")
 
     def press(self, pressed: Pressed) -> bool:
         """Handle the press of a button; return True if it was one of this thread's. A press by an unauthorized person
@@ -153,9 +153,9 @@ class ThreadSession:
             finally:
                 self._agent = None
 
-    async def _take(self, agent: Agent, said: Said) -> None:
+    async def _take(self, agent: Agent, message: Said) -> None:
         """Answer one prompt, within the rest of the thread's and the day's budget."""
-        room = min(self._budget.room(said.thread.place), self._rules.usd_per_thread - counted(agent))
+        room = min(self._budget.room(message.thread.place), self._rules.usd_per_thread - counted(agent))
         if room < MIN_BUDGET_USD:
             await self._notify("The budget of this thread, or of today, is used up.")
             return
@@ -164,19 +164,21 @@ class ThreadSession:
                 agent.apply(Switch(model=self._model))
             self._model = ""
         agent.ledger.cap = counted(agent) + room
-        settle = self._budget.reserve(said.thread.place, room)  # at once: another thread may begin while files are read
+        settle = self._budget.reserve(
+            message.thread.place, room
+        )  # at once: another thread may begin while files are read
         before, spent = counted(agent), room  # unknown costs count as all of it
         self._stopped = False
         self._reply = reply = Reply(self._surface, self._thread)
         reply.show("thinking")
         try:
             try:
-                parts, problems = await parts_of(self._surface, said.attachments)
+                parts, problems = await parts_of(self._surface, message.attachments)
                 if self._stopped:
                     spent = ZERO
                     await reply.finish("stopped: nothing was begun")
                     return
-                result = await _result(agent, said.text, parts)
+                result = await _result(agent, message.text, parts)
                 spent = counted(agent) - before
             finally:
                 self.spent = agent.ledger.cost().total

@@ -66,34 +66,34 @@ class ChatHost:
             case Commanded():
                 self._later(self._surface.answer(incoming, self._command(incoming)))
 
-    def _said(self, said: Said) -> None:
-        rules = self._rules.places.get(said.thread.place)
-        if rules is None or not (said.addressed or self._knows(said.thread)):
+    def _said(self, message: Said) -> None:
+        rules = self._rules.places.get(message.thread.place)
+        if rules is None or not (message.addressed or self._knows(message.thread)):
             return
-        if not self._seen.take(f"{said.thread.place} {said.message}"):
+        if not self._seen.take(f"{message.thread.place} {message.message}"):
             return
-        if not rules.may_write(said.person):
-            if said.addressed:
-                self._post(said.thread, "You are not allowed to use this here.")
+        if not rules.may_write(message.person):
+            if message.addressed:
+                self._post(message.thread, "You are not allowed to use this here.")
             return
-        if self._lost(said):
-            self._post(said.thread, LOST)
-        session = self._session(said.thread)
-        if not said.text.startswith("!"):
-            session.say(said)
+        if self._lost(message):
+            self._post(message.thread, LOST)
+        session = self._session(message.thread)
+        if not message.text.startswith("!"):
+            session.say(message)
             return
-        self._post(said.thread, self._control(session, said))
+        self._post(message.thread, self._control(session, message))
 
-    def _control(self, session: ThreadSession, said: Said) -> str:
+    def _control(self, session: ThreadSession, message: Said) -> str:
         """Run a command with an exclamation mark, and return the outcome."""
-        word, _, rest = said.text[1:].strip().partition(" ")
+        word, _, rest = message.text[1:].strip().partition(" ")
         match word.lower():
             case "stop":
                 return "Stopped." if session.stop() else "Nothing is running here."
             case "status":
                 return "Working." if session.working else "Nothing is running here."
             case "cost":
-                return f"This thread: {show(session.spent)}. {self._today(said.thread.place)}"
+                return f"This thread: {show(session.spent)}. {self._today(message.thread.place)}"
             case "model" if rest.strip():
                 session.use_model(rest.strip())
                 return f"{rest.strip()} answers from the next prompt on, if it is available."
@@ -126,10 +126,10 @@ class ChatHost:
             self._threads[thread] = ThreadSession(self._surface, thread, rules, self._budget, path, self._open)
         return self._threads[thread]
 
-    def _lost(self, said: Said) -> bool:
+    def _lost(self, message: Said) -> bool:
         """Return True if the thread had a session that is gone, as far as known."""
-        thread = said.thread
-        begun = self._threads[thread].begun if thread in self._threads else said.message != thread.name
+        thread = message.thread
+        begun = self._threads[thread].begun if thread in self._threads else message.message != thread.name
         return begun and self._seen.knows(f"{thread.place} {thread.name}") and not self._path(thread).exists()
 
     def _knows(self, thread: Thread) -> bool:

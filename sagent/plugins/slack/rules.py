@@ -67,40 +67,40 @@ def read_rules(file: Path) -> ChatRules:
     return ChatRules(places, _usd(value.get("usd_per_day", 20), f"{file}: usd_per_day"))
 
 
-def _place(given: Mapping[str, object], where: str, base: Path) -> PlaceRules:
-    for name in given:
+def _place(table: Mapping[str, object], location: str, base: Path) -> PlaceRules:
+    for name in table:
         if name not in _KEYS:
-            raise ConfigError(f"{where}: there is no setting {name!r}{nearest(name, _KEYS)}")
-    if "users" not in given:
+            raise ConfigError(f"{location}: there is no setting {name!r}{nearest(name, _KEYS)}")
+    if "users" not in table:
         raise ConfigError(
-            f'{where}: users is missing: give a list of ids, or "{MEMBERS}" for everyone in the workspace.'
+            f'{location}: users is missing: give a list of ids, or "{MEMBERS}" for everyone in the workspace.'
         )
-    mode = as_str(given.get("mode"), "plan")
+    mode = as_str(table.get("mode"), "plan")
     if mode not in MODES:
-        raise ConfigError(f"{where}: mode {mode!r}: give one of {', '.join(MODES)}.")
-    cwd = (base / path_of(as_str(given.get("cwd"), "."))).resolve()
+        raise ConfigError(f"{location}: mode {mode!r}: give one of {', '.join(MODES)}.")
+    cwd = (base / path_of(as_str(table.get("cwd"), "."))).resolve()
     if not cwd.is_dir():
-        raise ConfigError(f"{where}: cwd: {cwd} is not a directory.")
-    users = given["users"]
+        raise ConfigError(f"{location}: cwd: {cwd} is not a directory.")
+    users = table["users"]
     return PlaceRules(
         cwd,
-        users=None if users == MEMBERS else _ids(users, f"{where}: users"),
-        approvers=_ids(given.get("approvers", []), f"{where}: approvers"),
+        users=None if users == MEMBERS else _ids(users, f"{location}: users"),
+        approvers=_ids(table.get("approvers", []), f"{location}: approvers"),
         mode=mode,
-        model=as_str(given.get("model")),
-        usd_per_thread=_usd(given.get("usd_per_thread", 1), f"{where}: usd_per_thread"),
-        usd_per_day=_usd(given.get("usd_per_day", 5), f"{where}: usd_per_day"),
+        model=as_str(table.get("model")),
+        usd_per_thread=_usd(table.get("usd_per_thread", 1), f"{location}: usd_per_thread"),
+        usd_per_day=_usd(table.get("usd_per_day", 5), f"{location}: usd_per_day"),
     )
 
 
-def _ids(value: object, where: str) -> frozenset[str]:
+def _ids(value: object, location: str) -> frozenset[str]:
     found = [each for each in as_array(value) if isinstance(each, str)]
     if not isinstance(value, list) or len(found) != len(as_array(value)):  # pyright: ignore[reportUnknownArgumentType]
-        raise ConfigError(f"{where}: give a list of ids.")
+        raise ConfigError(f"{location}: give a list of ids.")
     return frozenset(found)
 
 
-def _usd(value: object, where: str) -> Decimal:
+def _usd(value: object, location: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1_000_000:
-        raise ConfigError(f"{where}: give an amount in USD above 0.")
+        raise ConfigError(f"{location}: give an amount in USD above 0.")
     return Decimal(str(value))

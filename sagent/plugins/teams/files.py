@@ -237,9 +237,9 @@ def _role_name(value: object, _: object) -> str:
     return name
 
 
-def _number(least: int) -> Callable[[object, PathBase], int]:
+def _number(minimum: int) -> Callable[[object, PathBase], int]:
     """Return a whole number. In a file, "3" is a text."""
-    return lambda value, _: values.whole(least)(value if isinstance(value, int) else "")
+    return lambda value, _: values.whole(minimum)(value if isinstance(value, int) else "")
 
 
 _HANDOFF = ("handoff_tokens", "handoff_bytes")

@@ -111,8 +111,9 @@ def answer_of(log: Log, agent: str) -> str:
     return found
 
 
-def shortened(text: str, max_bytes: int, where: str) -> tuple[str, int]:
-    """Return a text's beginning and end, at most this many bytes, and its size. `where` tells the place of the rest."""
+def shortened(text: str, max_bytes: int, location: str) -> tuple[str, int]:
+    """Return a text's beginning and end, at most this many bytes, and its size. `location` tells the place of the
+    rest."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= max_bytes:
         return text, len(data)
@@ -121,7 +122,7 @@ def shortened(text: str, max_bytes: int, where: str) -> tuple[str, int]:
         for part in (data[: max_bytes - max_bytes // 3], data[len(data) - max_bytes // 3 :])
     )
     shown = len(head.encode()) + len(tail.encode())
-    return f"{head}\n[... {len(data) - shown} bytes left out; {where} ...]\n{tail}", shown
+    return f"{head}\n[... {len(data) - shown} bytes left out; {location} ...]\n{tail}", shown
 
 
 def _family(lead: Node, path: str) -> Sequence[str]:

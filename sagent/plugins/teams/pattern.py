@@ -129,23 +129,23 @@ def media_of(prompt: Message) -> Sequence[Part]:
     return [part for part in prompt.parts if not isinstance(part, Text)]
 
 
-def check_judge(name: str, given: object) -> None:
+def check_judge(name: str, value: object) -> None:
     """Raise UsageError for a judge that is neither an agent nor a function."""
-    if given is not None and not isinstance(given, Runnable) and not callable(given):
-        raise UsageError(f"{name} is {type(given).__name__}: give an agent or a function of the result")
+    if value is not None and not isinstance(value, Runnable) and not callable(value):
+        raise UsageError(f"{name} is {type(value).__name__}: give an agent or a function of the result")
 
 
-def check_named(name: str, given: object) -> None:
+def check_named(name: str, value: object) -> None:
     """Raise UsageError for agents that are not given by their names."""
-    if not isinstance(given, Mapping):
-        raise UsageError(f'{name} takes agents by name, {{"billing": agent, ...}}, and not a {type(given).__name__}')
+    if not isinstance(value, Mapping):
+        raise UsageError(f'{name} takes agents by name, {{"billing": agent, ...}}, and not a {type(value).__name__}')
 
 
-async def made_by(name: str, given: T | Awaitable[T], kinds: type[T] | tuple[type[T], ...], wanted: str) -> T:
+async def made_by(name: str, value: T | Awaitable[T], kinds: type[T] | tuple[type[T], ...], expected: str) -> T:
     """Return the result of a function of the program, awaited if needed. Raises UsageError for a wrong type."""
-    made = await cast("Awaitable[T]", given) if isinstance(given, Awaitable) else given
+    made = await cast("Awaitable[T]", value) if isinstance(value, Awaitable) else value
     if not isinstance(made, kinds):
-        raise UsageError(f"the function for {name} returned {made!r:.60}: {wanted}")
+        raise UsageError(f"the function for {name} returned {made!r:.60}: {expected}")
     return made
 
 

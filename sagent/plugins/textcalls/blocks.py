@@ -89,12 +89,12 @@ NOTHING_MEANT = BlockContext()
 
 
 class BlockReader:
-    """Reads a reply as it comes in. `tools` are the tools it may call, by name. `meant` says what a block without a
+    """Reads a reply as it comes in. `tools` are the tools it may call, by name. `context` says what a block without a
     path or word may be meant for."""
 
-    def __init__(self, tools: Mapping[str, ToolSpec], meant: BlockContext = NOTHING_MEANT) -> None:
-        self._tools, self._files, self._commands = tools, meant.files, meant.commands
-        self._may_think = meant.thinks_first  # the prompt may have begun thinking that has not ended
+    def __init__(self, tools: Mapping[str, ToolSpec], context: BlockContext = NOTHING_MEANT) -> None:
+        self._tools, self._files, self._commands = tools, context.files, context.commands
+        self._may_think = context.thinks_first  # the prompt may have begun thinking that has not ended
         self._line: list[str] = []  # pieces of the line that has not ended
         self._held: list[str] = []  # text after a block, shown if another block follows
         self._calls: list[tuple[str, Block]] = []  # each with the text before it
@@ -436,10 +436,10 @@ def read(
     tools: Mapping[str, ToolSpec],
     stop: StopReason | None,
     stem: str,
-    meant: BlockContext = NOTHING_MEANT,
+    context: BlockContext = NOTHING_MEANT,
 ) -> tuple[Text | ToolCall, ...]:
     """Return the parts of a whole reply that ended for `stop`."""
-    reader = BlockReader(tools, meant)
+    reader = BlockReader(tools, context)
     reader.feed(valid_text(text))
     reader.finish(cut=stop in CUT)
     return reader.parts(stem)

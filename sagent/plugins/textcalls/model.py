@@ -184,7 +184,7 @@ def _answers_first(message: Message) -> bool:
 
 
 def _with_calls(
-    reply: Reply, tools: Mapping[str, ToolSpec], meant: BlockContext, messages: Sequence[Message], *, decided: bool
+    reply: Reply, tools: Mapping[str, ToolSpec], context: BlockContext, messages: Sequence[Message], *, decided: bool
 ) -> Reply:
     """Return a reply to these messages with the calls in its text. Unless it is `decided` that the text is no thought,
     no call is made."""
@@ -196,7 +196,9 @@ def _with_calls(
 
     def end_run() -> None:
         nonlocal made
-        found = read("".join(part.text for part in run), tools, message.stop, f"{stem}_{made}" if made else stem, meant)
+        found = read(
+            "".join(part.text for part in run), tools, message.stop, f"{stem}_{made}" if made else stem, context
+        )
         if any(isinstance(part, ToolCall) for part in found):
             made += 1
             parts.extend(found)

@@ -8,10 +8,10 @@ from sagent.lib.text import Table
 from sagent.plugins.textcalls.protocols import FILE, LearnedProtocols, split_place
 
 
-def forget(settings: Settings, given: Mapping[str, object]) -> int | None:
+def forget(settings: Settings, arguments: Mapping[str, object]) -> int | None:
     """Forget the protocol of the model that a flag names by its id or as provider/id; None if the flag names none.
     Returns 1 if nothing was known."""
-    if (name := given.get("forget")) is None:
+    if (name := arguments.get("forget")) is None:
         return None
     learned = LearnedProtocols(settings.state_dir / FILE)
     count = learned.forget(str(name)) or (learned.forget(str(name).partition("/")[2]) if "/" in str(name) else 0)

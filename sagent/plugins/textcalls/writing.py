@@ -206,9 +206,9 @@ def left_unmade(history: Sequence[Message], senders: Container[str]) -> str:
     return made.pop() if len(made) == 1 else ""
 
 
-def echoes(reply: str, told: str) -> bool:
+def echoes(reply: str, text: str) -> bool:
     """Return True for a reply that repeats a long sentence of the note."""
-    known = " ".join(told.split())
+    known = " ".join(text.split())
     sentences = (" ".join(each.split()) for each in re.split(r"(?<=[.!?])\s+|\n", reply))
     return any(each in known for each in sentences if len(each.split()) > MIN_ECHO_WORDS)
 

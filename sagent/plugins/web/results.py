@@ -80,6 +80,6 @@ def encode(found: Sequence[SearchResult]) -> dict[str, object]:
     return {"found": [[each.title, each.url, each.text, each.date] for each in found]}
 
 
-def decode(kept: Mapping[str, object]) -> list[SearchResult]:
+def decode(stored: Mapping[str, object]) -> list[SearchResult]:
     """Results of `encode`."""
-    return [SearchResult(*map(as_str, as_array(each))) for each in as_array(kept.get("found"))]
+    return [SearchResult(*map(as_str, as_array(each))) for each in as_array(stored.get("found"))]

@@ -77,9 +77,9 @@ def read_rows(
     return {name: _row(before.get(name, ServerRow(name)), table) for name, table in tables.items()}
 
 
-def every_row(own: Mapping[str, ServerRow]) -> list[ServerRow]:
+def every_row(custom: Mapping[str, ServerRow]) -> list[ServerRow]:
     """Return the person's rows, and after them ours."""
-    return [*own.values(), *(row for name, row in built_in().items() if name not in own)]
+    return [*custom.values(), *(row for name, row in built_in().items() if name not in custom)]
 
 
 def _row(known: ServerRow, table: Mapping[str, object]) -> ServerRow:

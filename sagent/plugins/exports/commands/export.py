@@ -36,17 +36,17 @@ def run_export(argv: Sequence[str]) -> int:
         return _export_as(session, formats[given.format], given, settings)
 
 
-def _export_as(session: Path, form: ExportFormat, given: argparse.Namespace, settings: Settings) -> int:
-    redaction = Redaction(keep=given.keep_secrets)
-    out = Path(given.out or f"{session.name}.{form.file_suffix}")
+def _export_as(session: Path, form: ExportFormat, args: argparse.Namespace, settings: Settings) -> int:
+    redaction = Redaction(keep=args.keep_secrets)
+    out = Path(args.out or f"{session.name}.{form.file_suffix}")
     try:
-        done = export_session(form, Exporting(session, redaction, None if given.out == "-" else out, settings))
+        done = export_session(form, Exporting(session, redaction, None if args.out == "-" else out, settings))
     except OSError as error:
-        if given.out == "-" and error.filename is None:
+        if args.out == "-" and error.filename is None:
             raise  # its reader is gone, or the disk is full
         where = error.filename if isinstance(error.filename, str) else out  # bytes are a name within a directory
         raise UsageError(f"{where}: {error.strerror or error}. Nothing was exported.") from error
-    _report(done, "" if given.out == "-" else str(out), redaction)
+    _report(done, "" if args.out == "-" else str(out), redaction)
     return 0
 
 

@@ -96,11 +96,11 @@ async def _of_two(left: Path, right: Path, check: str) -> "SessionDiff":
     )
 
 
-async def _with_another(session: Path, settings: "Settings", given: "Conditions") -> "tuple[SessionDiff, int]":
+async def _with_another(session: Path, settings: "Settings", conditions: "Conditions") -> "tuple[SessionDiff, int]":
     from sagent.plugins.lab.sessiondiff import diff_sessions
     from sagent.plugins.programs.check import run_check
 
-    done, signal_number = await ask(session, settings, given, lambda _: None)
+    done, signal_number = await ask(session, settings, conditions, lambda _: None)
     lines = [*notes_of(done), f"session {done.result.session_id}, head {done.result.head}"]
     if done.result.error is not None:
         lines.append(f"it ended early: {done.result.error.message}")
@@ -109,7 +109,7 @@ async def _with_another(session: Path, settings: "Settings", given: "Conditions"
         raise UsageError("The second session could not be saved, so there is nothing to compare.")
     diff = diff_sessions(session, done.session)
     if done.outcome is not None:
-        first = await run_check(given.check, Path(diff.left.cwd))
+        first = await run_check(conditions.check, Path(diff.left.cwd))
         diff = diff.checked(first, done.outcome, "The check sees A's directory as it is now.")
     return diff, exit_code(done.result, signal_number)
 

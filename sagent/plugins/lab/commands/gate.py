@@ -108,14 +108,14 @@ _FLAGS = {"pass": "--min-pass", "usd": "--max-usd", "usd_per_pass": "--max-usd-p
           "seconds": "--max-seconds", "drop": "--max-drop"}  # fmt: skip
 
 
-def _limits(given: argparse.Namespace) -> dict[str, float]:
+def _limits(args: argparse.Namespace) -> dict[str, float]:
     """Return the limits of the command line, by condition. Raises UsageError."""
-    if given.baseline is not None:
-        given.max_drop = given.max_drop or "0"
-    elif given.max_drop is not None:
+    if args.baseline is not None:
+        args.max_drop = args.max_drop or "0"
+    elif args.max_drop is not None:
         raise UsageError("--max-drop needs --baseline RESULT, the result that the pass rate is compared with.")
     found = {
-        name: read_flag(flag, vars(given)[flag[2:].replace("-", "_")], _share if name in ("pass", "drop") else _figure)
+        name: read_flag(flag, vars(args)[flag[2:].replace("-", "_")], _share if name in ("pass", "drop") else _figure)
         for name, flag in _FLAGS.items()
     }
     return {name: limit for name, limit in found.items() if limit is not None}

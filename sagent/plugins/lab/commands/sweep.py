@@ -58,8 +58,8 @@ def _batches() -> _Batches:
     return cast("_Batches", resolve(extra.add))
 
 
-def _in_batches(given: argparse.Namespace) -> bool:
-    return bool(vars(given).get("batch"))
+def _in_batches(args: argparse.Namespace) -> bool:
+    return bool(vars(args).get("batch"))
 
 
 def run_sweep(argv: Sequence[str]) -> int:
@@ -155,11 +155,11 @@ def _plan(spec: "Spec", config: str | None) -> "Plan":
 class _Sweep(ExperimentCommand):
     flag = "--output"
 
-    def __init__(self, spec: "Spec", given: argparse.Namespace, again: Sequence[str]) -> None:
-        self._spec, self._file, self._form = spec, path_of(given.spec), given.output_format
-        self._kept_in = Path(given.output or f"{self._file.stem}.sweep")
-        self._batch = _in_batches(given)
-        super().__init__(_plan(spec, given.config), str(self._kept_in))
+    def __init__(self, spec: "Spec", args: argparse.Namespace, again: Sequence[str]) -> None:
+        self._spec, self._file, self._form = spec, path_of(args.spec), args.output_format
+        self._kept_in = Path(args.output or f"{self._file.stem}.sweep")
+        self._batch = _in_batches(args)
+        super().__init__(_plan(spec, args.config), str(self._kept_in))
         self._again = ["sagent", "sweep", str(self._file), "--output", str(self._kept_in), *again]
 
     @property

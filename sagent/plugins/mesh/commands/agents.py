@@ -42,16 +42,16 @@ def run_agents(argv: Sequence[str]) -> int:
     return asyncio.run(_carry_out(bus_url(given["bus"]), given))
 
 
-async def _carry_out(url: str, given: dict[str, object]) -> int:
+async def _carry_out(url: str, options: dict[str, object]) -> int:
     from sagent.lib.json import as_array
     from sagent.plugins.mesh.buses.nats import nats_bus
     from sagent.plugins.mesh.cards import Query, check_name, encode_card
     from sagent.plugins.mesh.discovery import find
 
-    namespace = str(given["namespace"])
-    query = Query(check_name(namespace) if namespace else "", labels=tuple(map(str, as_array(given["label"]))))
+    namespace = str(options["namespace"])
+    query = Query(check_name(namespace) if namespace else "", labels=tuple(map(str, as_array(options["label"]))))
     async with nats_bus(url) as bus:
-        if given["watch"]:
+        if options["watch"]:
             await _watch(bus, query)
             return 0
         (cards,) = await find(bus, query)
@@ -62,7 +62,7 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
     )
     table = Table(rows, ("address", "kind", "load", "labels", "description"), (2,))
     nobody = f"No agents, nodes or sessions{f' in {namespace}' if namespace else ' on this bus'}."
-    show([encode_card(card) for card in cards], [table] if cards else [nobody], as_json=bool(given["json"]))
+    show([encode_card(card) for card in cards], [table] if cards else [nobody], as_json=bool(options["json"]))
     return 0
 
 

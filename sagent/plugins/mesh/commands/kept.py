@@ -10,9 +10,9 @@ BUS = "SAGENT_BUS"
 """The variable that names the bus of a person."""
 
 
-def bus_url(given: object) -> str:
+def bus_url(value: object) -> str:
     """Return the bus of a flag, or of the environment. Raises UsageError."""
-    if not (url := str(given or os.environ.get(BUS, ""))):
+    if not (url := str(value or os.environ.get(BUS, ""))):
         raise UsageError(f"No bus is given: give --bus URL or set {BUS}. To start one: sagent bus")
     return url
 

@@ -54,21 +54,25 @@ def run_node(argv: Sequence[str]) -> int:
     return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags)))
 
 
-def _options(own: Mapping[str, object], settings: "Settings") -> "NodeOptions":
+def _options(options: Mapping[str, object], settings: "Settings") -> "NodeOptions":
     from sagent.plugins.mesh.records import check_label
     from sagent.plugins.mesh.session_worker import NodeOptions
 
     host = re.sub(r"[^A-Za-z0-9_-]+", "-", os.uname().nodename).strip("-") or "node"
-    name, slots = str(own["name"] or f"{host}-{os.getpid()}"), own["slots"]
+    name, slots = str(options["name"] or f"{host}-{os.getpid()}"), options["slots"]
     slots = 8 if slots is None else slots
     if not isinstance(slots, int) or not 0 < slots <= 10_000:
         raise UsageError(f"--slots {slots}: give a number from 1 to 10000.")
-    texts = [str(label) for label in as_array(own["label"])]
+    texts = [str(label) for label in as_array(options["label"])]
     for text in (name, *texts):
         check_label(text)
     # outside the private state directory, because agents work there
-    place = path_of(str(own["dir"])).absolute() if own["dir"] else settings.state_dir.with_name("sagent-nodes") / name
-    shared = tuple(path_of(str(each)).absolute() for each in as_array(own["shared"]))
+    place = (
+        path_of(str(options["dir"])).absolute()
+        if options["dir"]
+        else settings.state_dir.with_name("sagent-nodes") / name
+    )
+    shared = tuple(path_of(str(each)).absolute() for each in as_array(options["shared"]))
     return NodeOptions(name, slots, tuple(texts), place, shared)
 
 

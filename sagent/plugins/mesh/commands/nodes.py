@@ -38,13 +38,13 @@ def run_nodes(argv: Sequence[str]) -> int:
     return asyncio.run(_carry_out(bus_url(given["bus"]), given))
 
 
-async def _carry_out(url: str, given: dict[str, object]) -> int:
+async def _carry_out(url: str, options: dict[str, object]) -> int:
     from sagent.plugins.mesh.jetstream import connected
 
     async with connected(url) as bus:
         await bus.ensure()
-        if given["operation"] == "drain":
-            return await _drain(bus, str(given["name"]))
+        if options["operation"] == "drain":
+            return await _drain(bus, str(options["name"]))
         nodes = await _nodes(bus)
     rows = tuple(
         (
@@ -58,7 +58,7 @@ async def _carry_out(url: str, given: dict[str, object]) -> int:
     )
     table = Table(rows, ("name", "host, pid", "in use", "labels", "sessions"))
     none = "There are no nodes on this bus. To start one: sagent node"
-    show(nodes, [table] if nodes else [none], as_json=bool(given["json"]))
+    show(nodes, [table] if nodes else [none], as_json=bool(options["json"]))
     return 0
 
 

@@ -37,14 +37,14 @@ def add_permissions(parser: "Parser") -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
-def run_permissions(given: Mapping[str, object]) -> int:
+def run_permissions(options: Mapping[str, object]) -> int:
     """Change the users and list them. Raises UsageError."""
     from sagent.plugins.mesh.security import Users
 
-    users, tenant = Users(path_of(str(given["dir"])).absolute()), str(given["tenant"])
+    users, tenant = Users(path_of(str(options["dir"])).absolute()), str(options["tenant"])
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", tenant):
         raise UsageError(f"{tenant!r} is not a valid tenant name: use letters, digits, _ and -.")
-    removed, added = [*map(str, as_array(given["remove"]))], _added(given)
+    removed, added = [*map(str, as_array(options["remove"]))], _added(options)
     if added or removed:
         try:
             users.change(tenant, added, removed)
@@ -57,20 +57,20 @@ def run_permissions(given: Mapping[str, object]) -> int:
         for user, one in zip(found, shown, strict=True)
     )
     table = [Table(rows, ("tenant", "name", "role", "addresses", "key"))] if rows else ["There are no users yet."]
-    show({"configuration": str(users.configuration), "users": shown}, table, as_json=bool(given["json"]))
-    if (added or removed) and not given["json"]:
+    show({"configuration": str(users.configuration), "users": shown}, table, as_json=bool(options["json"]))
+    if (added or removed) and not options["json"]:
         report(f"start the bus with these users: sagent bus --users {users.configuration}")
     return 0
 
 
-def _added(given: Mapping[str, object]) -> "list[tuple[Role, str, tuple[str, ...]]]":
+def _added(options: Mapping[str, object]) -> "list[tuple[Role, str, tuple[str, ...]]]":
     from sagent.plugins.mesh.cards import check_name
 
     found: list[tuple[Role, str, tuple[str, ...]]] = []
     roles: tuple[Role, ...] = ("node", "person", "observer")
     for role in roles:
-        found.extend((role, name, ()) for name in map(str, as_array(given[role])))
-    for text in map(str, as_array(given["agent"])):
+        found.extend((role, name, ()) for name in map(str, as_array(options[role])))
+    for text in map(str, as_array(options["agent"])):
         name, sign, addresses = text.partition("=")
         if not sign:
             raise UsageError(f"--agent {text}: give NAME=ADDRESS,ADDRESS..., the addresses where it receives.")

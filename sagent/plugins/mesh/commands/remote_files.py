@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from sagent.plugins.mesh.records import FilesKind, SessionRecord
 
 
-async def offer_files(bus: "JetStream", wanted: str | None, cwd: Path) -> "tuple[FilesKind, str]":
+async def offer_files(bus: "JetStream", requested: str | None, cwd: Path) -> "tuple[FilesKind, str]":
     """Return how files travel, and the reference to them. Raises UsageError."""
     from sagent.plugins.mesh import names
     from sagent.plugins.mesh.workspace import offer
 
-    if wanted == "shared":
+    if requested == "shared":
         return "shared", str(cwd)
-    if wanted == "none" or (wanted is None and not (cwd / ".git").exists()):
+    if requested == "none" or (requested is None and not (cwd / ".git").exists()):
         return "none", ""
     return "git", await offer(bus.store(names.BLOBS), cwd)
 

@@ -47,16 +47,16 @@ def run_send(argv: Sequence[str]) -> int:
     return asyncio.run(_carry_out(bus_url(given["bus"]), _body(given), given))
 
 
-def _body(given: Mapping[str, object]) -> "Json":
-    if (data := given["data"]) is not None:
-        if given["text"] is not None:
+def _body(options: Mapping[str, object]) -> "Json":
+    if (data := options["data"]) is not None:
+        if options["text"] is not None:
             raise UsageError("Give a TEXT or --data, not both.")
         try:
             return json_load(str(data))
         except ValueError as error:
             raise UsageError(f"--data is not JSON: {error}") from None
-    if given["text"] is not None:
-        return str(given["text"])
+    if options["text"] is not None:
+        return str(options["text"])
     from sagent.cli.headless import read_text
 
     stdin: TextIO | None = sys.stdin  # None if it was closed
@@ -66,35 +66,35 @@ def _body(given: Mapping[str, object]) -> "Json":
     return piped
 
 
-async def _carry_out(url: str, body: "Json", given: Mapping[str, object]) -> int:
+async def _carry_out(url: str, body: "Json", options: Mapping[str, object]) -> int:
     from sagent.plugins.mesh.bus import Address, message
     from sagent.plugins.mesh.buses.nats import nats_bus
     from sagent.plugins.mesh.errors import Failed
 
-    to = Address.of(str(given["address"]))
-    keep = given["keep"]
+    to = Address.of(str(options["address"]))
+    keep = options["keep"]
     async with nats_bus(url) as bus:
         if to.name.startswith("session."):
-            return await _say(bus.jetstream, to, body, given)
+            return await _say(bus.jetstream, to, body, options)
         envelope = message(
-            to, body, kind=str(given["kind"]), sender="cli", keep=keep if isinstance(keep, float) else None
+            to, body, kind=str(options["kind"]), sender="cli", keep=keep if isinstance(keep, float) else None
         )
-        if given["no_reply"]:
+        if options["no_reply"]:
             sent = await bus.send(envelope)
             if keep is not None:
                 await sent.taken()
             return 0
         try:
-            return await _ask(bus, envelope, given)
+            return await _ask(bus, envelope, options)
         except Failed as error:
             report(str(error))
             return 1
 
 
-async def _ask(bus: "Bus", envelope: "Envelope", given: Mapping[str, object]) -> int:
+async def _ask(bus: "Bus", envelope: "Envelope", options: Mapping[str, object]) -> int:
     from sagent.plugins.mesh.bus import answer_of
 
-    seconds = float(str(given["timeout"]))
+    seconds = float(str(options["timeout"]))
     hint = asyncio.create_task(_name_the_present(bus, envelope.to, seconds))
     try:
         async with bus.asking(envelope, timeout=seconds) as frames:
@@ -103,9 +103,9 @@ async def _ask(bus: "Bus", envelope: "Envelope", given: Mapping[str, object]) ->
                 if frame.kind == "restart":
                     report("the agent that was answering is gone; another starts over")
                 elif frame.is_last:
-                    _show(answer_of(frame, envelope), given)
-                elif given["stream"]:
-                    _show(frame.body, given)
+                    _show(answer_of(frame, envelope), options)
+                elif options["stream"]:
+                    _show(frame.body, options)
     finally:
         hint.cancel()
     return 0
@@ -125,7 +125,7 @@ async def _name_the_present(bus: "Bus", to: "Address", seconds: float) -> None:
         report(f"there is no agent at {to.name} yet; waiting up to {seconds:g} s for one{there}")
 
 
-async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mapping[str, object]) -> int:
+async def _say(jetstream: "JetStream", to: "Address", body: "Json", options: Mapping[str, object]) -> int:
     """Return a message to a session; its result is handled like that of any prompt."""
     from sagent.cli.headless import exit_code
     from sagent.messages import user
@@ -135,30 +135,30 @@ async def _say(jetstream: "JetStream", to: "Address", body: "Json", given: Mappi
     records = Records(jetstream)
     record = await records.find(to.name.removeprefix("session."))
     said = InboxMessage(user(body if isinstance(body, str) else json_dump(body)))
-    if given["no_reply"]:
+    if options["no_reply"]:
         await records.send(record, said)
         return 0
     async with RemotePeer.attached(jetstream, record) as peer:
         peer.expect(await records.send(record, said))
         try:
-            async with asyncio.timeout(float(str(given["timeout"]))):
+            async with asyncio.timeout(float(str(options["timeout"]))):
                 result = await peer.wait()
         except TimeoutError:
             raise UsageError(f"session {record.id} has not answered in time; follow it with sagent attach.") from None
     if result.content or result.error is None:
-        _show(result.content, given)
+        _show(result.content, options)
     if result.error is not None:
         report(result.error.message)
     return exit_code(result)
 
 
-def _show(body: "Json", given: Mapping[str, object]) -> None:
+def _show(body: "Json", options: Mapping[str, object]) -> None:
     from sagent.cli.tables import write
 
     said = body.get("text") if isinstance(body, JsonObject) else body
     out = binary_safe(sys.stdout)
-    if isinstance(said, str) and not given["json"]:
+    if isinstance(said, str) and not options["json"]:
         write(out, [said])
-    elif body is not None or given["json"]:
+    elif body is not None or options["json"]:
         out.write(json_dump(body) + "\n")
     out.flush()
