@@ -48,8 +48,7 @@ def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> Ext
 
 
 class AdvisorExtension(Advisors):
-    """The advisors of one agent, as an Extension of its engine. The tool and the policy are active once it has
-    advisors."""
+    """The advisors of one agent, as an Extension of its engine. Tool and policy are active once it has some."""
 
     def __init__(
         self, agent: Node, roster: Sequence[Advisor], setup: Setup, account: Account, tool: AdvisorTool | None = None

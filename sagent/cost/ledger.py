@@ -244,8 +244,7 @@ class Ledger:
         self._budgets[agent] = Budget(agent, usd, outer)
 
     def lend(self, agent: str) -> None:
-        """Mark an agent's allowance as spent on another node, unseen by this ledger. All of it counts as spent until
-        `take_back`."""
+        """Lend an agent's allowance to another node; all of it counts as spent here until `take_back`."""
         for books in self._books:
             books.lent.add(self._budgets[agent])
 

@@ -363,7 +363,7 @@ def _reply(call: Call) -> Reply:
     reader = call.reader
     usage, charges = reader.bill(call.body.max_input_tokens)
     message = reader.message()
-    if message.stop == "tool_use" and 0 < call.max_output == usage.output:  # vLLM gives no other reason for a cut
+    if reader.closes_calls and message.stop == "tool_use" and 0 < call.max_output == usage.output:
         message = replace(message, stop="max_tokens")
     notes = (*call.notes, *reader.notes(), *reader.mends)
     return Reply(message, usage, charges, call.digest, reader.response_id, notes, reader.advice())

@@ -50,6 +50,7 @@ class ReplyReader(ABC):
         self.complete = False  # the reply may end here
         self.closed = False  # the reply has ended: the rest does not matter
         self.counts_first = False  # the first count of the input is complete and does not grow
+        self.closes_calls = False  # a call that the output limit cut may look whole: vLLM writes its end
         self.hourly = False  # one-hour caches were requested: writes of unknown lifetime count as such
         self.deferral: Deferral | None = None  # converts calls of tools that the model was not shown
         self.naming: Naming | None = None  # names that were changed for the provider

@@ -72,6 +72,7 @@ class ChatReplyReader(ReplyReader):
 
     def __init__(self, origin: Origin, family: str) -> None:
         super().__init__(origin, family)
+        self.closes_calls = True
         if "compound" in origin.model:  # Groq's, whose thoughts repeat the results of its own tools
             self._summary = sys.maxsize
         self._text: list[str] = []
