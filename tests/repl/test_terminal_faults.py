@@ -253,7 +253,7 @@ def test_reply_at_output_limit_names_next_step(console: Console) -> None:
     console.serve([Turn(text="It begins, and", stop="max_tokens"), Turn(text="goes on.")])
     console.start("--max-response-tokens", "40")
     console.type("tell me")
-    console.until("It begins, and", "its output limit of 40 tokens", "ask it to go on")
+    console.until("It begins, and", "its output limit of 40 tokens", "ask it to continue")
     console.type("go on")
     console.until("goes on.")
 
