@@ -368,7 +368,7 @@ class Sandbox:
             self._guard, self._plants = Guard(self._quarantine, self._copies), Plants(self._quarantine, _caches())
         protected = tuple(protected)
         plants = self._plants if protected else None
-        kept = self._kept._replace(granted=self._kept.granted.union(granted))
+        kept = self._kept._replace(granted={*self._kept.granted, *granted})
         if plants is not None and (planted := plants.begin(roots, kept, protected)):
             self.warn(self._disarmed(planted))
         for other in self._running if protected else ():  # from now on, changes may be this command's

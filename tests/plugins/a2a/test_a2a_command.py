@@ -112,7 +112,7 @@ def posted() -> Iterator[tuple[str, list[tuple[str, str]]]]:
         server.shutdown()
 
 
-def stopped(child: subprocess.Popen[bytes], how: signal.Signals) -> None:
+def stopped(child: subprocess.Popen[bytes] | Forked, how: signal.Signals) -> None:
     child.send_signal(how)
     child.wait(20)
 

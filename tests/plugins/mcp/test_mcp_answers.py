@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from mcp.types import CallToolResult
 from mcp_types.methods import parse_server_result
 
 from sagent.lib.json import as_array, as_object, json_freeze_object
@@ -42,6 +43,7 @@ def test_any_answer_to_a_call_is_taken(answer: dict[str, object]) -> None:
     texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     mend_answer(answer, "2025-06-18", of_call=True)
     read = parse_server_result("tools/call", "2025-06-18", {**COMPLETE, **answer})
+    assert isinstance(read, CallToolResult)
     shown = "".join(part.text for part in output_of(read, "it").content if isinstance(part, Text))
     assert all(str(text) in shown for text in texts)
 

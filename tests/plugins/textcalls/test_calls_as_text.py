@@ -88,4 +88,4 @@ async def test_unreadable_call_answered_with_format(family: str, text: str) -> N
     (result,) = agent.messages[2].results
     assert result.is_error and '{"name": "wipe", "arguments": {...}}' in result.text
     assert wipe.paths == ["/tmp/a"]
-    assert any("cannot be read" in notice for notice in notices)
+    assert any("told the right form" in notice for notice in notices)
