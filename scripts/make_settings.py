@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sagent.advisor.advisor import Advisor
 
 Auth: TypeAlias = Literal["key", "bearer", "credentials"]
-"""How we say who we are; "credentials" is what the provider's own tools have stored, or its cloud's login."""
+"""Authentication; "credentials" are those stored by the provider's own tools, or its cloud's login."""
 _Path: TypeAlias = Path | str
 _Names: TypeAlias = str | Sequence[str]
 _Usd: TypeAlias = Decimal | float | str
@@ -50,7 +50,7 @@ BETWEEN = '''
 
 class Overrides(TypedDict, total=False):
     """Keywords of `load_config`. They are read as on the command line, so that a text will do for each of them; None is
-    as if it was left out. What they mean stands in the command line's documentation."""
+    as if it was left out. The command line's documentation explains them."""
 
 '''
 GUARDS = """

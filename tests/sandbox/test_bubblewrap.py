@@ -348,6 +348,7 @@ def test_slow_box_leaves_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_slow_box_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
     _hurry(monkeypatch, 0.0)
+    monkeypatch.setattr("sagent.sandbox.bubblewrap._FIRST", "read -r word")  # it never says that it is ready
     begun, begin = list[object](), Boxes.open
 
     def counted(boxes: Boxes, mounts: Sequence[str], box: Box | None = None) -> View | str:

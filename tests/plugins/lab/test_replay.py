@@ -614,7 +614,7 @@ async def test_missing_commit_reported(tmp_path: Path) -> None:
     (origin / "x").write_text("now")
     subprocess.run(["git", "init", "-q", str(origin)], check=True)
     async with workcopy.scratch_of(origin, "0" * 40) as made:
-        assert "is not there" in made.how
+        assert "does not exist" in made.how
         assert (made.directory / "x").read_text() == "now"
         (made.directory / "x").write_text("other")
         place = made.directory
