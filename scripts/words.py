@@ -1,8 +1,9 @@
 """How docstrings open and limits are named.
 
 A function's docstring opens with a verb, a class's or a module's with a noun, none with a clause ("What ...", "Whether
-...") or a pronoun. A limit is MAX_... or MIN_..., and has its unit in its name where there is room: ..._SECONDS,
-..._BYTES. Fails, with the places, where more than MAX_SHARE of docstrings or any limit is otherwise.
+...") or a pronoun; no later sentence opens with such a clause either. A limit is MAX_... or MIN_..., and has its unit
+in its name where there is room: ..._SECONDS, ..._BYTES. Fails, with the places, where more than MAX_SHARE of docstrings
+or any limit is otherwise.
 """
 
 import ast
@@ -16,6 +17,7 @@ OPENING = re.compile(
     r"(What|Where|Whether|Who|Whoever|Whatever|How|When|Which|The same|The ones?|Another|That|Those|It|They"
     r"|This|These)\b"
 )
+LATER = re.compile(r"[.!?]\s+(What|Whoever|Whatever|Whether|Who|How much|How many)\b")
 NOUN = re.compile(r"(The|An?|All|Every|Each|True|False|None|No|Nothing|Some|One|Two)\b")
 LIMIT = re.compile(
     r"_?((MOST|LONGEST|PATIENCE|LEAST|SOON|ENOUGH|SHORTEST|LARGEST|SMALLEST|FEWEST|BIGGEST)(_\w+)?"
@@ -30,11 +32,13 @@ def check(source: str) -> tuple[list[str], int, list[str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if text := ast.get_docstring(node):
-                docstrings.append((node.body[0].lineno, text.splitlines()[0], _does_something(node)))
+                docstrings.append((node.body[0].lineno, text, _does_something(node)))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.append((node.lineno, node.id))
     opened = [
-        f"{line}: {text}" for line, text, acts in docstrings if OPENING.match(text) or (acts and NOUN.match(text))
+        f"{line}: {text.splitlines()[0]}"
+        for line, text, acts in docstrings
+        if OPENING.match(text) or LATER.search(text) or (acts and NOUN.match(text))
     ]
     return opened, len(docstrings), [f"{line}: {name}" for line, name in names if LIMIT.fullmatch(name)]
 

@@ -38,6 +38,7 @@ def test_plain_source_passes(tmp_path: Path, source: str) -> None:
         ('"""What a date is."""\n', "sagent/module.py:1"),
         ('def late():\n    """Whether it is late."""\n', "sagent/module.py:2"),
         ('def day():\n    """The day."""\n', "sagent/module.py:2"),
+        ('"""Dates. What they are."""\n', "sagent/module.py:1"),
         ('class Date:\n    async def f(self):\n        """The same, later."""\n', "sagent/module.py:3"),
         ("MOST_DATES = 3\n", "sagent/module.py:1"),
         ("A, _LONGEST_NAME = 1, 2\n", "sagent/module.py:1"),
