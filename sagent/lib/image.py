@@ -40,14 +40,13 @@ def measure_image(data: bytes, media_type: str) -> tuple[int, int] | None:
                 return _measure_webp(data)
             case _:
                 return _measure_jpeg(data)
-    except (struct.error, IndexError):
+    except (struct.error, zlib.error, IndexError):
         return None
 
 
 def _is_whole_png(data: bytes) -> bool:
     """Return True if the needed chunks have the right sums and the pixels can be unpacked. W3C, PNG, 5.3 and 10."""
-    at, pixels = 8, zlib.decompressobj()
-    unpacked = 0
+    at, unpacked, pixels = 8, 0, zlib.decompressobj()
     while at + 12 <= len(data):
         (size,) = struct.unpack(">I", data[at : at + 4])
         kind, content = data[at + 4 : at + 8], memoryview(data)[at + 8 : at + 8 + size]
@@ -59,11 +58,9 @@ def _is_whole_png(data: bytes) -> bool:
             width, height, depth, color = struct.unpack(">IIBB", data[16:26])
             row = 1 if data[28] else 1 + (width * depth * _CHANNELS.get(color, 1) + 7) // 8  # interlaced: more rows
             return unpacked >= min(height * row, _MAX_UNPACKED) and (pixels.eof or unpacked >= _MAX_UNPACKED)
-        if kind == b"IDAT" and unpacked < _MAX_UNPACKED:
-            try:
-                unpacked += len(pixels.decompress(content, _MAX_UNPACKED - unpacked))
-            except zlib.error:
-                return False
+        while kind == b"IDAT" and content and unpacked < _MAX_UNPACKED:
+            unpacked += len(pixels.decompress(content, 1 << 20))  # all at once would be as large in memory
+            content = pixels.unconsumed_tail
         at += 12 + size
     return False
 

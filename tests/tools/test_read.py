@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import tracemalloc
 import zlib
 from io import BytesIO
 from random import Random
@@ -236,6 +237,16 @@ def test_image_of_missing_pixels_is_refused(data: bytes) -> None:
 def test_every_kind_of_png_is_whole(mode: str) -> None:
     data = image_file("PNG", (13, 7), mode=mode)
     assert measure_image(data, "image/png") == (13, 7)
+
+
+def test_png_is_unpacked_in_parts() -> None:
+    """A small file may have gigabytes of pixels."""
+    data = encode_png(b"\0" * 32_000_000, 8_000, 4_000, 8_000, 1)
+    tracemalloc.start()
+    assert measure_image(data, "image/png") == (8_000, 4_000)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 8_000_000
 
 
 @pytest.mark.parametrize("form", ["JPEG", "GIF"])
