@@ -402,7 +402,9 @@ class BlockReader:
         self._late = bool(calls) and late
         if calls:
             self._add(block, calls)
-        elif block.word not in _OUTPUTS and len(block.raw) == _LINES_OF_PATH and path_in(block.lines[0]):
+        elif (
+            block.word not in _OUTPUTS and len(block.raw) == _LINES_OF_PATH and block.lines and path_in(block.lines[0])
+        ):
             self._prose, self._path_at = ["".join(block.raw)], 0  # as a line that is only a path, before another block
         else:
             self._texts += block.raw

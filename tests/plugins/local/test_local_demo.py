@@ -168,7 +168,7 @@ def test_start_loads_nothing_of_it(shell: Shell) -> None:
 
 @slow
 @pytest.mark.skipif(
-    not (Path.home() / ".cache/sagent/models").is_dir(),
+    not (Path.home() / f".cache/sagent/models/{NAME}.gguf").is_file(),
     reason="needs the model in ~/.cache/sagent/models: sagent demo --local fetches it",
 )
 def test_real_model_repairs_test(shell: Shell, processes: Callable[[str], list[int]]) -> None:

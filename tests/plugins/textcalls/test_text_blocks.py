@@ -350,6 +350,7 @@ def written(parts: tuple[Text | ToolCall, ...]) -> str:
 
 @settings(max_examples=deep(300, 3000), deadline=None)
 @given(REPLIES, STOPS)
+@example("hello.py\n```diff\n```", "end")
 def test_text_before_last_call_kept(text: str, stop: StopReason | None) -> None:
     parts = read(text, TOOLS, stop, "c")
     valid = text.replace("\ud800", "\ufffd")
