@@ -92,7 +92,7 @@ class Plants:
         self._planned: dict[str, frozenset[bytes]] = {}  # commands in the person's own todo lists
         self._protected: set[str] = set()  # all that ever was, and was looked at before
         self._inodes: set[tuple[int, int]] = set()  # of these
-        self._doubted: set[str] = set()  # those that a command may have made
+        self._doubted: set[str] = set()  # those that a command may have made: protected as they were, never trusted
         self._allowed: dict[str, tuple[int, int]] = {}  # files that a tool of ours wrote, as they were then
         self._made: dict[str, PathLook | None] = {}  # protected paths that commands made, as they were last checked
         self._entered: set[str] = set()  # link targets outside the directories checked for all names
@@ -103,9 +103,9 @@ class Plants:
             if root not in self._surveys:
                 self._surveys[root] = self._survey(root)
         new = {*protected} - self._protected
-        for path in new if self._windows else ():
+        for path in new:
             with contextlib.suppress(OSError):
-                if self._is_of_command(os.lstat(path).st_ctime_ns):  # another session protected it before we checked it
+                if self._is_of_command(os.lstat(path).st_ctime_ns):  # or another session protected it before we checked
                     self._doubted.add(path)
         for path in (*protected, *places.granted):
             with contextlib.suppress(OSError):
@@ -126,7 +126,8 @@ class Plants:
         """Return and remove the files that commands have planted; `goes_on` if a process still runs."""
         for survey in self._surveys.values():
             survey.renew()
-        for path in filter(os.path.lexists, (*places.kept, *places.granted)):  # they stay as they are now, for good
+        sure = (path for path in (*places.kept, *places.granted) if self._is_kept(path, places))
+        for path in filter(os.path.lexists, sure):  # they stay as they are now, for good
             for each in (path, *(file.path for file in files_of(Obeyed(path, "")))):
                 self.allow(each)
         found = self.look(places)
@@ -150,7 +151,6 @@ class Plants:
         signs = [path for survey in self._surveys.values() for path in survey.go_on(end)]
         found = self._disarmed(signs, places)
         if self.is_done:
-            self._doubted.clear()
             for survey in self._surveys.values():
                 survey.arrived.clear()
         return found

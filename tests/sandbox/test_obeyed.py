@@ -185,6 +185,20 @@ def obeyed_in(place: Path) -> Path:
     return place
 
 
+@pytest.mark.parametrize("name", [".envrc", "d/.envrc", "d/.mise.toml"])
+def test_plant_is_not_kept_as_protected(tmp_path: Path, name: str) -> None:
+    """A command that still runs writes it time and again, and the next one finds it among what is protected."""
+    plant, plants = tmp_path / "work" / name, Plants(tmp_path / "aside")
+    plant.parent.mkdir(parents=True)
+    assert plants.begin([str(tmp_path / "work")], ProtectedPaths()) == []
+    for places in (ProtectedPaths(), ProtectedPaths(frozenset({str(plant)}))):
+        plant.write_text("evil")
+        assert plants.begin([str(tmp_path / "work")], places, [str(plant)]) == [str(plant)]
+    plant.write_text("evil")
+    assert plants.end(places, goes_on=False) == [str(plant)]
+    assert not plant.exists()
+
+
 @pytest.mark.parametrize("moved", ["node_modules", "node_modules/a", "node_modules/a/b"])
 def test_plant_in_skipped_directory_is_not_moved(tmp_path: Path, moved: str) -> None:
     work, plants = tmp_path / "work", Plants(tmp_path / "aside")
