@@ -52,7 +52,7 @@ class CommandJudge:
 
     @cached_property
     def obeyed(self) -> tuple[str, ...]:
-        """What may run a program outside of a sandbox: as the tool found it, and as it is by now."""
+        """Paths and reasons that may run a program outside of a sandbox, as the tool found them and as they are now."""
         return tuple(dict.fromkeys((*self._known_obeyed, *self.obeys(shared=False))))
 
     @cached_property

@@ -77,7 +77,7 @@ class _Open:
 
 
 class BlockContext(NamedTuple):
-    """What the conversation tells about blocks: texts of files by path, for blocks without a path; commands that were
+    """Facts of the conversation about blocks: texts of files by path, for blocks without a path; commands that were
     advised, for blocks without a word after the fence; and whether this model's replies begin within its thinking."""
 
     files: Mapping[str, str] = MappingProxyType({})
