@@ -7,18 +7,18 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, assert_never, cast, get_args
 
 from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import lies_in
 from sagent.lib.text import failure
+from sagent.plugin import Extra, of_ours, resolve
 
 if TYPE_CHECKING:
     from sagent.sandbox.bubblewrap import Boxes, View
     from sagent.sandbox.guard import Guard, Watch
     from sagent.sandbox.landlock import Wall
-    from sagent.sandbox.network import Network
     from sagent.sandbox.plants import Plants, ProtectedPaths
     from sagent.sandbox.probe import Confinement
     from sagent.sandbox.profile import Need, Profile
@@ -37,6 +37,8 @@ _CHECK_INTERVAL_SECONDS = 1.0  # between checks of protected paths while a comma
 _AGAIN = 'If it is wanted, it can be written again with `needs` "write:FILE", or put back by hand'
 _MAX_TOLD = 20  # paths to list in one sentence
 _BREATH_SECONDS = 0.05  # between two looks at further directories
+NETWORK = "sandbox network"  # the extension point for a class with the methods of `Network`
+_NO_NETWORK = "that needs the plugin network, which is not loaded"
 MAX_WAIT_SECONDS = 30.0  # for a command outside the sandbox to end
 _LAST_SECONDS = 2.0  # for directories left over at the end of a session
 
@@ -74,6 +76,28 @@ class Confined:
         by_name = "/" not in self.argv[0] or not os.access(self.argv[0], os.X_OK)
         env = ["/usr/bin/env", *inside] if inside or by_name else []
         return [*self.wall, *env, *self.argv], {**outside, **self.environment}
+
+
+class Access(NamedTuple):
+    """A command's access to hosts: variables that lead its programs to a proxy, and the proxy's port. `end` ends access
+    for this command alone, and returns sentences for the model about refused hosts."""
+
+    environment: Mapping[str, str] = {}
+    port: int = 0
+    end: Callable[[], Sequence[str]] = tuple
+
+
+class Network(Protocol):
+    """The ways of a session's commands to hosts. A plugin has the class: its argument is a directory for sockets."""
+
+    async def admit(self, domains: tuple[str, ...], view: "View | None", *, once: bool) -> Access:
+        """Let a command reach hosts, from a view's box or from this machine. Access `once` ends with the command,
+        because a later one could reuse it. Raises ToolError."""
+        ...
+
+    async def aclose(self) -> None:
+        """End all connections."""
+        ...
 
 
 def _surveyed(profile: "Profile") -> Sequence[str]:
@@ -127,7 +151,6 @@ class Sandbox:
         self._outlived: dict[Sequence[str], Watch] = {}  # watches of commands that left a process running
         self._looking: asyncio.Task[None] | None = None
         self._network: Network | None = None
-        self._passes: dict[tuple[str, ...], str] = {}
         self._stays = False
         self._reported: set[str] = set()  # directories too large to check completely
         if mode == "required" and not self.stands:
@@ -249,13 +272,11 @@ class Sandbox:
             profile = replace(profile, protected=tuple(path for path in profile.protected if path not in made))
         profile, once = profile.widened(needs), any(need.kind == "network" for need in needs)
         self.sweep()
-        environment, token, view, program = self._environment(), "", None, None
+        view, program, access = None, None, Access()
         match name:
             case "bubblewrap":
                 view = await self._open_boxes().view(profile, whose, apart=lasting)
-                if profile.domains:
-                    token, found, _ = await self._reach(profile.domains, view, once=once)
-                    environment |= found
+                access = await self._reach(profile.domains, view, once=once)
                 wall = view.entering((), str(cwd), memory=self._memory)
             case "landlock":
                 program = await self._make_wall(profile, needs, self._own_scratch().marks[lasting])
@@ -263,11 +284,8 @@ class Sandbox:
             case "seatbelt":
                 from sagent.sandbox.seatbelt import wrap as wrap_seatbelt
 
-                port = 0
-                if profile.domains:
-                    token, found, port = await self._reach(profile.domains, None, once=once)
-                    environment |= found
-                wall = wrap_seatbelt((), profile, str(self._own_temporary()), port)
+                access = await self._reach(profile.domains, None, once=once)
+                wall = wrap_seatbelt((), profile, str(self._own_temporary()), access.port)
             case _:
                 assert_never(name)
         # Of a directory, or a file that may become one, nothing that is obeyed in it.
@@ -276,8 +294,9 @@ class Sandbox:
         held = view.held if view else frozenset[str]()
         roots = _surveyed(profile)
         watch = self._watch(() if lasting else profile.protected, held, granted, roots)
-        finish = partial(self._finish, watch, token, view, program)
+        finish = partial(self._finish, watch, access.end, view, program)
         attend = partial(self._watch, profile.protected, held, granted, roots)
+        environment = {**self._environment(), **access.environment}
         return Confined(argv, environment, profile, self._detach, finish, wall, lambda: partial(self._finish, attend()))
 
     async def _may_begin(self) -> None:
@@ -339,19 +358,21 @@ class Sandbox:
                 "check its content, because such files are run automatically"
             )
 
-    async def _reach(
-        self, domains: tuple[str, ...], view: "View | None", *, once: bool
-    ) -> tuple[str, Mapping[str, str], int]:
-        """Return a pass for hosts, the variables that programs need for it, and the proxy's port. Access granted `once`
-        ends with its command, because a later command could reuse the pass."""
-        if self._network is None:
-            from sagent.sandbox.network import Network
-
-            self._network = Network(self.scratch / "proxy")
-        token = self._passes.get(domains) or self._network.admit(domains)
-        if not once:
-            self._passes[domains] = token
-        return token, *await self._network.environment(token, view)
+    async def _reach(self, domains: tuple[str, ...], view: "View | None", *, once: bool) -> Access:
+        """Return a command's access to hosts. Raises ToolError."""
+        if domains and self._network is None:
+            for _, extra in of_ours(Extra):
+                if extra.to == NETWORK:
+                    self._network = cast("Callable[[Path], Network]", resolve(extra.add))(self.scratch / "proxy")
+                    break
+        if domains and self._network is not None:
+            return await self._network.admit(domains, view, once=once)
+        if once:
+            raise ToolError(f"The command was not run: it asks for hosts, and {_NO_NETWORK}.")
+        if domains and _NO_NETWORK not in self._reported:
+            self._reported.add(_NO_NETWORK)
+            self.warn(f"Commands reach none of the allowed hosts: {_NO_NETWORK}.")
+        return Access()
 
     def _watch(
         self,
@@ -437,7 +458,11 @@ class Sandbox:
         return bool(marked(self._scratch.marks[0]))
 
     def _finish(
-        self, watch: "Watch", token: str = "", view: "View | None" = None, wall: "Wall | None" = None
+        self,
+        watch: "Watch",
+        end: Callable[[], Sequence[str]] = tuple,
+        view: "View | None" = None,
+        wall: "Wall | None" = None,
     ) -> Sequence[str]:
         """Return sentences about a command that has ended; none the second time."""
         if wall is not None:
@@ -457,14 +482,7 @@ class Sandbox:
         goes_on = any(each.paths for each in self._running) or bool(self._outlived)
         if watch.paths and self._plants is not None and (planted := self._plants.end(kept, goes_on=goes_on)):
             said.append(self._disarmed(planted))
-        if self._network is not None and token and (refused := self._network.proxy.refused(token)):
-            named = ", ".join(f'"network:{host}"' for host in refused)
-            said.append(
-                f"it was denied access to hosts that are not allowed: call again with `needs` {named} and a "
-                "`reason`, and the person will be asked"
-            )
-        if self._network is not None and token not in self._passes.values():
-            self._network.proxy.dismiss(token)
+        said += end()
         return said
 
     def _undone(self, changed: Sequence[str]) -> str:
@@ -503,7 +521,7 @@ class Sandbox:
     async def aclose(self) -> None:
         """End what still runs inside, except detached commands, and remove the temporary files of commands."""
         if self._network is not None:
-            await self._network.proxy.aclose()
+            await self._network.aclose()
             self._network = None
         if self._boxes is not None:
             await self._boxes.aclose()

@@ -185,6 +185,7 @@ def test_full_mode_grants_needs_sandbox_holds(shell: Shell, tmp_path: Path) -> N
     assert (tmp_path / "made").exists()
 
 
+@pytest.mark.plugin("network")
 def test_host_is_reached_only_where_allowed(shell: Shell, page: int) -> None:
     command = f"curl -sS http://localhost:{page}/; curl -sS http://blocked.example/"
     said, _ = bash(shell, command)
@@ -316,6 +317,7 @@ def test_undone_file_is_kept_where_told(shell: Shell) -> None:
     shutil.rmtree(Path(found[1]).parent)
 
 
+@pytest.mark.plugin("network")
 def test_grant_of_one_command_is_its_own(shell: Shell, page: int) -> None:
     need = f"network:localhost:{page}"
     turns = [

@@ -14,7 +14,7 @@ from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Need, Profile
 from tests.waiting import until
 
-pytestmark = pytest.mark.needs("bwrap")
+pytestmark = [pytest.mark.needs("bwrap"), pytest.mark.plugin("network")]
 SHOW = r"cat /proc/[0-9]*/environ | tr '\0' '\n' | grep -c '^MARK=mine\|^HTTP_PROXY=http'"
 
 

@@ -150,6 +150,7 @@ async def test_needs_grant_only_named_paths(boxed: Place) -> None:
         assert "Error" in await boxed.run(tool, WRITE.format(str(boxed.root / "made")))
 
 
+@pytest.mark.plugin("network")
 async def test_needs_grant_named_network(boxed: Place, web: int) -> None:
     server = boxed.server()
     async with boxed.opened(server, replace(server, needs=(Need("network", f"localhost:{web}"),))) as (shut, open_to):

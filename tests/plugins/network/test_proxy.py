@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import sagent
-from sagent.sandbox import exchange, proxy, relay
-from sagent.sandbox.proxy import Proxy
+from sagent.plugins.network import exchange, proxy, relay
+from sagent.plugins.network.proxy import Proxy
 
 BIG = bytes(range(256)) * 40_960  # 10 MB
 RELAY = [sys.executable, "-I", "-S", str(relay.__file__)]
@@ -655,7 +655,7 @@ async def test_namespace_has_only_this_way_out(tmp_path: Path) -> None:
 
 ELSEWHERE = """
 import asyncio, json, sys
-from sagent.sandbox.proxy import Proxy
+from sagent.plugins.network.proxy import Proxy
 
 async def main():
     said, asked = {}, []

@@ -5,14 +5,16 @@ import contextlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.errors import ToolError
+from sagent.plugins.network.proxy import Proxy
+from sagent.sandbox import Access
 from sagent.sandbox.bubblewrap import KEPT
 from sagent.sandbox.mounts import INSIDE
-from sagent.sandbox.proxy import Proxy
 
 if TYPE_CHECKING:
     from sagent.sandbox.bubblewrap import Box, View
@@ -20,44 +22,56 @@ if TYPE_CHECKING:
 _MEMORY = 1 << 30  # data limit of a relay
 
 
-class Network:
-    """`directory` holds the proxy's socket; boxes see it at INSIDE."""
+class ProxiedNetwork:
+    """The network of commands by a proxy. `directory` holds its socket; boxes see it at INSIDE."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.proxy = Proxy()
+        self._proxy = Proxy()
+        self._lasting: dict[tuple[str, ...], str] = {}  # passes that any command may have
         self._listening = asyncio.Lock()
         self._open = False
         self._loopback = 0
         self._ports: dict[Box, int] = {}
 
-    def admit(self, domains: Iterable[str]) -> str:
-        """Return a pass for hosts. Raises ToolError for an invalid host."""
+    async def admit(self, domains: tuple[str, ...], view: "View | None", *, once: bool) -> Access:
+        """Let a command reach hosts, from a view's box or from this machine. Raises ToolError."""
         try:
-            return self.proxy.admit(domains)
+            token = self._lasting.get(domains) or self._proxy.admit(domains)
         except ValueError as error:
             raise ToolError(f"The command was not run: {error}.") from error
-
-    async def environment(self, token: str, view: "View | None") -> tuple[Mapping[str, str], int]:
-        """Return the variables that point programs to the proxy, and its port: on a box's own loopback, or this
-        machine's.
-
-        Raises ToolError.
-        """
+        if not once:
+            self._lasting[domains] = token
         async with self._listening:
             try:
                 port = await self._loopback_port() if view is None else await self._port_in(view)
             except (OSError, ValueError) as error:
                 raise ToolError(f"The command was not run: the sandbox's proxy does not work: {error}.") from error
-        return self.proxy.environment(token, port), port
+        return Access(self._proxy.environment(token, port), port, partial(self._end, token))
+
+    async def aclose(self) -> None:
+        """End all connections."""
+        await self._proxy.aclose()
+
+    def _end(self, token: str) -> Sequence[str]:
+        """End the access of a command; return a sentence about refused hosts."""
+        refused = self._proxy.refused(token)
+        if token not in self._lasting.values():
+            self._proxy.dismiss(token)
+        named = ", ".join(f'"network:{host}"' for host in refused)
+        said = (
+            f"it was denied access to hosts that are not allowed: call again with `needs` {named} and a "
+            "`reason`, and the person will be asked"
+        )
+        return [said] if refused else []
 
     async def _loopback_port(self) -> int:
-        self._loopback = self._loopback or await self.proxy.listen_on_loopback()
+        self._loopback = self._loopback or await self._proxy.listen_on_loopback()
         return self._loopback
 
     async def _port_in(self, view: "View") -> int:
         if not self._open:
-            await self.proxy.listen(self._directory)
+            await self._proxy.listen(self._directory)
             shutil.copy(Path(__file__).with_name("relay.py"), self._directory)  # boxes see it there
             self._open = True
         if not (box := view.box).has_relay:

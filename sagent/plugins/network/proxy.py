@@ -21,7 +21,18 @@ from typing import Self
 import h11
 
 from sagent.lib.dataclass import dataclass
-from sagent.sandbox.exchange import CHUNK, HEAD, Refusal, Side, forward, read_head, reason, shown_pass, target, tunnel
+from sagent.plugins.network.exchange import (
+    CHUNK,
+    HEAD,
+    Refusal,
+    Side,
+    forward,
+    read_head,
+    reason,
+    shown_pass,
+    target,
+    tunnel,
+)
 from sagent.sandbox.hosts import Address, Endpoint, Entry, reach
 
 MAX_CONNECTIONS = 100  # per pass

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sagent.sandbox.proxy import Proxy
-from sagent.sandbox.relay import connect
+from sagent.plugins.network.proxy import Proxy
+from sagent.plugins.network.relay import connect
 
 
 @pytest.mark.needs("linux")

@@ -1,6 +1,6 @@
 """The proxy of sandboxed commands, with requests that no client of ours would send."""
 
-from sagent.sandbox.proxy import Proxy
+from sagent.plugins.network.proxy import Proxy
 from tests.lib.test_http1 import UNCLEAR
 from tests.strict_http import exchange
 
