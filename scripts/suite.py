@@ -47,6 +47,7 @@ def main() -> int:
     if not sys.argv[1:]:
         os.environ.setdefault("DEPTH", "quick")
     usual = "/tmp" if os.access("/tmp", os.W_OK) else None  # noqa: S108 -- TMPDIR may be long: sockets' names may not
+    vars(tempfile)["_RandomNameSequence"].characters = "BCDFGHJKLMNPQRSTVWXZ"  # as in tests/surroundings.py
     with tempfile.TemporaryDirectory(prefix="s", dir=usual) as place:
         if pytest := in_memory(place):
             os.environ["TMPDIR"] = place

@@ -24,6 +24,9 @@ PLAIN_PLACE = re.compile(r"[\w./+-]{1,60}", re.ASCII)
 """Names of a directory for temporary files that tests can bear: below longer ones no socket has a name (107 bytes), and
 tests put paths into lines for shells, patterns and rules."""
 USUAL_TMPDIR = "/tmp"
+LETTERS_OF_NAMES = "BCDFGHJKLMNPQRSTVWXZ"
+"""Letters of random names of temporary files. No word, number, key or hash consists of them: a test may look for a
+short one in a text that has paths."""
 FOR_NPM = "PYTEST_GIVEN_TO_NPM"
 """A variable with those that npm needs to install what tests run, as JSON: proxies, certificates, its own settings."""
 _NPM_NAMES = {"NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "XDG_CACHE_HOME"}
@@ -55,6 +58,7 @@ def settle() -> None:
     os.environ.update(SET)
     if not PLAIN_PLACE.fullmatch(tempfile.gettempdir()) and os.access(USUAL_TMPDIR, os.W_OK | os.X_OK):
         os.environ["TMPDIR"] = tempfile.tempdir = USUAL_TMPDIR
+    vars(tempfile)["_RandomNameSequence"].characters = LETTERS_OF_NAMES
     time.tzset()
 
 

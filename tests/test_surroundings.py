@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.surroundings import MIN_OPEN_FILES, SET, foreign, settle
+from tests.surroundings import LETTERS_OF_NAMES, MIN_OPEN_FILES, SET, foreign, settle
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -67,6 +67,13 @@ def test_temporary_paths_are_short_and_plain(name: str) -> None:
         environment = {**os.environ, "TMPDIR": str(place)}
         done = subprocess.run([sys.executable, "-c", asks], capture_output=True, cwd=ROOT, env=environment, check=True)
     assert os.fsdecode(done.stdout).strip() == (str(place) if name == "plain" else "/tmp")
+
+
+def test_random_names_hold_no_needle() -> None:
+    """A test may look for "k1" in a text that has paths."""
+    with tempfile.TemporaryDirectory(prefix="") as made:
+        assert set(Path(made).name) <= set(LETTERS_OF_NAMES) and Path.home().name.isupper()
+    assert not set("aeiouy0123456789") & set(LETTERS_OF_NAMES.lower())
 
 
 def test_ignored_interrupt_is_python_again() -> None:

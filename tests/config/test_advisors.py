@@ -305,16 +305,16 @@ def test_project_may_name_executor_as_model(settings):
 
 
 def test_executor_key_and_address_set_provider(user, settings):
-    user("executor: {model: openai/local, api_base: 'http://localhost:8000/v1', api_key: k1}")
+    user("executor: {model: openai/local, api_base: 'http://localhost:8000/v1', api_key: key-1}")
     found = settings()
     openai = found.providers["openai"]
     assert (found.model, openai.base_url, openai.api_key, openai.family) == (
-        "openai/local", "http://localhost:8000/v1", "k1", "responses",
+        "openai/local", "http://localhost:8000/v1", "key-1", "responses",
     )  # fmt: skip
-    assert "k1" not in repr(found)
-    user("executor: {model: gpt-5.5, api_key: k1}")
+    assert "key-1" not in repr(found)
+    user("executor: {model: gpt-5.5, api_key: key-1}")
     openai = settings().providers["openai"]
-    assert (openai.base_url, openai.api_key) == ("", "k1")
+    assert (openai.base_url, openai.api_key) == ("", "key-1")
     user("executor: {model: strange, api_base: 'http://localhost:8000/v1'}")
     found = settings()
     assert (found.model, found.providers["openai-compatible"].base_url) == (

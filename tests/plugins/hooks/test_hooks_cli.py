@@ -116,11 +116,11 @@ def test_output_style_in_first_prompt(shell: Shell) -> None:
 @pytest.mark.needs("bwrap")
 def test_model_processes_cannot_kill_hook(shell: Shell) -> None:
     """Or it would end the hook that is to refuse its next call."""
-    calls = [Turn(text="", calls=(Call("Bash", {"command": each}),)) for each in ("sleep 345 &", "true")]
+    calls = [Turn(text="", calls=(Call("Bash", {"command": each}),)) for each in ("sleep 34567 &", "true")]
     shell.serve([*calls, Turn(text="Done.")])
     look = "cat /proc/[0-9]*/cmdline > seen; :"
     person(shell, f'[[hooks.PreToolUse]]\ncommand = "{look}"\n')
     done = shell.run("go")
     assert done.out == "Done.\n", done.err
     seen = (shell.cwd / "seen").read_bytes()
-    assert b"seen" in seen and b"345" not in seen
+    assert b"seen" in seen and b"34567" not in seen

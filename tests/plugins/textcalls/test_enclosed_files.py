@@ -146,7 +146,7 @@ def test_files_named_in_enclosed_file_added(run: Run) -> None:
     (folder / "limits.conf").write_text("timeout = 6835\ninclude sizes.conf\n")
     (folder / "sizes.conf").write_text("size = 4711\n")
     sent = run.sent("Which timeout has app.conf?")
-    assert "timeout = 6835" in sent[0] and "4711" not in sent[0]
+    assert "timeout = 6835" in sent[0] and "size =" not in sent[0]
     run.server.requests.clear()
     assert "size = 4711" in run.sent("Which size has conf/limits.conf?")[0]
 
