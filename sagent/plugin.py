@@ -505,14 +505,24 @@ def resolve(name: str) -> object:
     return getattr(load_file(module) if "/" in module or "\\" in module else import_module(module), member)
 
 
-def of_ours(kind: type[Kind]) -> Iterator[tuple[Plugin, Kind]]:
-    """Yield the additions of a kind in sagent's own plugins, each with its plugin, for programs without settings."""
+def of_ours(kind: type[Kind], naming: str = "") -> Iterator[tuple[Plugin, Kind]]:
+    """Yield the additions of a kind in sagent's own plugins, each with its plugin, for programs without settings.
+
+    With `naming`, only plugins whose modules contain this text are imported.
+    """
     member = next(name for name, (_, made) in KINDS.items() if made is kind)
     for file in sorted(OURS.glob("*/__init__.py")):
         with suppress(Exception):  # the index of plugins reports it
-            if f"{member}=" in file.read_text("utf-8"):  # most need not be imported
+            text = file.read_text("utf-8")
+            if f"{member}=" in text and naming in text:  # most need not be imported
                 module = f"sagent.plugins.{file.parent.name}"
                 yield from _of_module(kind, member, f"{module}:plugin")
+
+
+def extra_of_ours(to: str) -> object:
+    """Return the addition of one of our plugins to an extension point, None if there is none, for programs without
+    settings. Raises whatever its module raises."""
+    return next((resolve(extra.add) for _, extra in of_ours(Extra, f'"{to}"') if extra.to == to), None)
 
 
 def of_installed(kind: type[Kind]) -> Iterator[tuple[Plugin, Kind]]:

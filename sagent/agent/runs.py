@@ -24,7 +24,9 @@ from sagent.lib.money import EXACT, ZERO
 from sagent.messages import Message, user
 from sagent.model import full_name
 from sagent.session.contents import FailedEntry, RequestSent
+from sagent.session.log import read_contents
 from sagent.session.names import log_file
+from sagent.session.view import LogView
 from sagent.tool import Tool
 from sagent.usage import Saving
 
@@ -352,22 +354,21 @@ class Runner:
         """Add up the savings of compactions for this agent and those below, as far as their logs are readable."""
         state, known = self._state, self._tree.savings
         with suppress(SagentError, OSError):
-            known[state.path] = self._own_saving()
+            known[state.path] = self._saving_in(state.log.contents(), own=True)
         agents = {state.path, *state.ledger.totals(state.path).by_agent}
         for agent in agents - known.keys():
             if state.log.path and self._tree.get(agent) is None:  # of an earlier process
-                from sagent.session.savings import add_savings
-
-                known[agent] = add_savings([log_file(Path(state.log.path), agent)], state.ledger.prices.price)
+                known[agent] = Saving()
+                with suppress(SagentError, OSError, ValueError):
+                    known[agent] = self._saving_in(read_contents(log_file(Path(state.log.path), agent)))
         return sum((known[agent] for agent in agents & known.keys()), Saving())
 
-    def _own_saving(self) -> Saving:
-        """Return what compactions saved for this agent alone. Raises SessionCorrupt and OSError."""
-        log = self._state.log.contents()
-        if self._savings is None:
-            if next(log.of("compacted"), None) is None:
-                return Saving()
-            from sagent.session.savings import Savings  # for few sessions
+    def _saving_in(self, log: LogView, *, own: bool = False) -> Saving:
+        """Return what compactions saved by this agent's own log, or by another. Raises SessionCorrupt and OSError."""
+        savings = self._savings if own else None
+        if savings is None and next(log.of("compacted"), None) is not None:
+            from sagent.session.savings import new_savings  # for few sessions
 
-            self._savings = Savings(self._state.ledger.prices.price)
-        return self._savings.follow(log)
+            savings = new_savings(self._state.ledger.prices.price)
+            self._savings = savings if own else self._savings
+        return Saving() if savings is None else savings.follow(log)

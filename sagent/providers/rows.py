@@ -14,7 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_freeze
 from sagent.lib.raised import reason
 from sagent.model import EFFORTS, Effort
-from sagent.plugin import Extra, Plugin, ProviderRow, of_installed, of_ours, resolve
+from sagent.plugin import Plugin, ProviderRow, extra_of_ours, of_installed, of_ours
 
 FAMILIES = ("anthropic", "chat", "responses", "google")
 STYLES = (
@@ -224,9 +224,8 @@ def _read(declared: Iterable[tuple[Plugin, ProviderRow]]) -> Mapping[str, Row]:
 
 def transport_by_sdk() -> object:
     """Return the class of the transport through official SDKs. Raises UsageError if no plugin has one."""
-    for _, extra in of_ours(Extra):
-        if extra.to == "sdk":
-            return resolve(extra.add)
+    if made := extra_of_ours("sdk"):
+        return made
     of = owners().get("./sdk")
     raise UsageError(f"--transport sdk, clouds and --auth credentials need the plugin {of}, which is not loaded.")
 

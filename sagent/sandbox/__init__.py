@@ -13,7 +13,7 @@ from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import lies_in
 from sagent.lib.text import failure
-from sagent.plugin import Extra, of_ours, resolve
+from sagent.plugin import extra_of_ours
 
 if TYPE_CHECKING:
     from sagent.sandbox.bubblewrap import Boxes, View
@@ -360,11 +360,8 @@ class Sandbox:
 
     async def _reach(self, domains: tuple[str, ...], view: "View | None", *, once: bool) -> Access:
         """Return a command's access to hosts. Raises ToolError."""
-        if domains and self._network is None:
-            for _, extra in of_ours(Extra):
-                if extra.to == NETWORK:
-                    self._network = cast("Callable[[Path], Network]", resolve(extra.add))(self.scratch / "proxy")
-                    break
+        if domains and self._network is None and (made := extra_of_ours(NETWORK)):
+            self._network = cast("Callable[[Path], Network]", made)(self.scratch / "proxy")
         if domains and self._network is not None:
             return await self._network.admit(domains, view, once=once)
         if once:

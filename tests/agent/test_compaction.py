@@ -93,8 +93,6 @@ async def test_long_run_fits_window_and_keeps_task(tmp_path: Path) -> None:
     assert all(request.messages[0].content == "the one thing I want" for request in model.requests)
     assert max(map(tokens, model.requests)) < 8_000
     assert any("messages were summarized, for" in text for text in told)
-    assert result.saving.compactions == len(told)
-    assert result.saving.tokens > 0
     assert result.cost.by_role["compactor"] > 0
     await agent.aclose()
 

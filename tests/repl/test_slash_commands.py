@@ -129,6 +129,7 @@ async def check_row(context: RecordingContext, row: Row) -> None:
         assert re.search(row.writes, "".join(written))
 
 
+@pytest.mark.plugin("audit")
 @pytest.mark.parametrize("person", [True, False])
 async def test_compaction_savings_are_told(context: RecordingContext, *, person: bool) -> None:
     agent = context.opened.agent

@@ -178,7 +178,7 @@ def _price(settings: Settings) -> "Price":
 
 def _saved(path: Path, price: "Price") -> str:
     """Describe the savings of a session's compactions, "" if there were none."""
-    from sagent.session.savings import add_savings
+    from sagent.plugins.audit.savings import add_savings
 
     saving = add_savings(named_logs(path), price)
     usd = "an unknown sum" if saving.usd is None else f"{'-' if saving.usd < 0 else ''}${abs(saving.usd):.4f}"
@@ -287,7 +287,7 @@ def _show(settings: Settings, args: argparse.Namespace) -> int:
 
 
 def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> int:
-    from sagent.session.savings import add_savings
+    from sagent.plugins.audit.savings import add_savings
 
     summary = summarize(path)
     if not costs:

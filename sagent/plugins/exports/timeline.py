@@ -15,6 +15,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.diff import unified
 from sagent.lib.json import as_array, as_object
 from sagent.messages import DENIED
+from sagent.plugins.audit.savings import add_savings
 from sagent.plugins.exports.entries import LogEnds, SessionReader
 from sagent.plugins.exports.steps import (
     Answered,
@@ -31,7 +32,6 @@ from sagent.plugins.exports.steps import (
     Turn,
 )
 from sagent.session.contents import AdviceOutcome, AdviceRated, StoredCall, StoredMedia
-from sagent.session.savings import add_savings
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Charge, Saving, Totals
 

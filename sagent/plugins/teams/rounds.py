@@ -13,7 +13,7 @@ from sagent.session.entries import Entry
 from sagent.session.folds import charges
 from sagent.session.log import read_log
 from sagent.session.names import log_file
-from sagent.session.savings import Price, Savings
+from sagent.session.savings import Price, new_savings
 from sagent.session.view import MemoryLogView, branch
 from sagent.usage import Saving
 
@@ -104,10 +104,11 @@ def _saved(found: Round, begun: HandOff, read: Read, price: Price) -> Saving:
             cut = as_int(given.shown.get(name), min(MAX_HANDOFF_CHARS, said.size))
             shown = 0 if name in given.left_out else cut
             missing += answer_tokens(read(said.agent)) * (1 - shown / said.size)
-    if missing < 1:
+    twins, owns = new_savings(price, round(missing)), new_savings(price)
+    if missing < 1 or twins is None or owns is None:
         return Saving()
     log = MemoryLogView(tuple(read(given.agent)))
-    twin, own = Savings(price, round(missing)).follow(log), Savings(price).follow(log)
+    twin, own = twins.follow(log), owns.follow(log)
     less = None if own.usd is None else EXACT.minus(own.usd)
     return twin + Saving(-own.compactions, -own.tokens, less)
 

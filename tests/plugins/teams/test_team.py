@@ -212,6 +212,7 @@ async def test_handoff_fits_token_and_byte_budget(tmp_path: Path, budget: Handof
     assert faults(tmp_path / "s") == []
 
 
+@pytest.mark.plugin("audit")
 @pytest.mark.parametrize("budget", [None, HandoffBudget(tokens=200), HandoffBudget(bytes=1_000)])
 async def test_savings_match_full_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: HandoffBudget | None

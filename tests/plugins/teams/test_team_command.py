@@ -143,6 +143,7 @@ def test_planted_output_link_replaced(shell: Shell, crew) -> None:
     assert (shell.cwd / "out" / "final.md").read_text() == "What three found.\n"
 
 
+@pytest.mark.plugin("audit")
 def test_json_has_roles_handoffs_costs(shell: Shell, crew) -> None:
     shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task.", "--output-format", "json", "--visible-handoffs", "1")

@@ -20,11 +20,11 @@ from sagent.lib.json import as_array, as_object, json_dump
 from sagent.messages import Message, Text, ToolResult, user
 from sagent.model import ModelLimits, Provider
 from sagent.peer import Compact, SpawnRequest, Switch
+from sagent.plugins.audit.savings import INSTRUCTION_TOKENS, Savings, add_savings
 from sagent.providers import Anthropic, OpenAICompatible
 from sagent.session.contents import COMPACTOR, ChargeEntry, Compacted, Content, MessageEntry, RequestSent, StoredMessage
 from sagent.session.folds import charges, history
 from sagent.session.log import MemoryLog, read_log
-from sagent.session.savings import INSTRUCTION_TOKENS, Savings, add_savings
 from sagent.session.store import Session, named_logs
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn, Usage
 from sagent.tool import Workspace
