@@ -33,6 +33,8 @@ LOCAL_SERVERS: Mapping[str, str] = {
     "LM Studio": "http://127.0.0.1:1234/v1",
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
+_SERVERS = " or ".join(LOCAL_SERVERS)
+LOCAL = "local"  # as a provider's name: a server on this machine, even if a provider has a key
 LOCAL_SERVER_TIMEOUT_SECONDS = 0.5
 LISTING_SECONDS = 15.0  # for a server to list its models, from which one is chosen
 MEETING_SECONDS = 3.0  # for the person's own server to list its models, before the first request
@@ -321,12 +323,20 @@ async def choose_model(
 
 async def _begin(choice: Choice, earlier: str) -> Model:
     settings = choice.settings
+    if settings.provider == LOCAL and row_called(LOCAL, choice.rows) is None:
+        choice.settings = replace(settings, provider=None)
+        found = await _local(choice)
+        if found is None:
+            raise UsageError(f"No server answers on this machine. Start {_SERVERS} on its usual port, then try again.")
+        return choice.provider(found.provider).model(settings.model) if settings.model else found
     if settings.model:
         return _named(choice, settings.model)
     if settings.provider or settings.base_url:
         return await _default_of(choice)
     if not earlier:
-        return _default_model(choice) or await _local(choice)
+        if found := _default_model(choice) or await _local(choice):
+            return found
+        raise UsageError(_explain_no_model(choice))
     try:
         return _named(choice, earlier)
     except UsageError as error:
@@ -427,8 +437,8 @@ async def _default_of(choice: Choice) -> Model:
     return provider.model(listed[0].id)
 
 
-async def _local(choice: Choice) -> Model:
-    """Return a model of a server on this machine, at one of the usual ports."""
+async def _local(choice: Choice) -> Model | None:
+    """Return a model of a server on this machine, at one of the usual ports; None if no server answers."""
     from sagent.providers.wire.waiting import when_loaded
 
     urls, name = tuple(LOCAL_SERVERS.values()), "openai-compatible"
@@ -441,7 +451,7 @@ async def _local(choice: Choice) -> Model:
         if found:
             choice.home = (name, url)
             return choice.provider(name, base_url=url).model(found[0].id)
-    raise UsageError(_explain_no_model(choice))
+    return None
 
 
 def _explain_no_model(choice: Choice) -> str:
@@ -459,7 +469,7 @@ def _explain_no_model(choice: Choice) -> str:
         )
     variables = "\n".join(f"  {either(row.key):34} for {name}" for name, row in built_in().items() if row.default)
     why = f"{keyed[0]} has a key but no default model (give --model {keyed[0]}/MODEL)" if keyed else UNKEYED
-    return NOTHING.format(why=why, variables=variables, servers=" or ".join(LOCAL_SERVERS))
+    return NOTHING.format(why=why, variables=variables, servers=_SERVERS)
 
 
 async def _ask(choice: Choice, url: str) -> Listing | None:

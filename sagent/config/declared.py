@@ -241,7 +241,7 @@ _DEFAULT = ("default",)
 _SLASH = {
     "agents": "agents:list_agents enter send stop tasks:list_tasks detach",
     "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
-    "model": "model executor provider effort advisor ask-advisor login",
+    "model": "model executor provider effort advisor ask-advisor",
     "session": "resume new sessions:list_sessions rename status cost",
     "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme",
 }

@@ -170,11 +170,14 @@ class InputActions:
             if self.ready.is_set() and not (name := self._context.known(name)):
                 self._tasks.report(self._context.unknown(found[0]))
                 return False
-            self._tasks.spawn(self._run_command(name, rest))
+            self._tasks.spawn(self.run_command(name, rest))
         elif text.startswith("!") and text[1:].strip():
             self._tasks.spawn(self._run_shell(text[1:].strip()))
         elif text.startswith("#") and text[1:2] not in ("#", "!") and "\n" not in text:
             self._tasks.spawn(self._add_note(text))
+        elif self._session.failed:
+            self._status.hint("not sent: there is no session yet")
+            return False
         else:
             self.send(text, typed, when_idle=moment == "idle")
         self._screen.buffer.history.append_string(typed if len(text) > MAX_REMEMBERED_CHARS else text)
@@ -220,13 +223,19 @@ class InputActions:
             self._painter.write(Report(f"{near} has ended; /enter root goes back.", "warning"))
             self.give_back([typed])
 
-    async def _run_command(self, name: str, text: str = "") -> None:
-        self._painter.write(MessageBlock(f"/{name} {text}".strip()))
+    async def run_command(self, name: str, text: str = "", *, shown: bool = True) -> None:
+        """Run a command, `shown` as if it was typed. A list that an earlier one has opened is closed."""
+        if shown:
+            self._painter.write(MessageBlock(f"/{name} {text}".strip()))
         await self.ready.wait()
+        self.questions.leave_list()
+        self.questions.commanded = True
         try:
             await run_command(self._context, name, text)
         except (SagentError, OSError, ValueError) as error:
             self._tasks.report(error)
+        finally:
+            self.questions.commanded = False
         self._session.refresh()
 
     async def _run_shell(self, command: str) -> None:
@@ -442,7 +451,7 @@ class InputActions:
             self._clear()
         else:
             self._status.hint("")
-            self._tasks.spawn(self._run_command("rewind"))
+            self._tasks.spawn(self.run_command("rewind"))
 
     def next_mode(self) -> None:
         """Switch to the next permission mode; to full only if the session began in it."""

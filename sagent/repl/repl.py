@@ -88,6 +88,7 @@ class Repl(CommandContext):
         session.on_answered = lambda reply: tasks.spawn(self._settle(reply))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         session.on_unread = self.input.give_back
+        session.on_lacking = self._set_up
         self.pick, self.line, self.leave = questions.pick, questions.line, screen.leave
         self.edit = self.input.edit_text
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
@@ -188,6 +189,13 @@ class Repl(CommandContext):
         own = {name: one for name, one in self.commands.items() if one is not self._prompts.get(name)}
         self._prompts = await prompt_commands(opened)
         self.commands = {**self._prompts, **own}
+
+    def _set_up(self) -> None:
+        """Have the person choose what answers them, if the plugin with that command is there."""
+        if "setup" in self.commands:
+            self._tasks.spawn(self.input.run_command("setup", shown=False))
+        else:
+            self.say("To enter a key: /login. To use a server on this machine: /login local")
 
     def _mentionable(self) -> Sequence[str]:
         """Return the completions after an @: the project's files, and resources. Blocks: for a thread."""

@@ -46,32 +46,25 @@ if TYPE_CHECKING:
     from sagent.repl.root import RootAgent, TreeAgent
     from sagent.tools.ask import Answerer
 
+_LACKING = ("No model was named", "No server answers")  # beginnings of errors if no provider can be used
 IDLE_DELAY_SECONDS = 0.3  # before background work
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figures
-_LOGIN_STEPS = (
-    ("/login", "enter an API key: it is tested, then saved"),
-    ("export ANTHROPIC_API_KEY=…", "or another provider's variable; then start sagent again"),
-    ("ollama serve", "or LM Studio, llama.cpp; then /login local"),
-    ("sagent demo", "see sagent work without any of them"),
-)
 
 
 def guide(error: Exception) -> Sequence[Block]:
-    """Explain why no session could be opened. Without a usable provider, list the ways to get one."""
+    """Explain why no session could be opened. Without a usable provider, /setup lists the ways to get one."""
     text = str(error)
-    if not text.startswith("No model was named"):
+    if text.startswith(_LACKING[1]):
+        return (Report(text, "error"),)
+    if not text.startswith(_LACKING):
         lacking = re.match(r"No key for ([\w.-]+)", text)
         login = f"/login {lacking[1]}" if lacking else "/login"
         ways = f"Fix this, then use {login}, /resume or /model again, or /quit."
         if isinstance(error, SessionBusy):
             ways = "/new begins another session, /resume lists sessions, /quit leaves."
         return (Report(text, "error"), Report(ways))
-    steps = (
-        (("class:mark", f"  {number}  "), ("class:tool", f"{what:28}"), ("class:dim", f"  {detail}"))
-        for number, (what, detail) in enumerate(_LOGIN_STEPS, 1)
-    )
-    why = (("", f"{text.partition(chr(10))[0]} Choose one:"),)
-    return (Page(((("class:heading", "Welcome to sagent."),), (), why, (), *steps)),)
+    why = (("", text.partition("\n")[0]),)
+    return (Page(((("class:heading", "Welcome to sagent."),), (), why)),)
 
 
 def _read_last_messages(settings: "Settings") -> "Sequence[Message]":
@@ -135,6 +128,12 @@ class Outbox:
         self.queued = [wait for wait in self.queued if wait not in unread]
         return [wait.text for wait in unread]
 
+    def take_early(self) -> list[str]:
+        """Remove the messages typed before a session was open and return their texts."""
+        early = [wait.text for wait in self.queued if wait.early]
+        self.queued = [wait for wait in self.queued if not wait.early]
+        return early
+
     def _kept(self) -> list[UnreadMessage]:
         return [wait for wait in self.queued if not wait.sent]
 
@@ -155,6 +154,8 @@ class SessionLoop(CurrentSession):
         self.turn = asyncio.Lock()  # held by whoever works on the conversation
         self.on_opened: Callable[[Opened], object] = lambda opened: None
         self.on_answered: Callable[[Message], object] = lambda reply: None  # receives the reply of a plan-mode turn
+        self.on_lacking: Callable[[], object] = lambda: None  # called when there is no provider to use
+        self.failed = False  # no session could be opened, and none is being opened
         self.on_unread: Callable[[list[str]], object] = lambda texts: None  # texts that a failed run left unread
         self._planning = False  # the model has been told to propose a plan
         self._greeted = False
@@ -235,9 +236,13 @@ class SessionLoop(CurrentSession):
             except (SagentError, OSError) as error:  # show why, and wait until the person changes something
                 self._painter.write(*guide(error))
                 self._status.show(Figures(note="no session"))
+                self.failed = True
+                self.on_unread(self.outbox.take_early())
+                if str(error).startswith(_LACKING):
+                    self.on_lacking()
                 await self._other_wanted.wait()
             finally:
-                self._opened = None
+                self._opened, self.failed = None, False
 
     def reopen(self, settings: "Settings", choices: SessionChoices | None = None, shown_instead: str = "") -> None:
         """Close the session and open another in which the person has made these `choices` already; `said` is shown

@@ -71,6 +71,18 @@ def store_key(path: Path, provider: str, key: str, base_url: str = "") -> bytes:
     return checked(path, changed, wanted, f"set api_key of providers.{provider}")
 
 
+@one_by_one
+def store_value(path: Path, name: str, value: object) -> bytes:
+    """Set a value outside of tables. Raises as `add_rule`."""
+    text, before = read_file(path)
+    line, top = f"{name} = {toml_value(value)}", re.search(r"^[ \t]*\[", text, re.MULTILINE)
+    end = top.start() if top else len(text)
+    old = re.compile(rf"^[ \t]*{re.escape(name)}[ \t]*=.*$", re.MULTILINE)
+    head, found = old.subn(line.replace("\\", r"\\"), text[:end], count=1)
+    changed = head if found else f"{line}\n{head}"
+    return checked(path, changed + text[end:], {**before, name: value}, f"set {name}")
+
+
 def read_file(path: Path) -> tuple[str, dict[str, object]]:
     """Return a file's text and values. YAML next to it is refused, as it would no longer be read after a change."""
     others = (path, *map(path.with_name, NAMES)) if path.suffix in _YAML or not path.exists() else ()

@@ -31,7 +31,7 @@ from sagent.repl.input import InputBuffer
 from sagent.repl.opening import CurrentSession
 from sagent.repl.project import add_note, attach, branch_of, images_at, list_files, mentioned
 from sagent.repl.session import guide
-from sagent.repl.settings_file import add_rule, store_key
+from sagent.repl.settings_file import add_rule, store_key, store_value
 from sagent.repl.shell import run_shell
 from sagent.repl.terminal.approval import allow_rules, approval_options
 from sagent.repl.terminal.clipboard import osc52
@@ -186,6 +186,19 @@ def test_key_is_private_to_its_owner(tmp_path: Path, before: str) -> None:
     assert data["providers"]["openai"]["api_key"] == 'sk-"quoted"'
     assert {**data, "providers": None} == {**tomllib.loads(before), "providers": None}
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_value_is_stored_outside_of_tables(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    store_value(path, "provider", "copilot")
+    path.write_text(f"# mine\n{path.read_text()}\n[sandbox]\nprovider = 1\n")
+    store_value(path, "provider", "a\\b")
+    store_value(path, "theme", "light")
+    assert path.read_text().startswith('theme = "light"\n# mine\nprovider = ')
+    assert tomllib.loads(path.read_text()) == {"theme": "light", "provider": "a\\b", "sandbox": {"provider": 1}}
+    path.write_text('provider = """\nx"""\n')
+    with pytest.raises(UsageError):
+        store_value(path, "provider", "copilot")
 
 
 def test_new_base_url_replaces_old(tmp_path: Path) -> None:

@@ -82,7 +82,6 @@ COMMANDS = (
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
     Row("/init", "/init", wrong="x"),
     Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
-    Row("/login [provider] [host]", "/login openai", refuses="no terminal to type", completes="openai", wrong="opneai"),
     Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
     Row("/theme <name>", "/theme light", refuses="no terminal", completes="plain"),
     Row("/quit", "/quit", wrong="now"),

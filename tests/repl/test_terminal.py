@@ -386,7 +386,6 @@ def test_stop_and_resume(console: Console) -> None:
 def test_guide_without_a_key(console: Console) -> None:
     del console.environment["SAGENT_MODEL"]
     console.start(ready="Welcome to sagent.")
-    console.until("/login", "sagent demo")
     console.type("/quit")
     console.until("ended 0")
 

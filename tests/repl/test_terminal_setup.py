@@ -13,7 +13,7 @@ from console import Console
 
 from sagent.testing.server import FakeProviderServer, Turn
 
-pytestmark = pytest.mark.needs("tmux")
+pytestmark = [pytest.mark.needs("tmux"), pytest.mark.plugin("setup")]
 
 STARTED = """
 import sys
@@ -65,16 +65,42 @@ def door() -> Iterator[str]:
     server.server_close()
 
 
+def test_early_message_is_never_sent_by_itself(console: Console) -> None:
+    unset(console)
+    console.start(ready="1 Enter an API key")
+    console.type("a message too early")
+    console.until("› a message too early", "not sent")
+    console.until("Tab: answer this", gone="not sent")
+    console.keys("Tab")
+    console.until("Esc leaves it")
+    console.keys("1")
+    console.until("❯ anthropic", "› a message too early")  # the next list takes keys at once
+    console.keys("Escape")
+    console.until("1 Enter an API key")
+    console.keys("2")
+    console.until("No server answers", "1 Enter an API key", "› a message too early")
+    console.keys("Escape")
+    console.until("no session", gone="Esc leaves it")
+    console.keys("C-a")
+    console.tmux("send-keys", "-l", "and ")
+    console.until("› and a message too early")
+
+
+@pytest.mark.plugin("logins")
+def test_login_of_another_program_is_offered(console: Console) -> None:
+    unset(console)
+    file = Path(console.environment["HOME"]) / ".codex" / "auth.json"
+    file.parent.mkdir()
+    file.write_text('{"tokens": {"access_token": "a.e30.c", "refresh_token": "r", "account_id": "x"}}')
+    console.start(ready="1 Use your ChatGPT plan")
+    console.until("2 Enter an API key")
+
+
 def test_login_guide_tests_and_keeps_key(console: Console, door: str) -> None:
     unset(console)
     place(console, door)
     console.start(ready="Welcome to sagent.")
-    console.until("/login", "export ANTHROPIC_API_KEY", "ollama serve", "sagent demo", "no session")
-    console.type("a message too early")
-    console.until("▸ a message too early  not sent · Up takes it back")
-    console.keys("Up")
-    console.until("› a message too early", gone="▸")
-    console.keys("C-u")
+    console.until("no session")
     console.type("/login anthropic")
     console.until("Key for anthropic (not shown):")
     console.type("a-wrong-key")
@@ -161,6 +187,18 @@ def test_local_server_is_found(console: Console) -> None:
     console.until("From near.")
 
 
+def test_local_means_a_server_though_a_key_is_set(console: Console) -> None:
+    server = FakeProviderServer([Turn(text="From near.")], models=["local-model"], strict=False, require_key=False)
+    address = console.stack.enter_context(server.in_thread()).url
+    unset(console, {"Ollama": f"{address}/v1"})
+    console.environment |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": address}
+    console.start("--provider", "local", ready="local-model │")
+    console.type("/model anthropic/claude-sonnet-4-6")
+    console.until("claude-sonnet-4-6 │")
+    console.type("/login local")
+    console.until("local-model │")
+
+
 def test_other_model_named_without_session(console: Console) -> None:
     unset(console)
     server = console.stack.enter_context(FakeProviderServer([Turn(text="Here I am.")], require_key=False).in_thread())
@@ -172,7 +210,6 @@ def test_other_model_named_without_session(console: Console) -> None:
     console.until("Here I am.")
 
 
-@pytest.mark.plugin("setup")
 @pytest.mark.parametrize(
     ("key", "code", "said"), [("C-c", 130, ""), ("C-d", 1, ""), ("nope", 2, "'nope' is not in the list: give a number")]
 )

@@ -33,7 +33,12 @@ plugin = Plugin(
             group=EVERYDAY,
         ),
     ),
-    slash_commands=(SlashCommand("doctor", f"{_SLASH}:doctor"), SlashCommand("bug", f"{_SLASH}:bug")),
+    slash_commands=(
+        SlashCommand("doctor", f"{_SLASH}:doctor"),
+        SlashCommand("bug", f"{_SLASH}:bug"),
+        SlashCommand("login", "sagent.plugins.setup.key:login"),
+        SlashCommand("setup", "sagent.plugins.setup.first:setup"),
+    ),
     checks=(
         Check("keys", f"{_CHECKS}:check_keys"),
         Check("programs", f"{_CHECKS}:check_programs"),

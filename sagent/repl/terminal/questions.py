@@ -12,7 +12,7 @@ from sagent.lib.text import main_argument, one_line, spelled
 from sagent.messages import ToolCall
 from sagent.policy.rules import rules_for
 from sagent.repl.terminal.approval import Answer, approval_options
-from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Shown, Stop
+from sagent.repl.terminal.picker import MAX_QUERY_CHARS, Lookup, Option, Picker, SecondKey, Shown, Stop, narrowed
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap
 
@@ -100,6 +100,9 @@ class Questions:
         self._matched = matched
         self._read, self._kept, self._allow, self._write_above = read, kept, allow, write
         self.picker: Picker[object] | None = None
+        self._kept_draft = ""  # the input when the last list was closed: the next one need not wait for it
+        self.commanded = False  # while a command of the person's runs
+        self._picked: object = None  # the list that a command has opened last
         self._line: asyncio.Future[str | None] | None = None
         self.about: Line = ()  # subject of the requested line
         self._letter = self._words = ""  # typed at a question: not yet a choice, or its answer
@@ -293,14 +296,27 @@ class Questions:
             picker = Picker([(("class:ask", f"? {title}"),)], options, lookup=lookup, second=second)
         else:
             picker = Picker(title, options, keys=True, leaving="leaves it")
-        late = self.asks or bool(self._screen.buffer.text)  # the input is used otherwise by now
+        typed = self._screen.buffer.text
+        late = self.asks or (bool(typed) and typed != self._kept_draft)  # the input is used otherwise by now
+        begun = "" if self.asks or picker.keys or not (late and self.commanded and narrowed(options, typed)) else typed
+        if begun:  # since the command, to narrow its list
+            picker.query, late = begun[:MAX_QUERY_CHARS], False
+            self._screen.buffer.reset()
+        self._picked = picker
         looking = None if lookup is None else asyncio.create_task(self._look_up(picker, lookup))
         try:
             await (self._put(picker) if late else self._open(picker))
         finally:
             if looking is not None:
                 looking.cancel()
+        if begun and picker.chosen.result() is None:
+            self.give_back(begun)  # it was perhaps the beginning of a message
         return picker.chosen.result()
+
+    def leave_list(self) -> None:
+        """Close the list of an earlier command without a choice."""
+        if (picker := self.picker) is not None and picker is self._picked:
+            picker.take()
 
     async def _look_up(self, picker: Picker[T], lookup: Lookup[T]) -> None:
         """Look up further options whenever no key was pressed for a moment; the next key ends that."""
@@ -409,7 +425,7 @@ class Questions:
             if typed and not picker.held and not picker.chosen.done():
                 self._withdrawn_at = self._presence.clock()
             picker.take()
-            self.picker = None
+            self.picker, self._kept_draft = None, self._screen.buffer.text
             self._screen.redraw()
 
     async def _until_free(self) -> None:

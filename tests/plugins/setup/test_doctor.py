@@ -11,7 +11,7 @@ from sagent.config import load
 from sagent.errors import UsageError
 from sagent.plugin import Finding
 from sagent.plugins.setup.doctor import examine
-from sagent.repl.commands.model import test_key as try_key
+from sagent.plugins.setup.key import test_key as try_key
 
 LISTED = b'{"data":[{"id":"m"}],"models":[{"name":"models/m"}]}'
 GOOD = "good-key-good-key"
