@@ -134,7 +134,7 @@ def drawn(lines: Sequence[Line], theme: str, depth: ColorDepth) -> str:
     """What a terminal is sent, with its escape character made visible."""
     written = io.StringIO()
     output = Vt100_Output(written, lambda: Size(rows=100, columns=200), term="xterm-256color")
-    style = Style.from_dict(dict(rules_of(theme)))
+    style = Style.from_dict(dict(rules_of(theme, deep=depth == ColorDepth.DEPTH_8_BIT)))
     for line in lines:
         text = FormattedText([(one, part) for one, part in line])
         print_formatted_text(text, style=style, output=output, color_depth=depth, include_default_pygments_style=False)
@@ -149,6 +149,8 @@ def drawn(lines: Sequence[Line], theme: str, depth: ColorDepth) -> str:
         ("auto", "auto", ColorDepth.DEPTH_4_BIT, 80),
         ("dark", "dark", ColorDepth.DEPTH_4_BIT, 80),
         ("light", "light", ColorDepth.DEPTH_4_BIT, 80),
+        ("deep-dark", "dark", ColorDepth.DEPTH_8_BIT, 80),
+        ("deep-light", "light", ColorDepth.DEPTH_8_BIT, 80),
         ("plain", "plain", ColorDepth.DEPTH_4_BIT, 80),
         ("no-color", "auto", ColorDepth.DEPTH_1_BIT, 80),
         ("narrow", "auto", ColorDepth.DEPTH_1_BIT, 40),
@@ -211,6 +213,23 @@ def test_colours_have_contrast(theme: str, light: bool | None, background: int, 
         for word in style.split():
             if word.startswith("ansi"):
                 assert contrast(XTERM[word.removeprefix("ansi")], background) >= least, name
+
+
+@pytest.mark.parametrize(("theme", "text"), [("dark", 0xE5E5E5), ("light", 0x000000)])
+def test_changed_lines_have_contrast(theme: str, text: int) -> None:
+    rules = rules_of(theme, deep=True)
+
+    def value(word: str) -> int:
+        return XTERM[word[4:]] if word.startswith("ansi") else int(word[1:], 16)
+
+    words = {name: [word for word in look.split() if "#" in word or "ansi" in word] for name, look in rules.items()}
+    for name in ("line-added", "line-removed"):
+        (back,) = words[name]
+        for code in ("code", "code.word", "code.string", "code.number", "code.comment"):
+            assert contrast(value((words[code] or [f"#{text:06x}"])[0]), value(back[3:])) >= 3, (name, code)
+    for name in ("word-added", "word-removed"):
+        front, back = words[name]
+        assert contrast(value(front), value(back[3:])) >= 4.5
 
 
 def test_number_of_colours_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,8 @@ from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.menu import render_menu
 from sagent.repl.terminal.picker import Option, Picker, matches, narrowed, render_picker
 from sagent.repl.view.blocks import Report, Shell, past_blocks, render_block
-from sagent.repl.view.calls import proposal, render_approval, render_diff
+from sagent.repl.view.calls import proposal, render_approval
+from sagent.repl.view.diff import render_diff
 from sagent.repl.view.lines import line_width, plain, table
 from sagent.repl.view.view import plain_text
 from sagent.tools.capture import without_colours
@@ -261,7 +262,7 @@ def test_question_shows_edit_diff() -> None:
     call = ToolCall("c", "Edit", JsonObject({"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}))
     shown = plain(render_approval(call, Ask("Outside.", agent="root/a"), lambda _: "one\nx = 1\nthree\n", 60, 2))
     assert (
-        shown
+        "\n".join(line.rstrip() for line in shown.split("\n"))
         == """\
 ? root/a wants to call Edit (2 more waiting)
   a.py

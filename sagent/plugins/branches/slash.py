@@ -15,7 +15,7 @@ from sagent.plugins.branches.undo import way_back
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import SessionChoices
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.calls import render_whole_diff
+from sagent.repl.view.diff import render_whole_diff
 from sagent.repl.view.lines import Line, printable, wrap
 from sagent.session.folds import Point, points
 from sagent.session.store import copy, delete
@@ -185,7 +185,7 @@ async def _reviewed(context: CommandContext, change: "FileDiff", text: str) -> b
     def shown(width: int) -> Sequence[Line]:
         head: Line = (("class:ask", "? "), ("class:tool", name), ("class:dim", f"  {text}"))
         note = wrap([("class:dim", printable(change.note))], width, (("", "  "),)) if change.note else []
-        return [*wrap(head, width), *note, *(render_whole_diff(change.diff, width) if change.diff else ())]
+        return [*wrap(head, width), *note, *(render_whole_diff(change.diff, width, change.path) if change.diff else ())]
 
     undo = [] if text.startswith("cannot") else [Option("undo", "Undo it in this file", key="u", short="undo")]
     if not await context.pick(shown, [*undo, Option("", "Back", key="b", short="back")]):

@@ -3,15 +3,19 @@
 import base64
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import assert_never
 
 from sagent.lib.figures import duration, money
 from sagent.lib.json import as_object, json_dump
 from sagent.lib.text import MAIN_ARGUMENTS, count, cut
+from sagent.plugins.exports.page import escape
 from sagent.plugins.exports.prose import Prose
 from sagent.plugins.exports.steps import Consulted, Remark, Said
 from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, advisor_of, asked_of, verdict_of, words_of
 from sagent.plugins.exports.times import seconds_between
+from sagent.repl.view.diff import diff_rows
+from sagent.repl.view.lines import Line, Span
 from sagent.session.contents import StoredMedia
 from sagent.transcript.redaction import Redaction
 
@@ -26,6 +30,9 @@ _VERBS = {"AgentSend": "Wrote to", "AgentSpawn": "Asked an agent", "AskUser": "A
 _STOPS = {"max_tokens": "cut at its length limit", "refusal": "refused", "content_filter": "stopped by a filter",
           "context_overflow": "cut where the context was full"}  # fmt: skip
 _IN_DIFF = ("old_string", "new_string", "edits", "content")
+
+_CLASSES = {"code.word": "k", "code.string": "s", "code.comment": "c", "code.number": "n", "word-added": "w",
+            "word-removed": "w"}  # fmt: skip
 
 Fetch = Callable[[str], bytes | None]
 
@@ -154,7 +161,7 @@ class Cards:
         hidden = {*(_IN_DIFF if diff else ()), *((gist,) if whole == _first(whole) else ())}
         yield self._arguments({name: value for name, value in arguments.items() if name not in hidden})
         if diff:
-            yield _pre("".join(map(_changed, prose.text(call.diff).split("\n"))), "diff")
+            yield changes(prose.clean(call.diff), whole)
         if call.result:
             suffix = whole.rpartition(".")[2]
             yield _pre(prose.numbered(call.result, suffix) if call.name == "Read" else prose.text(call.result))
@@ -213,13 +220,18 @@ def _pre(inside: str, kind: str = "") -> str:
     return f'<pre class="{kind}">{inside}</pre>' if kind else f"<pre>{inside}</pre>"
 
 
-def _changed(row: str) -> str:
-    match row[:1]:
-        case "+":
-            return f"<ins>{row}</ins>"
-        case "-":
-            return f"<del>{row}</del>"
-        case "@":
-            return f'<span class="at">{row}</span>\n'
-        case _:
-            return f"{row}\n"
+def changes(diff: str, path: str) -> str:
+    """Return a clean diff of a file as the terminal shows it."""
+    return _pre("".join(starmap(_changed, diff_rows(diff, str, path))), "diff")
+
+
+def _changed(sign: str, number: int, line: Line) -> str:
+    text = "".join(map(_span, line))
+    tag = {"+": "ins", "-": "del"}.get(sign, "span")
+    return f'<{tag} data-line="{number}">{sign}{text}</{tag}>' if sign else f'<span class="at">{text}</span>'
+
+
+def _span(span: Span) -> str:
+    style, text = span
+    names = " ".join(name for word in style.split() if (name := _CLASSES.get(word.removeprefix("class:"))))
+    return f'<span class="{names}">{escape(text)}</span>' if names else escape(text)

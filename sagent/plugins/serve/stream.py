@@ -3,7 +3,7 @@
 import json
 
 from sagent.lib.json import as_array, as_object, as_str, wire_bytes
-from sagent.plugins.exports.cards import Fetch
+from sagent.plugins.exports.cards import Fetch, changes
 from sagent.plugins.serve.feed import Item
 from sagent.plugins.serve.fragments import fragment, plan_fragment
 
@@ -31,6 +31,8 @@ def _with_html(item: Item, fetch: Fetch) -> bytes:
         for each in questions:
             if plan := as_str(each.get("plan")):
                 each["html"] = plan_fragment(plan)
+            elif diff := as_str(each.get("diff")):
+                each["html"] = changes(diff, as_str(each.get("path")))
         event["questions"] = questions
     elif html := fragment(event, fetch):
         event["html"] = html

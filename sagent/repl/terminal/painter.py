@@ -36,6 +36,7 @@ class Painter:
         self._timer: asyncio.TimerHandle | None = None
         self._painted = 0.0
         self._recent: deque[Block] = deque(maxlen=MAX_EXPANDABLE_BLOCKS)
+        self._table = Piece("table")  # the unfinished table as it is being printed
         self._expanded = 0  # number of expanded blocks, from the end
 
     def show(self, event: Event) -> None:
@@ -149,6 +150,7 @@ class Painter:
             rows = self._rows(block, width)
             if isinstance(block, Piece):
                 rows = self._surface.printed.finish(rows, width)
+                self._table = Piece("table")
             final += rows
             self._last = block
             if expandable(block):
@@ -158,6 +160,8 @@ class Painter:
         self._surface.update(final, rows)
 
     def _rows(self, block: Block, width: int) -> list[Line]:
+        if isinstance(block, Piece) and block.kind == "table":
+            block = replace(block, measured=self._table.measured, wide=self._table.wide)
         try:
             rows = render_block(block, width)
         except Exception as error:
@@ -167,11 +171,29 @@ class Painter:
 
     def _unfinished(self, width: int) -> list[Line]:
         try:
-            pieces = finish((self.view if self.near == ROOT else self._near_view).flow)
-            rows = [line for piece in pieces for line in render_piece(piece, width, live=True, edge=width + 1)]
+            pieces = finish((self.view if self.near == ROOT else self._near_view).flow, live=True)
+            rows = self._live_rows(pieces, width)
+            table = next((one for one in pieces if one.kind == "table"), Piece("table"))
+            if not (table.text and self._table.measured):
+                self._measure(table, len(rows))
+                rows = self._live_rows(pieces, width) if self._table.measured else rows
         except Exception:
             return []
         return [(), *rows] if rows and separated(self._last, Piece("paragraph")) else rows
+
+    def _live_rows(self, pieces: Sequence[Piece], width: int) -> list[Line]:
+        now = self._table
+        known = [replace(one, measured=now.measured, wide=now.wide) if one.kind == "table" else one for one in pieces]
+        return [line for piece in known for line in render_piece(piece, width, live=True, edge=width + 1)]
+
+    def _measure(self, table: Piece, rows: int) -> None:
+        """Keep the columns of a growing table as they are, once rows of it are final: printed, or too many to stay
+        unfinished."""
+        printed, before = bool(self._surface.printed), self._table
+        if table.text and (printed or rows > self._surface.reach):
+            table = before if printed and before.text else table  # as it was drawn last
+            table = replace(table, measured=table.text.count("\n") + 1, wide=not printed)
+        self._table = table
 
     def expand(self) -> Sequence[Line]:
         """Return the last expandable block in full; in further calls, the one before. () if there is none."""

@@ -17,6 +17,9 @@ class Printed:
         self._block: Sequence[Line] = ()  # its rows in that width
         self._used_up = False  # whether the partial row was used up at the last look
 
+    def __bool__(self) -> bool:
+        return bool(self._rows or self._letters)
+
     def clear(self) -> None:
         """Begin with another block."""
         self._rows = self._letters = self._width = 0

@@ -55,7 +55,8 @@ class Screen:
         if self._to_ask and _colours() != ColorDepth.DEPTH_1_BIT:
             self._to_ask += QUESTION
         self._answered: asyncio.Event | None = None  # set at the terminal's first answer; None before
-        self._rules = dict(rules_of(self.theme, light=self.light))
+        self._deep = _colours() in (ColorDepth.DEPTH_8_BIT, ColorDepth.DEPTH_24_BIT)
+        self._rules = dict(rules_of(self.theme, light=self.light, deep=self._deep))
         self._style = Style.from_dict(self._rules)
         self.panel: Callable[[int, int], Sequence[Line]] = lambda width, height: ()
         self.status: Callable[[int], Line] = lambda width: (("class:dim", "starting …"),)
@@ -171,7 +172,7 @@ class Screen:
         """Use a theme. Raises UsageError naming the themes."""
         if name not in THEMES:
             raise UsageError(f"There is no theme {name!r}; choose one of {', '.join(THEMES)}.")
-        self.theme, rules = name, dict(rules_of(name, light=self.light))
+        self.theme, rules = name, dict(rules_of(name, light=self.light, deep=self._deep))
         if rules != self._rules:  # a style that is new, be it equal, has all drawn anew
             self._rules, self._style = rules, Style.from_dict(rules)
             self.app.invalidate()
@@ -282,7 +283,8 @@ def _size(stdout: TextIO) -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-def _colours() -> ColorDepth | None:
-    """Return the colour depth from the environment (NO_COLOR, PROMPT_TOOLKIT_COLOR_DEPTH), or sixteen colours, which
-    all terminals and our styles have."""
-    return ColorDepth.from_env() or ColorDepth.DEPTH_4_BIT
+def _colours() -> ColorDepth:
+    """Return the colour depth from the environment (NO_COLOR, PROMPT_TOOLKIT_COLOR_DEPTH), 256 colours if the terminal
+    says that it has them, or sixteen."""
+    many = "256color" in os.environ.get("TERM", "") or os.environ.get("COLORTERM")
+    return ColorDepth.from_env() or (ColorDepth.DEPTH_8_BIT if many else ColorDepth.DEPTH_4_BIT)

@@ -19,7 +19,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from sagent.repl.terminal import key_codes
 from sagent.repl.terminal.printed import HiddenRows, Printed, count_letters, folded
-from sagent.repl.view.lines import GOES_ON, Line, alike, drawable, is_agreed, line_width, printable, slice_line
+from sagent.repl.view.lines import FILL, GOES_ON, Line, alike, drawable, is_agreed, line_width, printable, slice_line
 from sagent.repl.view.links import address
 
 if TYPE_CHECKING:
@@ -203,11 +203,15 @@ class Surface:
             self._freeze()
             rows = ()
         final, kept = [*map(drawable, final)], [*map(drawable, self.printed.rest(rows, self.width) if rows else ())]
-        screen = self._app.renderer.last_rendered_screen
-        reach = max(self._output.get_size().rows - (screen.height if screen is not None else 0) - 1, 1)
-        above = max(len(kept) - reach, 0)
+        above = max(len(kept) - self.reach, 0)
         self._paint([*final, *kept[:above]], kept[above:])
         self.printed.add(above)
+
+    @property
+    def reach(self) -> int:
+        """The unfinished rows that fit above the input."""
+        screen = self._app.renderer.last_rendered_screen
+        return max(self._output.get_size().rows - (screen.height if screen is not None else 0) - 1, 1)
 
     @property
     def _is_full(self) -> bool:
@@ -340,7 +344,7 @@ class Surface:
                 styled = False
             if leads_to:
                 out.write_raw(f"\x1b]8;;{leads_to}\x1b\\")
-            out.write(text)
+            out.write(text) if text or not style.endswith(FILL) else out.write_raw("\x1b[K")
             if leads_to:
                 out.write_raw("\x1b]8;;\x1b\\")
         if styled:

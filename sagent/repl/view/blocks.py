@@ -13,7 +13,8 @@ from sagent.lib.figures import count, duration, money
 from sagent.lib.json import as_str, json_dump
 from sagent.lib.text import in_repl
 from sagent.messages import Message, Text
-from sagent.repl.view.calls import argument_line, counts, render_diff
+from sagent.repl.view.calls import argument_line
+from sagent.repl.view.diff import counts, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
 from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece

@@ -1,6 +1,5 @@
 """Tool calls as a person reads them: the main argument, the change of an edit, the question to answer."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ from sagent.lib.json import as_str, json_dump
 from sagent.lib.text import main_argument, spelled, spelled_name
 from sagent.messages import ToolCall
 from sagent.policy.rules import EDITS
-from sagent.repl.view.lines import TAB, Line, cut, cut_line, one_line, printable, wrap
+from sagent.repl.view.diff import render_whole_diff
+from sagent.repl.view.lines import TAB, Line, cut, one_line, printable, wrap
 from sagent.repl.view.markdown import pieces_of, render_piece
 
 if TYPE_CHECKING:
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Question
 
 MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will replace it
-MAX_DIFF_LINES = 60
 MAX_REASON_COLUMNS = 600
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
 _WITH_COMMAND = ("command", "reason", "needs")  # of Bash: requests beyond the sandbox are shown separately
-_PLACE = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 
 
 def argument_line(call: ToolCall, width: int = 100) -> str:
@@ -54,53 +52,6 @@ def read_text(directory: Path, path: str) -> str | None:
         return read_whole(directory / path_of(unquote_path(path)), MAX_COMPARED_CHARS)
     except (OSError, ValueError, RuntimeError):
         return None
-
-
-def render_diff(diff: str, width: int, *, max_lines: int = MAX_DIFF_LINES) -> list[Line]:
-    """Return the diff in at most about `max_lines` lines; the others are counted."""
-    lines = list(_rendered(diff, printable))
-    shown = [cut_line(line, width) for line in lines[:max_lines]]
-    if (left := len(lines) - max_lines) <= 0:
-        return shown
-    return [*shown, (("class:dim", f"     … {left} more lines, Ctrl-O shows them"),)]
-
-
-def render_whole_diff(diff: str, width: int) -> list[Line]:
-    """Show a whole diff, with invisible and confusable characters marked."""
-    return [row for line in _rendered(diff, spelled) for row in wrap(line[1:], width, line[:1])]
-
-
-def counts(diff: str) -> tuple[int, int]:
-    """Lines added and removed."""
-    body = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
-    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
-
-
-def _rendered(diff: str, say: Callable[[str], str]) -> Iterator[Line]:
-    old = new = old_end = new_end = 0
-    first = True
-    for line in diff.removesuffix("\n").split("\n"):
-        if place := _PLACE.match(line):
-            old, new = int(place[1]), int(place[3])
-            old_end, new_end = old + int(place[2] or 1), new + int(place[4] or 1)
-            if not first:
-                yield (("class:dim", "   ⋯"),)
-            first = False
-        elif first:
-            continue  # the line above names the file
-        elif old >= old_end and new >= new_end and line.startswith(("--- ", "+++ ")):  # the next file
-            if line.startswith("+"):
-                yield (("class:dim", f"   {say(line[4:].removeprefix('b/'))}"),)
-                first = True
-        elif line.startswith("\\"):
-            yield (("class:dim", f"     {line}"),)
-        else:
-            mark, text = line[:1], say(line[1:].replace("\t", TAB))
-            style = {"+": "class:diff.added", "-": "class:diff.removed"}.get(mark, "class:diff.context")
-            number = old if mark == "-" else new
-            yield ("class:dim", f"{number:>5} "), (style, f"{mark or ' '} {text}")
-            old += mark != "+"
-            new += mark != "-"
 
 
 def render_approval(

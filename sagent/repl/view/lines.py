@@ -14,6 +14,8 @@ Line: TypeAlias = tuple[Span, ...]
 TAB = "    "
 GOES_ON: Span = ("class:goes-on", "")
 """Ends a row as wide as the terminal that continues in the next, so that copying gets one line."""
+FILL = "class:fill"
+"""Ends the style of a last span without text, whose background reaches to the edge."""
 _NARROW = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼]*")  # characters one column wide, which most text consists of
 _AGREED = re.compile("[ -~¡-¬®-˿Α-ΡΣ-ώЀ-҂Ҋ-ԯ‐-‧‰-⁞←-⋿─-◼、。ぁ-ヿ㐀-䶿一-鿿가-힣！-～]*")  # as wide in all terminals
 _JOINED = re.compile("[\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff]")
@@ -142,7 +144,7 @@ def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:
             end = end if row else max(end, at + 1)  # a character may be wider than the row
             yield (*row, *(((style, text[at:end]),) if end > at else ()), *((GOES_ON,) if joined else ()))
             row, room, at = [], width, end
-        if at < len(text):
+        if at < len(text) or style.endswith(FILL):
             row.append((style, text[at:]))
             room -= width_of(text[at:])
     yield tuple(row)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.view.lines import Line, Span, fold, line_width, plain, printable, width_of, wrap
+from sagent.repl.view.lines import FILL, Line, Span, fold, line_width, plain, printable, width_of, wrap
 from sagent.repl.view.links import leading_to, names_file
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
@@ -30,13 +30,16 @@ _DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A block. `level` is a heading's level, else the indentation in columns; `mark` is an item's mark or a code's
-    language; `gap` requests an empty line before it."""
+    language; `gap` requests an empty line before it. Of a table that is printed while it grows, the first `measured`
+    lines set the columns' widths; `wide` ones use the whole line, because longer cells may follow."""
 
     kind: Kind
     text: str = ""
     level: int = 0
     mark: str = ""
     gap: bool = False
+    measured: int = 0
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,18 @@ def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
     return flow, tuple(reader.pieces)
 
 
-def finish(flow: Flow) -> tuple[Piece, ...]:
-    """Return the last blocks, as if nothing followed; also used to show the unfinished part."""
+def finish(flow: Flow, *, live: bool = False) -> tuple[Piece, ...]:
+    """Return the last blocks, as if nothing followed. In `live` ones, which show the unfinished part, a table has whole
+    rows only."""
     if not flow.pending:
         return ()
-    reader = _Reader(flow)
-    for line in flow.pending.removesuffix("\n").split("\n"):
+    reader, lines = _Reader(flow), flow.pending.removesuffix("\n").split("\n")
+    for line in lines[:-1]:
         reader.take(line)
-    reader.end()
+    if not (live and reader.is_row(lines[-1]) and not flow.pending.endswith("\n")):
+        reader.take(lines[-1])
+    if not (live and reader.kind == "table" and len(reader.lines) == 1):
+        reader.end()
     return tuple(reader.pieces)
 
 
@@ -87,7 +94,7 @@ class _Reader:
         self.pieces: list[Piece] = []
         self.lines: list[str] = []
         self.fence, self.language, self.gap, self.begun = flow.fence, flow.language, flow.gap, flow.begun
-        self._kind: Kind = "paragraph"
+        self.kind: Kind = "paragraph"
 
     def take(self, line: str) -> None:
         if self.fence:
@@ -105,7 +112,7 @@ class _Reader:
             self.gap = self.begun
             self._emit(Piece("heading", heading[2], len(heading[1])))
             self.gap = False
-        elif self.lines and self._kind == "paragraph" and re.match(r"^ {0,3}(=+|-{2,})\s*$", line):
+        elif self.lines and self.kind == "paragraph" and re.match(r"^ {0,3}(=+|-{2,})\s*$", line):
             text, self.lines = "\n".join(self.lines), []
             self._emit(Piece("heading", text, 1 if "=" in line else 2))
         elif _RULE.match(line):
@@ -131,21 +138,30 @@ class _Reader:
             kind = "item"
         elif _QUOTE.match(line):
             kind = "quote"
-        elif line.lstrip().startswith("|"):
+        elif _is_row(line) or (self.kind == "table" and self.lines and "|" in line):
             kind = "table"
-        goes_on = kind == self._kind != "item" or (kind == "paragraph" and self._kind != "table")
+        elif self.lines and self.kind == "paragraph" and "|" in line and _DELIMITER.match(line):
+            kind, head = "table", self.lines.pop()
+            self.end()
+            self.lines, self.kind = [head], kind
+        goes_on = kind == self.kind != "item" or (kind == "paragraph" and self.kind != "table")
         if self.lines and goes_on:
             self.lines.append(line)
         else:
             self.end()
-            self.lines, self._kind = [line], kind
+            self.lines, self.kind = [line], kind
+
+    def is_row(self, line: str) -> bool:
+        """Return True if the next line may be a table's row."""
+        in_table = self.kind == "table" and bool(self.lines) and not _is_row(self.lines[0])
+        return not self.fence and (_is_row(line) or in_table)
 
     def end(self) -> None:
         if not self.lines:
             return
         lines, self.lines = self.lines, []
         indent = len(lines[0]) - len(lines[0].lstrip(" "))
-        match self._kind:
+        match self.kind:
             case "item":
                 found = _ITEM.match(lines[0])
                 assert found is not None
@@ -162,6 +178,10 @@ class _Reader:
     def _emit(self, piece: Piece) -> None:
         self.pieces.append(replace(piece, gap=self.gap and self.begun))
         self.gap, self.begun = False, True
+
+
+def _is_row(line: str) -> bool:
+    return line.lstrip().startswith("|")
 
 
 def render_piece(piece: Piece, width: int, *, live: bool = False, edge: int = 0) -> list[Line]:
@@ -200,7 +220,7 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
         case "code":  # without indentation and signs of ours: it is copied from the screen
             yield from fold(colour(text, piece.mark), edge or width, joined=bool(edge) and not live)
         case "table":
-            yield from _table(text, width)
+            yield from _table(replace(piece, text=text), width)
         case "rule":
             yield (("class:dim", "─" * min(prose, 40)),)
 
@@ -294,12 +314,18 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
 _MIN_CELL_COLUMNS = 6  # with less for each, the table is no grid
 
 
-def _table(text: str, width: int) -> Iterator[Line]:
-    rows = [_cells(line) for line in text.split("\n")]
+def _table(piece: Piece, width: int) -> Iterator[Line]:
+    rows = [_cells(line) for line in piece.text.split("\n")]
     count = len(rows[0])
     marks, *rows = ([*row[:count], *[""] * (count - len(row))] for row in (rows[1], rows[0], *rows[2:]))
     cells = [[tuple(inline(cell)) for cell in row] for row in rows]
-    sizes = _sizes(cells, width)
+    known = cells[: piece.measured - 1] if piece.measured else cells
+    sizes = _sizes(known, width)
+    if piece.wide:  # where cells differ most, longer ones are likeliest
+        spare = max(min(width, MAX_PROSE_COLUMNS) - sum(sizes) - 3 * (count - 1), 0)
+        widths = [[line_width(cell) for cell in column] for column in zip(*known, strict=True)]
+        varied = [max(column) - min(column) + 1 for column in widths]
+        sizes = [size + spare * share // sum(varied) for size, share in zip(sizes, varied, strict=True)]
     if sum(sizes) + 3 * (count - 1) > width:
         yield from _list(cells, width)
         return
@@ -376,7 +402,7 @@ _WORDS = (
 )
 _HASH = frozenset({"", "py", "python", "sh", "bash", "zsh", "shell", "console", "yaml", "yml", "toml", "ruby", "rb"})
 _TEXT = frozenset({"text", "txt", "plain", "output", "markdown", "md"})
-_DIFF = {"+": "class:diff.added", "-": "class:diff.removed"}
+_DIFF = {"+": "class:line-added", "-": "class:line-removed"}
 
 
 def colour(line: str, language: str) -> Line:
@@ -384,7 +410,8 @@ def colour(line: str, language: str) -> Line:
     if not line:
         return ()
     if language in ("diff", "patch"):
-        return (("class:diff.place" if line.startswith("@@") else _DIFF.get(line[0], "class:code"), line),)
+        style = "class:diff.place" if line.startswith("@@") else _DIFF.get(line[0], "class:code")
+        return ((style, line), (f"{style} {FILL}", "")) if line[0] in _DIFF else ((style, line),)
     if language in _TEXT:
         return (("class:code", line),)
     spans: list[Span] = []

@@ -17,9 +17,11 @@ def _looks() -> Mapping[str, Mapping[str, str]]:
     return {theme: {name: look for look in looks for name in looks[look].split()} for theme, looks in themes.items()}
 
 
-def rules_of(name: str, *, light: bool | None = None) -> Mapping[str, str]:
-    """Return the styles of a theme by class; "auto" depends on a light, dark or unknown background."""
+def rules_of(name: str, *, light: bool | None = None, deep: bool = False) -> Mapping[str, str]:
+    """Return the styles of a theme by class; "auto" depends on a light, dark or unknown background. A `deep` terminal
+    has more than sixteen colours."""
     if name == "auto" and light is not None:
         name = "light" if light else "dark"
     every = _looks()["every"]
-    return {**every, **(dict.fromkeys(every, "") if name == "plain" else _looks()[name]), "chosen": "reverse"}
+    own = dict.fromkeys(every, "") if name == "plain" else {**_looks()[name], **_looks().get(f"{name}-deep" * deep, {})}
+    return {**every, **own, "chosen": "reverse"}

@@ -560,7 +560,7 @@ async def test_rewind_restores_files(place: Path, provider: list) -> None:
         files = (await client.get(f"/{name}/files")).json()
         assert [(each["how"], each["added"]) for each in files["changed"]] == [("created", 1)]
         diff = (await client.get(f"/{name}/diff", path=str(place / "new.txt"), html="1")).json()
-        assert "+x" in diff["diff"] and "<ins>" in diff["html"]
+        assert "+x" in diff["diff"] and ">+x</ins>" in diff["html"]
         [point] = (await client.get(f"/{name}/points")).json()["points"]
         assert point["text"] == "write"
         seen = (await client.post(f"/{name}/rewind", {"point": point["id"], "preview": True})).json()

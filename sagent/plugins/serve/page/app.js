@@ -499,12 +499,9 @@ function questions(asked) {
 
 // The whole change to a file. The server has spelled out invisible and confusable characters.
 function change(each) {
-  const kinds = { "+": "ins", "-": "del" };
   const lines = each.diff.split("\n");
-  const box = make("pre", { className: "diff", tabindex: "0", "aria-label": "Change", role: "region" });
-  for (const line of lines) {
-    box.append(make(kinds[line[0]] || "span", line[0] === "@" ? { className: "at" } : {}, line));
-  }
+  const box = each.html ? fill(make("div"), each.html).firstChild : make("pre", { className: "diff" }, each.diff);
+  for (const [name, value] of [["tabindex", "0"], ["aria-label", "Change"], ["role", "region"]]) box.setAttribute(name, value);
   const count = (mark) => lines.filter((line) => line[0] === mark).length;
   const name = each.path.startsWith(`${status.cwd}/`) ? each.path.slice(status.cwd.length + 1) : each.path;
   return [make("p", { className: "row" }, make("code", {}, name), make("span", { className: "add" }, `+${count("+")}`),
