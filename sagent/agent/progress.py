@@ -70,14 +70,12 @@ class Progress:
             return ()
         self._rounds = [*self._rounds, this][-_MAX_CYCLE * ENDED_AT :]
         for size in range(1, _MAX_CYCLE + 1):
-            match _count_repeats(self._rounds, size):
-                case 5:
-                    return (Stop(REPEATED),)
-                case 3 if not state.closing and any(one not in self._told for one in self._rounds[-size:]):
-                    self._told += self._rounds[-size:]
-                    return (Inject(user(_words(reply.calls, size), sender="sagent"), "next"),)
-                case _:
-                    pass
+            times = _count_repeats(self._rounds, size)
+            if times == ENDED_AT:
+                return (Stop(REPEATED),)
+            if times == WARNED_AT and not state.closing and any(r not in self._told for r in self._rounds[-size:]):
+                self._told += self._rounds[-size:]
+                return (Inject(user(_words(reply.calls, size), sender="sagent"), "next"),)
         return ()
 
     def _may_change(self) -> bool:

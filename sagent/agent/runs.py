@@ -40,6 +40,8 @@ LIMIT_REASONS = {
     "max_turns": "the limit of {turns} is reached; raise max_turns (--max-turns)",
     "max_tool_call_rounds": "the limit of {rounds} is reached; raise max_tool_call_rounds (--max-tool-call-rounds)",
     "repeated_calls": "the same calls came five times in a row with the same results; ask in other words",
+    "failed_check": "the check that the request names fails, or was not run after the last change",
+    "unfinished": "the model ended with words, and what was asked for was not done",
     "max_tokens": "the reply ended at its output limit{limit}ask it to continue",
     "context_overflow": "the model's context window is full",
     "max_exchanges": "its agents or jobs went on too long without you; raise max_exchanges (--max-exchanges)",

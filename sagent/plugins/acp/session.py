@@ -39,7 +39,8 @@ _STOPS: Mapping[str, str] = {
     "interrupted": "cancelled",
 }
 Adapt: TypeAlias = "Callable[[Sequence[Tool]], Sequence[Tool]]"
-_SAID = ("advisor_stop", "hook_stop", "need_advice")  # ends of a turn that are explained and are no failure
+_SAID = ("advisor_stop", "hook_stop", "need_advice", "failed_check", "unfinished")
+"""Ends of a turn that are explained and are no failure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,21 +24,10 @@ from sagent.lib.json import JsonObject, as_str
 from sagent.lib.regular import open_regular
 from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
-from sagent.peer import Action, Inject, Moment
+from sagent.peer import Action, Inject, Moment, Stop
 from sagent.plugins.textcalls.blocks import is_doubted
-from sagent.plugins.textcalls.writing import (
-    ECHOED,
-    LEFT_OUT,
-    PATHLESS,
-    UNCHANGED,
-    UNMADE,
-    UNMENDED,
-    echoes,
-    enclose,
-    left_failing,
-    left_unmade,
-    left_unwritten,
-)
+from sagent.plugins.textcalls.endings import ECHOED, Ending, Fault, echoes
+from sagent.plugins.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import Read
@@ -49,6 +38,7 @@ MAX_FILES = 8
 MAX_FURTHER_FILES, MAX_FURTHER_BYTES = 2, 2_000  # files named by those files, and bytes of each
 MAX_LISTED = 8  # definitions that one write removes
 MAX_NAMED = 32  # files in one prompt about which the policy is asked
+MAX_TOLD = 2  # faults at the end of one run
 MAX_WORDS = 5_000  # different words in one prompt that may be names
 UNSEEN = """It was not written: the file exists, and you have not seen it. It holds:
 {shown}
@@ -94,8 +84,8 @@ class ShowingPolicy(Policy):
         self._held: dict[str, str] = {}  # calls of this turn, with the notes about them
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
         self._warned: set[Path] = set()  # files of this run of which a write would have removed something
-        self._called = False  # in this run, or told that it called nothing
-        self._urged = False  # in this run, to mend a failing file or make a missing one
+        self._run: object = None  # the run for which the following was told
+        self._told: set[str] = set()  # kinds of faults
         self._delayed: dict[str, str] = {}  # calls of this turn that wait, with the notes about them
         self._waiting = ""  # the note about all calls of the previous turn
 
@@ -136,12 +126,7 @@ class ShowingPolicy(Policy):
             if turn.results is None:
                 self._wrote.clear()
                 self._warned.clear()
-            told = self._missing(turn)
-            if told:
-                others = (action for action in actions if not _is_unproven(action))
-                actions = [*others, Inject(user(told, sender="sagent"), "next")]
-            self._called = turn.results is not None or told != ""
-            self._urged = self._called and self._urged
+            actions = self._judged_end(turn, actions)
             results = () if turn.results is None else turn.results.results
             doubted = {call.id for call in turn.reply.calls if is_doubted(call)}
             told_of = [self._delayed.get(each.call_id, each.text * (each.call_id in doubted)) for each in results]
@@ -150,28 +135,35 @@ class ShowingPolicy(Policy):
             await self._inbox.fill()
         return actions
 
-    def _missing(self, turn: Turn) -> str:
-        """Return the reminder for a model that ends its run with a block without a path, or that only repeats the note
-        about calls that wait; "" for any other turn."""
+    def _judged_end(self, turn: Turn, actions: Sequence[Action]) -> Sequence[Action]:
+        """Return the actions after a turn. A model that ends its run with something missing is told what. If it leaves
+        that so, or misses too much, the run fails."""
         state, reply = self._state, turn.reply
+        if self._run is not state.run:
+            self._run = state.run
+            self._told.clear()
         ended = turn.results is None and reply.stop in (None, "end")
         if not ended or state.closing or not is_text_model(state.model):
-            return ""
+            return actions
+        others = [action for action in actions if not _is_unproven(action)]
         if self._waiting:
-            return ECHOED if echoes(reply.content, self._waiting) else ""
-        history, senders = state.context.history, ("", state.above)
-        if not self._called and (path := left_unwritten(history, senders)):
-            return PATHLESS.format(path=path)
-        if self._urged:
-            return ""
-        if path := left_failing(history, senders):
-            told = UNMENDED
-        elif (path := left_unmade(history, senders)) and not _exists(state.workspace, path):
-            told = UNMADE
-        else:
-            return ""
-        self._urged = True
-        return told.format(path=path)
+            echo = echoes(reply.content, self._waiting)
+            return [*others, Inject(user(ECHOED, sender="sagent"), "next")] if echo else actions
+        if others or state.inbox.holds() or state.jobs.running() or (fault := self._fault()) is None:
+            return actions
+        if fault.kind in self._told or len(self._told) == MAX_TOLD:
+            return [Stop(fault.reason)]
+        self._told.add(fault.kind)
+        return [Inject(user(fault.told, sender="sagent"), "next")]
+
+    def _fault(self) -> Fault | None:
+        """Return what is missing at the end of this run; None for an answer."""
+        state = self._state
+
+        def exists(path: str) -> bool:
+            return _exists(state.workspace, path)
+
+        return Ending(state.context.history, ("", state.above), state.tools.__contains__, exists).fault()
 
     def _lost(self, path: Path, call: ToolCall) -> str:
         """Return the note about a write that would remove definitions without being asked to; "" if it removes none."""

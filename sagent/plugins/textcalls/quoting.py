@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from sagent.lib.json import as_str
 from sagent.messages import Message, Part, Text, ToolCall
 from sagent.plugins.textcalls.blocks import QUOTED, doubted, own_text
-from sagent.plugins.textcalls.writing import ADVISOR, is_advice, is_enclosure
+from sagent.plugins.textcalls.task import ATTACHED, is_enclosure
+from sagent.plugins.textcalls.writing import ADVISOR, is_advice
 
-_ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
 PLACES = re.compile(  # that Read, grep and cat -n put before lines
     r"^(?:[^\S\n]{0,20}(?:[^\s:]{1,200}[:-])?\d{1,9}[:\t-]|(?=[^\s:]{0,200}[./])[^\s:]{1,200}:)", re.MULTILINE
 )
@@ -53,7 +53,7 @@ def _told(messages: Sequence[Message]) -> Iterator[str]:
 def _files(message: Message) -> Sequence[Text]:
     """Return the files within a message, and what was piped in."""
     texts = (part for part in message.parts if isinstance(part, Text)) if message.role == "user" else ()
-    return [part for part in texts if is_enclosure(part.text) or _ATTACHED.match(part.text)]
+    return [part for part in texts if is_enclosure(part.text) or ATTACHED.match(part.text)]
 
 
 def _shown(text: str) -> str:

@@ -1,12 +1,9 @@
 """A history as plain messages: calls as the blocks that they are in text, results as messages of the user's."""
 
-import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from operator import is_
 
-from sagent.context.prompt import SHOWN
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, as_array, as_object, as_str, json_dump
 from sagent.lib.text import fenced, one_line
@@ -15,6 +12,18 @@ from sagent.model import ToolSpec
 from sagent.plugins.textcalls.blocks import BlockContext, is_doubted, own_text, read
 from sagent.plugins.textcalls.edits import lines_of, text_of, write_search
 from sagent.plugins.textcalls.paths import path_in, path_line
+from sagent.plugins.textcalls.task import (
+    check_in,
+    command_to_run,
+    counts,
+    counts_in_files,
+    encloses,
+    file_to_make,
+    is_enclosure,
+    is_shown_file,
+    moves_file,
+    names_file,
+)
 from sagent.sandbox.signs import HOW_TO_ASK
 
 OUTPUT = "The output of the command:"
@@ -37,65 +46,7 @@ LEFT_OUT = "{path} was not changed, because your block leaves out {lost}. Write 
 """The result of a write that removes functions or classes. It is the last text: a model that is shown the file there
 writes it unchanged."""
 _LEFT_OUT = LEFT_OUT[LEFT_OUT.index(" was") : LEFT_OUT.index("{lost}")]
-PATHLESS = (
-    "Nothing was changed: your block has no path. Write the path {path} on a line of its own and then the whole new"
-    " file in a block."
-)
-UNMENDED = "Then change it. Write the path {path} on a line of its own and then the whole new file in a block."
-UNMADE = "{path} was not written. Write the path {path} on a line of its own and then the whole file in a block."
-ECHOED = (
-    "That is what you were told: nothing was done yet. If it is still to be done, write the block again. If not, say in"
-    " plain words what you did not do."
-)
-MIN_ECHO_WORDS = 4
 MAX_COMMAND = 80  # characters of a command that its result names
-
-
-_COMMAND = re.compile(r"`[^`\n]{1,400}`")
-_RUNS = re.compile(
-    r"`(?:\./|(?:python[\d.]*|pytest|uv|tox|node|npm|npx|pnpm|yarn|deno|bun|make|cargo|go|sh|bash|ruby|perl|php|java|mvn|"
-    r"gradle|dotnet)\b)[^`\n]{0,300}`"
-)
-_TEST = re.compile(r"(?<![\w/.-])(?:[\w.-]+/){0,9}(?:test_[\w.-]*\w|[\w.-]*[._-](?:test|spec))\.[A-Za-z]\w{0,4}(?!\w)")
-_NUMBER = re.compile(r"\b(?:how (?:many|often)|count(?![.\w])|(?:the|total) number of)\b", re.IGNORECASE)
-_NAME = (
-    r"(?<![\w./-])(?:[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}|(?:[\w.-]{1,80}/){0,9}"
-    r"(?:\.[A-Za-z][\w-]{1,40}(?:\.[\w-]{1,20})?|Makefile|Dockerfile))(?![\w/-])"
-)
-_FILE = re.compile(_NAME)
-_RUN = re.compile(r"\b(?:run|execute|call|start)\s+(`[^`\n]{1,400}`)", re.IGNORECASE)
-_QUESTION = re.compile(r"(?:^|(?<=[.!?]))[^.!?\n]*\?", re.MULTILINE)
-_BLOCK = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_CHANGES = re.compile(
-    r"(?:^|[.!;:,]\s+|\b(?:please|then|and|must|should)\s+)(?:fix|mend|repair|correct|add|insert|append|give|put|change|edit|"
-    r"update|set|replace|rename|remove|delete|sort|translate|convert|turn|make|write|create|implement|refactor)\b",
-    re.IGNORECASE | re.MULTILINE,
-)
-_TELLS = re.compile(
-    r"\b(?:explain|show|describe|review|suggest|propose|tell|answer|how|what|why|which)\b", re.IGNORECASE
-)
-_STAYS = re.compile(  # a file that is not to change
-    rf"(?:(?:\bnot|n['’]t|\bnever|\bwithout)\s+(?:chang|edit|modify|touch|alter)(?:e|ing)?|\b(?:leave|keep))\s+[`'\"]?({_NAME})",
-    re.IGNORECASE,
-)
-_MADE = re.compile(  # a file that is to be made
-    r"\b(?:create|write|generate|save|into|named|called)\s+"
-    r"(?:(?!(?:for|from|of|that|which|with|using|like|by)\b)[\w-]+\s+){0,4}"
-    rf"[`'\"]?({_NAME})",
-    re.IGNORECASE,
-)
-_WORD = r"(?!(?:for|from|of|that|which|with|using|like|by|so)\b)\S*[^\s.!?;:]\s+"
-_TO_FILE = re.compile(  # a file that the request itself wants to exist
-    r"(?:^|[.!;:,]\s+|\b(?:please|then|and)\s+)"
-    rf"(?:(?:create|write|generate)\s+(?:{_WORD}){{0,4}}?[`'\"]?({_NAME})"
-    rf"|(?:write|save|store|put|convert|export|translate)\s+(?:{_WORD}){{1,8}}?(?:into|to|as|in)\s+[`'\"]?({_NAME}))",
-    re.IGNORECASE | re.MULTILINE,
-)
-_MOVED = re.compile(  # a file as a whole
-    r"\b(?:rename|move|copy|delete|remove)\s+(?:(?:the|old|this|that|file|script|module|folder|directory|document)\s+){0,4}"
-    rf"[`'\"]?{_NAME}(?!['’]s\b)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,133 +63,23 @@ class Reminders:
 
     def after(self, message: Message) -> str:
         """Return the reminder after a person's message."""
-        if not encloses(message) and not (self.writes and _names_file(message)):
-            if self.runs and (asked := _RUN.search(_said(message))):
-                return f"(Do not guess: first write a ```bash block with {asked[1]}.)"
+        if not encloses(message) and not (self.writes and names_file(message)):
+            if self.runs and (asked := command_to_run(message)):
+                return f"(Do not guess: first write a ```bash block with {asked}.)"
             what = ": the command that was asked for, or one" if self.runs else ""
             block = "a ```bash block" if self.runs else "a block"
             return f"(Do not guess: first write {block}{what} that looks at the files that matter.)"
-        if self.runs and _asks_to_move(message):
+        if self.runs and moves_file(message):
             return "(Do not write the file anew: write a ```bash block with the command that does it.)"
-        if self.runs and _asks_for_number(message):
+        if self.runs and counts_in_files(message):
             return "(Do not count by eye: write a ```bash block with a command that counts.)"
-        if (path := _to_make(message)) and not _NUMBER.search(_said(message)):
+        if (path := file_to_make(message)) and not counts(message):
             change = f"Write the path {path} on a line of its own and then the whole new file in a block."
         else:
             change = "If a file must change, write its path and then the whole new file in a block."
         run = "If a command can do it, or something must be counted or looked up, write a ```bash block."
         said = " ".join((*([change] if self.writes else ()), *([run] if self.runs else ())))
         return f"({said})" if said else ""
-
-
-def _names_file(message: Message) -> bool:
-    """Return True for a message that names a file outside a command in backticks. Such a file may have to be
-    written."""
-    return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
-
-
-def _to_make(message: Message) -> str:
-    """Return the one new file that a request wants made; "" for a question, and if there are several."""
-    made = {found[1] for found in _MADE.finditer(_named(message))}
-    named = {found[0] for found in _FILE.finditer(_named(message))} - _enclosed(message)
-    new = {name for name in named if name in made or name[0] != "."}  # other names that begin with a dot are endings
-    return new.pop() if len(new) == 1 and new <= made else ""
-
-
-def _to_change(message: Message) -> str:
-    """Return the one file that a request can be about: a new file, or an enclosed file that is not to stay as it is.
-    Returns "" for a question, and if there are several."""
-    if path := _to_make(message):
-        return path
-    named = {found[0] for found in _FILE.finditer(_named(message))}
-    left = named - {found[1] for found in _STAYS.finditer(_named(message))}
-    return left.pop() if len(left) == 1 and named <= _enclosed(message) else ""
-
-
-def _named(message: Message) -> str:
-    """Return a request's text without its commands; "" for a question."""
-    said = re.sub(r"`[^`\n]*\s[^`\n]*`", " ", _said(message))
-    return "" if "?" in said else said
-
-
-def left_unwritten(history: Sequence[Message], senders: Container[str]) -> str:
-    """Return the one file that the last request of these senders asks to change, if the reply shows a block and calls
-    nothing; "" for any other."""
-    return _path_to_change(history, _last_request(history, senders)) if _BLOCK.search(history[-1].content) else ""
-
-
-def left_failing(history: Sequence[Message], senders: Container[str]) -> str:
-    """Return the one file that the last request of these senders asks to change, if the last call has run the check
-    that the request names and the check has failed; "" for any other."""
-    at = _last_request(history, senders)
-    check = check_in(history[at]).strip("`") if at >= 0 else ""
-    called = [message for message in history[at + 1 :] if message.calls or message.results] if check else []
-    if len(called) < 2 or not called[-2].calls or not called[-1].results:
-        return ""
-    last, result = called[-2].calls[-1], called[-1].results[-1]
-    failed = result.call_id == last.id and result.is_error and not result.denied
-    return _path_to_change(history, at) if failed and check in as_str(last.arguments.get("command")) else ""
-
-
-def _last_request(history: Sequence[Message], senders: Container[str]) -> int:
-    """Return the index of the last request of these senders, -1 if there is none."""
-    return next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)
-
-
-def _path_to_change(history: Sequence[Message], at: int) -> str:
-    """Return the one file that the request at this index asks to change; "" for any other, and for a question."""
-    said = (
-        _FILE.sub(" ", _COMMAND.sub(" ", history[at].content)) if at >= 0 else ""
-    )  # a name such as show.py is no verb
-    if not _CHANGES.search(said) or _TELLS.search(said):
-        return ""
-    files = takewhile(_is_file, history[at + 1 :])
-    parts = (part for message in (history[at], *files) for part in message.parts)
-    return _to_change(Message("user", tuple(parts)))
-
-
-def left_unmade(history: Sequence[Message], senders: Container[str]) -> str:
-    """Return the one file that the last request of these senders wants made, whatever else it asks; "" for any
-    other."""
-    at = _last_request(history, senders)
-    said = _QUESTION.sub(". ", _COMMAND.sub(" ", _said(history[at]))) if at >= 0 else ""
-    made = {found[1] or found[2] for found in _TO_FILE.finditer(said)}
-    return made.pop() if len(made) == 1 else ""
-
-
-def echoes(reply: str, text: str) -> bool:
-    """Return True for a reply that repeats a long sentence of the note."""
-    known = " ".join(text.split())
-    sentences = (" ".join(each.split()) for each in re.split(r"(?<=[.!?])\s+|\n", reply))
-    return any(each in known for each in sentences if len(each.split()) > MIN_ECHO_WORDS)
-
-
-def _is_request(message: Message, senders: Container[str]) -> bool:
-    """Return True for a message of one of these senders that asks for something."""
-    return message.role == "user" and message.sender in senders and not message.results
-
-
-def _asks_to_move(message: Message) -> bool:
-    """Return True for a message that asks to rename, move, copy or delete a whole file."""
-    return _MOVED.search(_said(message)) is not None
-
-
-def _said(message: Message) -> str:
-    """Return a message's text without the files within it."""
-    return " ".join(part.text for part in message.parts if isinstance(part, Text) and not is_enclosure(part.text))
-
-
-def _asks_for_number(message: Message) -> bool:
-    """Return True for a message that asks to count something in the enclosed files. It names no other file, into which
-    the number could be written."""
-    said = _said(message)
-    return bool(_NUMBER.search(said)) and {found[0] for found in _FILE.finditer(said)} <= _enclosed(message)
-
-
-def _enclosed(message: Message) -> set[str]:
-    """Return the paths of the files within a message."""
-    texts = (part.text for part in message.parts if isinstance(part, Text))
-    return {path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text)}
 
 
 class WrittenConversation:
@@ -267,7 +108,7 @@ class WrittenConversation:
             message, at = messages[at], at + 1
             if message.role == "user":
                 files: list[Part] = []
-                while at < len(messages) and _is_file(messages[at]):  # these go below the message
+                while at < len(messages) and is_shown_file(messages[at]):  # these go below the message
                     files += messages[at].parts
                     at += 1
                 self._hear(replace(message, parts=(*message.parts, *files)) if files else message)
@@ -364,13 +205,6 @@ def _is_endless(message: Message) -> bool:
     )
 
 
-def check_in(message: Message) -> str:
-    """Return how to check a request: the command that it names in backticks, or the test; "" if it names none."""
-    said = _said(message)
-    found = _RUNS.search(said) or _TEST.search(said)
-    return found[0] if found else ""
-
-
 def is_advice(message: Message) -> bool:
     """Return True for unasked advice, and for advice that a compaction has kept."""
     return message.sender == ADVISOR or message.sender.startswith(f"{ADVISOR}:")
@@ -379,11 +213,6 @@ def is_advice(message: Message) -> bool:
 def enclose(path: str, text: str) -> Text:
     """Return a file for a person's message: its path, and a block with its text."""
     return Text(f"{path_line(path) or path}\n{fenced(text.removesuffix(chr(10)))}")
-
-
-def encloses(message: Message) -> bool:
-    """Return True for a message with a file within it."""
-    return any(is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
 
 
 def meant_by(messages: Sequence[Message], tools: Mapping[str, ToolSpec]) -> BlockContext:
@@ -410,17 +239,6 @@ def _meant_files(messages: Sequence[Message]) -> Mapping[str, str]:
             if call.name == "Write" and call.whole:
                 files[as_str(call.arguments.get("file_path"))] = as_str(call.arguments.get("content"))
     return {} if "?" in asked else files
-
-
-def _is_file(message: Message) -> bool:
-    """Return True for a message with a file that an earlier message names."""
-    return message.sender.startswith(SHOWN) and encloses(message)
-
-
-def is_enclosure(text: str) -> bool:
-    """Return True for a text that consists of a path and a block."""
-    path, _, rest = text.partition("\n")
-    return rest.startswith(("```", "~~~")) and bool(path_in(path))
 
 
 def said(message: Message) -> Message:

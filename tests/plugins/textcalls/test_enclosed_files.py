@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sagent.cli.headless import EXIT_FAILED
 from sagent.plugins.textcalls.enclosing import MAX_WORDS, named_files, names_in
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
@@ -26,10 +27,10 @@ class Run:
     server: FakeProviderServer
     notes: Path
 
-    def sent(self, *argv: str) -> Sequence[str]:
+    def sent(self, *argv: str, code: int = 0) -> Sequence[str]:
         """Run it; return each request's messages, as JSON."""
         flags = ("--base-url", f"{self.server.url}/v1", "--permission-mode", "full")
-        assert self.shell.run(*flags, *argv, model="").code == 0
+        assert self.shell.run(*flags, *argv, model="").code == code
         posts = [request.json for request in self.server.requests if request.method == "POST"]
         return [json.dumps(each["messages"], ensure_ascii=False) for each in posts]
 
@@ -122,20 +123,20 @@ def test_words_looked_up_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["opensesame\n", "opensesame\r\n"])
 def test_unchanged_write_reported(shell: Shell, content: str) -> None:
     same = Turn(text="notes.txt\n```\nopensesame\n```\n")
-    server = shell.serve([same, DONE], models=SMALL, require_key=False)
+    server = shell.serve([same, DONE, DONE], models=SMALL, require_key=False)
     run = Run(shell, server, shell.cwd / "notes.txt")
     run.notes.write_bytes(content.encode())
-    sent = run.sent("Rename notes.txt to other.txt")
+    sent = run.sent("Rename notes.txt to other.txt", code=EXIT_FAILED)
     assert run.notes.read_bytes() == content.encode()
     assert "notes.txt was not changed" in sent[1] and "holds exactly this already" in sent[1]
-    assert "Is the task done?" not in sent[1]
+    assert "Is the task done?" not in sent[1] and "the command that does it" in sent[2]
 
 
 def test_unchanged_write_checked_by_command(shell: Shell) -> None:
     same = Turn(text="notes.txt\n```\nopensesame\n```\n")
-    run = Run(shell, shell.serve([same, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
+    run = Run(shell, shell.serve([same, DONE, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
     run.notes.write_text("opensesame\n")
-    sent = run.sent("`python3 show.py` fails. Fix notes.txt.")
+    sent = run.sent("`python3 show.py` fails. Fix notes.txt.", code=EXIT_FAILED)
     assert "Run `python3 show.py`" in sent[1] and "Check it" not in sent[1]
 
 

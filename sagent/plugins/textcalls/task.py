@@ -1,0 +1,242 @@
+"""The task in a person's message, by its words: files to make or change, a command to run, a check that must pass.
+
+A task that is not recognised gets no special help and no judgement; so every pattern is narrow.
+"""
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from itertools import takewhile
+
+from sagent.context.prompt import SHOWN
+from sagent.messages import Message, Text
+from sagent.plugins.textcalls.paths import path_in
+
+ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
+"""The beginning of a text that a person gave with the words of a request."""
+_COMMAND = re.compile(r"`[^`\n]{1,400}`")
+_COMMANDS = (
+    r"`(?:\./|(?:python[\d.]*|pytest|uv|tox|node|npm|npx|pnpm|yarn|deno|bun|make|cargo|go|sh|bash|ruby|perl|php|java|mvn|"
+    r"gradle|dotnet)\b)[^`\n]{0,300}`"
+)
+_TESTS = r"(?<![\w/.-])(?:[\w.-]+/){0,9}(?:test_[\w.-]*\w|[\w.-]*[._-](?:test|spec))\.[A-Za-z]\w{0,4}(?!\w)"
+_BARE = r"\b(?:(?:python[\d.]* -m )?(?:pytest|unittest)|tox|npm test|make (?:test|check)|cargo test|go test)\b"
+_RUNS, _TEST = re.compile(_COMMANDS), re.compile(_TESTS)
+_NUMBER = re.compile(r"\b(?:how (?:many|often)|count(?![.\w])|(?:the|total) number of)\b", re.IGNORECASE)
+_NAME = (
+    r"(?<![\w./-])(?:[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}|(?:[\w.-]{1,80}/){0,9}"
+    r"(?:\.[A-Za-z][\w-]{1,40}(?:\.[\w-]{1,20})?|Makefile|Dockerfile))(?![\w/-])"
+)
+_FILE = re.compile(_NAME)
+_RUN = re.compile(r"\b(?:run|execute|call|start)\s+(`[^`\n]{1,400}`)", re.IGNORECASE)
+_IN_FILE = r"(?:^|[.!]\s+)in\s+(?:the\s+file\s+)?"  # the name of the file is left out
+_BEGINS = rf"(?:^|[.!;:]\s+|\b(?:please|then|and|first|now)\s+|{_IN_FILE})"  # before a verb that orders
+_RUN_ORDER = re.compile(rf"{_BEGINS}(?:run|execute)\s+(?:the\s+command\s+)?({_COMMANDS})", re.IGNORECASE | re.MULTILINE)
+_CONDITION = re.compile(r"\b(?:if|when|whenever|unless|once|before|after|how|not|never|n['’]t)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"(?:^|(?<=[.!?]))[^.!?\n]*\?", re.MULTILINE)
+_SENTENCE = re.compile(r"(?:`[^`\n]*`|[^.!?\n`]|[.!?](?=\S))+", re.MULTILINE)
+_CHANGES = re.compile(
+    rf"(?:^|[.!;:,]\s+|\b(?:please|then|and|must|should)\s+|{_IN_FILE})(?:fix|mend|repair|correct|add|insert|append|give|put|change|edit|"
+    r"update|set|replace|rename|remove|delete|sort|translate|convert|turn|make|write|create|implement|refactor)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ALTERS = re.compile(  # never only a look
+    rf"{_BEGINS}(?:fix|mend|repair|change|edit|update|rename|remove|delete|replace|insert|append|implement|refactor|create|"
+    r"add\s+(?:an?|another|the|new|some|one)\b|sort\s+(?:[^\s.]+\s+){1,8}in\s+(?:place|the\s+same\s+file)\b|set\s+[\w.`]+\s+(?:\w+\s+){0,5}to\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TELLS = re.compile(
+    r"\b(?:explain|show|describe|review|suggest|propose|tell|answer|how|what|why|which)\b", re.IGNORECASE
+)
+_STAYS = re.compile(  # a file that is not to change
+    rf"(?:(?:\bnot|n['’]t|\bnever|\bwithout)\s+(?:chang|edit|modify|touch|alter)(?:e|ing)?|\b(?:leave|keep))\s+[`'\"]?({_NAME})",
+    re.IGNORECASE,
+)
+_MADE = re.compile(  # a file that is to be made
+    r"\b(?:create|write|generate|save|into|named|called)\s+"
+    r"(?:(?!(?:for|from|of|that|which|with|using|like|by)\b)[\w-]+\s+){0,4}"
+    rf"[`'\"]?({_NAME})",
+    re.IGNORECASE,
+)
+_WORD = r"(?!(?:for|from|of|that|which|with|using|like|by|so)\b)\S*[^\s.!?;:]\s+"
+_TO_FILE = re.compile(  # a file that the request itself wants to exist
+    r"(?:^|[.!;:,]\s+|\b(?:please|then|and)\s+)"
+    rf"(?:(?:create|write|generate)\s+(?:{_WORD}){{0,4}}?[`'\"]?({_NAME})"
+    rf"|(?:write|save|store|put|convert|export|translate)\s+(?:{_WORD}){{1,8}}?(?:into|to|as|in)\s+[`'\"]?({_NAME}))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MOVED = re.compile(  # a file as a whole
+    r"\b(?:rename|move|copy|delete|remove)\s+(?:(?:the|old|this|that|file|script|module|folder|directory|document)\s+){0,4}"
+    rf"[`'\"]?{_NAME}(?!['’]s\b)",
+    re.IGNORECASE,
+)
+_A_CHECK = (
+    r"(?:the\s+)?(?:(?:command|tests?|checks?|script|program)\s+(?:in\s+|of\s+)?)?"
+    rf"({_COMMANDS}|`?{_TESTS}`?|{_BARE})"
+)
+_PASSES = (
+    r"(?:pass(?:es)?|succeeds?|works?|runs?|is\s+green|exits?|finish(?:es)?|prints?|shows?|returns?|outputs?|"
+    r"be\s+green|go(?:es)?\s+through)\b"
+)
+_DEMANDED = re.compile(  # a check that has to pass in the end
+    rf"\b(?:make|get|have|let|ensure|so(?:\s+that)?|until|such\s+that)\s+(?:sure\s+)?(?:that\s+)?{_A_CHECK}\s+"
+    rf"(?:to\s+)?(?:(?:again|then|now|must|should)\s+)?{_PASSES}"
+    rf"|{_A_CHECK}\s+(?:must|should|has\s+to|have\s+to|needs?\s+to|shall)\s+(?:(?:then|again|now|still)\s+)?{_PASSES}",
+    re.IGNORECASE,
+)
+_FAILING = re.compile(  # a check that fails before the change
+    rf"{_A_CHECK}\s+(?:now\s+|currently\s+|always\s+)?"
+    r"(?:fails?|is\s+failing|crash(?:es)?|breaks?|is\s+(?:red|broken)|ends\s+with|raises|(?:does\s+not|doesn['’]t)\s+(?:pass|work|run))\b",
+    re.IGNORECASE,
+)
+
+
+def said_in(message: Message) -> str:
+    """Return a message's text without the files within it and what was piped in."""
+    texts = (part.text for part in message.parts if isinstance(part, Text))
+    return " ".join(text for text in texts if not is_enclosure(text) and not ATTACHED.match(text))
+
+
+def is_enclosure(text: str) -> bool:
+    """Return True for a text that consists of a path and a block."""
+    path, _, rest = text.partition("\n")
+    return rest.startswith(("```", "~~~")) and bool(path_in(path))
+
+
+def encloses(message: Message) -> bool:
+    """Return True for a message with a file within it."""
+    return any(is_enclosure(part.text) for part in message.parts if isinstance(part, Text))
+
+
+def is_shown_file(message: Message) -> bool:
+    """Return True for a message with a file that an earlier message names."""
+    return message.sender.startswith(SHOWN) and encloses(message)
+
+
+def _enclosed(message: Message) -> set[str]:
+    """Return the paths of the files within a message."""
+    texts = (part.text for part in message.parts if isinstance(part, Text))
+    return {path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text)}
+
+
+def names_file(message: Message) -> bool:
+    """Return True for a message that names a file outside a command in backticks. Such a file may have to be
+    written."""
+    return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
+
+
+def command_to_run(message: Message) -> str:
+    """Return the command in backticks that a message says to run; "" if there is none."""
+    found = _RUN.search(said_in(message))
+    return found[1] if found else ""
+
+
+def counts(message: Message) -> bool:
+    """Return True for a message that asks how many of something there are."""
+    return bool(_NUMBER.search(said_in(message)))
+
+
+def counts_in_files(message: Message) -> bool:
+    """Return True for a message that asks to count something in the enclosed files. It names no other file, into which
+    the number could be written."""
+    return counts(message) and {found[0] for found in _FILE.finditer(said_in(message))} <= _enclosed(message)
+
+
+def moves_file(message: Message) -> bool:
+    """Return True for a message that asks to rename, move, copy or delete a whole file."""
+    return _MOVED.search(said_in(message)) is not None
+
+
+def file_to_make(message: Message) -> str:
+    """Return the one new file that a request wants made; "" for a question, and if there are several."""
+    made = {found[1] for found in _MADE.finditer(_named(message))}
+    named = {found[0] for found in _FILE.finditer(_named(message))} - _enclosed(message)
+    new = {name for name in named if name in made or name[0] != "."}  # other names that begin with a dot are endings
+    return new.pop() if len(new) == 1 and new <= made else ""
+
+
+def _to_change(message: Message) -> str:
+    """Return the one file that a request can be about: a new file, or an enclosed file that is not to stay as it is.
+    Returns "" for a question, and if there are several."""
+    if path := file_to_make(message):
+        return path
+    named = {found[0] for found in _FILE.finditer(_named(message))}
+    left = named - {found[1] for found in _STAYS.finditer(_named(message))}
+    return left.pop() if len(left) == 1 and named <= _enclosed(message) else ""
+
+
+def _named(message: Message) -> str:
+    """Return a request's text without its commands; "" for a question."""
+    said = re.sub(r"`[^`\n]*\s[^`\n]*`", " ", said_in(message))
+    return "" if "?" in said else said
+
+
+def check_in(message: Message) -> str:
+    """Return how to check a request: the command that it names in backticks, or the test; "" if it names none."""
+    said = said_in(message)
+    found = _RUNS.search(said) or _TEST.search(said)
+    return found[0] if found else ""
+
+
+def demanded_checks(message: Message) -> Sequence[str]:
+    """Return the commands and tests that have to pass when the request is done, as it names them. Sentences that ask or
+    tell something are left out. A check that fails is one if the request says to change something."""
+    said = said_in(message)
+    found = [found for sentence in _plain_sentences(said) for found in _DEMANDED.finditer(sentence)]
+    if _CHANGES.search(said) and not _TELLS.search(said):
+        found += [found for sentence in _plain_sentences(said) for found in _FAILING.finditer(sentence)]
+    return [*dict.fromkeys(next(filter(None, each.groups())) for each in found)]
+
+
+def commands_to_run(message: Message) -> Sequence[str]:
+    """Return the commands that a request orders to run, whatever the circumstances."""
+    said = said_in(message)
+    found: list[str] = []
+    for each in _SENTENCE.finditer(_QUESTION.sub(". ", said)):
+        if not _CONDITION.search(_COMMAND.sub("", each[0])):
+            found += [order[1] for order in _RUN_ORDER.finditer(each[0].strip())]
+    return [*dict.fromkeys(found)]
+
+
+def _plain_sentences(said: str) -> Iterator[str]:
+    """Yield the sentences of a text that neither ask nor ask to tell something."""
+    for found in _SENTENCE.finditer(said):
+        if said[found.end() : found.end() + 1] != "?" and not _TELLS.search(_COMMAND.sub("", found[0])):
+            yield found[0]
+
+
+def alters_files(message: Message) -> bool:
+    """Return True for a request that can only be done by a change of a file which it names."""
+    said = said_in(message)
+    plain = _FILE.sub(" ", _COMMAND.sub(" ", said))
+    return bool(_ALTERS.search(plain) and _FILE.search(_COMMAND.sub(" ", said))) and not (
+        "?" in said or _TELLS.search(plain)
+    )
+
+
+def last_request(history: Sequence[Message], senders: Container[str]) -> int:
+    """Return the index of the last request of these senders, -1 if there is none."""
+    return next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)
+
+
+def _is_request(message: Message, senders: Container[str]) -> bool:
+    """Return True for a message of one of these senders that asks for something."""
+    return message.role == "user" and message.sender in senders and not message.results
+
+
+def path_to_change(history: Sequence[Message], at: int) -> str:
+    """Return the one file that the request at this index asks to change; "" for any other, and for a question."""
+    said = (
+        _FILE.sub(" ", _COMMAND.sub(" ", history[at].content)) if at >= 0 else ""
+    )  # a name such as show.py is no verb
+    if not _CHANGES.search(said) or _TELLS.search(said):
+        return ""
+    files = takewhile(is_shown_file, history[at + 1 :])
+    parts = (part for message in (history[at], *files) for part in message.parts)
+    return _to_change(Message("user", tuple(parts)))
+
+
+def path_to_make(message: Message) -> str:
+    """Return the one file that a request wants to exist, whatever else it asks; "" for any other."""
+    said = _QUESTION.sub(". ", _COMMAND.sub(" ", said_in(message)))
+    made = {found[1] or found[2] for found in _TO_FILE.finditer(said)}
+    return made.pop() if len(made) == 1 else ""

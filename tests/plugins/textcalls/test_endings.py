@@ -1,0 +1,212 @@
+"""Ends of runs: answers stay answers, and words in place of what was asked for do not pass for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sagent.cli.headless import EXIT_DONE, EXIT_FAILED
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Message, Text, ToolCall, ToolResult, user
+from sagent.plugins.textcalls.endings import Ending, Fault
+from sagent.plugins.textcalls.task import commands_to_run, demanded_checks
+from sagent.plugins.textcalls.writing import NEXT, OUTPUT, enclose
+from sagent.testing.script import Listed, Turn
+from tests.cli.program import Shell
+from tests.depth import deep
+
+Step = tuple[str, str, bool]
+"""A command, or the path of a written file; the result; and whether it failed."""
+FILES = {"cart.py": "def shipping(items):\n    return 0 if items > 50 else 5\n", "server.log": "14:07 ERROR E5512\n"}
+GUESS = "You can use the `grep` command to find it."
+
+
+def ending(request: str, steps: Sequence[Step], reply: str, *, files: Sequence[str] = tuple(FILES)) -> Fault | None:
+    """Return the fault of a run in a directory that has these files."""
+    shown = [Message("user", (enclose(name, FILES[name]),), f"shown:{name}") for name in FILES if name in request]
+    history = [user(request), *shown]
+    for at, (what, result, failed) in enumerate(steps):
+        written = what in FILES
+        arguments = {"file_path": what, "content": "x"} if written else {"command": what}
+        call = ToolCall(f"c{at}", "Write" if written else "Bash", json_freeze_object(arguments))
+        history.append(Message("assistant", (call,)))
+        history.append(Message("user", (ToolResult(call.id, (Text(result),), is_error=failed),)))
+    history.append(Message("assistant", (Text(reply),)))
+    return Ending(history, ("",), ("Bash", "Write").__contains__, files.__contains__).fault()
+
+
+WROTE, SAME = ("cart.py", "Wrote cart.py.", False), ("cart.py", "It holds exactly this already.", True)
+PASSED, FAILED = ("python3 test.py", "ok", False), ("python3 test.py", "AssertionError", True)
+LOOKED = ("cat cart.py", FILES["cart.py"], False)
+PASS = "Fix cart.py so that `python test.py` passes."
+
+FAULTS: Sequence[tuple[str, Sequence[Step], str, str]] = [
+    ("Fix the bug in cart.py.", (), GUESS, "undone"),
+    ("Fix the bug in cart.py.", (), "The comparison must be >=.", "undone"),
+    ("Fix the bug in cart.py.", (LOOKED,), FILES["cart.py"], "undone"),
+    ("Fix the bug in cart.py.", (SAME,), "Yes, the task is done.", "undone"),
+    ("Fix the bug in cart.py.", (("sh no.sh", "not found", True),), "I cannot do that.", "undone"),
+    ("Rename subtotal to total in cart.py and server.log.", (), "Here is how:", "undone"),
+    ("Run `python3 report.py` and tell me the number that it prints.", (), "It prints 42.", "undone"),
+    ("Which error code does server.log report at 14:07?", (), GUESS, "undone"),
+    (
+        "Count the lines of cart.py, and write the number into lines.txt.",
+        (("wc -l cart.py", "2", False),),
+        "2",
+        "undone",
+    ),
+    ("In cart.py change 50 to 51. Keep everything else.", (), "In cart.py, change 50 to 51.", "undone"),
+    ("Sort the lines of server.log, in the same file.", (("sort server.log", "x", False),), "It is sorted.", "undone"),
+    ("Fix the bug in cart.py.", (WROTE,), f"The output of the command:\n(no output)\n\n{NEXT}", "echo"),
+    ("What is in cart.py?", (LOOKED,), f"{OUTPUT}\n{FILES['cart.py']}\n{NEXT}", "echo"),
+    (PASS, (), "It passes.", "undone"),
+    ("Work on it until pytest passes.", (), "It passes.", "unchecked"),
+    (PASS, (WROTE,), "Done.", "unchecked"),
+    (PASS, (WROTE, PASSED, WROTE), "Done.", "unchecked"),
+    (PASS, (PASSED, ("sed -i s/a/b/ cart.py", "", False)), "Done.", "unchecked"),
+    (PASS, (WROTE, FAILED), "Done.", "unmended"),
+    (PASS, (WROTE, FAILED, LOOKED), "Done.", "unmended"),
+    (PASS, (WROTE, ("python3 test.py | tail -3", "FAILED (failures=1)", False)), "Done.", "unmended"),
+    ("`python test.py` fails. Fix cart.py and server.log.", (WROTE, FAILED), "Done.", "unmended"),
+    ("Make test_cart.py pass. Change cart.py only.", (WROTE,), "Done.", "unchecked"),
+    ("Fix cart.py. pytest must pass again.", (WROTE, ("python -m pytest -q", "1 failed", True)), "It is.", "unmended"),
+]
+
+
+@pytest.mark.parametrize(("request_", "steps", "reply", "kind"), FAULTS)
+def test_words_in_place_of_work(request_: str, steps: Sequence[Step], reply: str, kind: str) -> None:
+    fault = ending(request_, steps, reply)
+    assert fault is not None
+    assert fault.kind == kind
+    assert fault.reason == ("unfinished" if kind in ("undone", "echo") else "failed_check")
+
+
+ANSWERS: Sequence[tuple[str, Sequence[Step], str]] = [
+    ("Which error code does server.log report at 14:07?", (), "E5512"),
+    (
+        "Which error code does server.log report?",
+        (("grep E server.log", FILES["server.log"], False),),
+        "14:07 ERROR E5512",
+    ),
+    ("What is in cart.py?", (LOOKED,), f"{OUTPUT}\n{FILES['cart.py']}\nIt adds up prices."),
+    ("What does cart.py do?", (), "You can use it to add up prices."),
+    ("How do I find the errors in server.log?", (), GUESS),
+    ("Show me cart.py", (LOOKED,), FILES["cart.py"]),
+    ("Print the last line of server.log", (("tail -1 server.log", FILES["server.log"], False),), FILES["server.log"]),
+    ("Add up the numbers in server.log.", (), "42"),
+    ("Sort the lines of server.log and print them.", (("sort server.log", "a\nb\nc", False),), "a\nb\nc"),
+    ("Explain how to fix cart.py.", (), "Use >= instead."),
+    ("Fix the bug in cart.py.", (), "Which bug do you mean?"),
+    ("Fix the bug in cart.py.", (), "There is no bug in cart.py."),
+    ("Set RETRIES to 5 in cart.py.", (SAME,), "It is 5 already."),
+    ("Fix the bug in cart.py.", (WROTE,), "Done."),
+    ("Fix the bug in cart.py.", (("sed -i s/a/b/ cart.py", "", False),), "Done."),
+    ("Rename cart.py to kart.py.", (("git mv cart.py kart.py", "", False),), "Done."),
+    ("Fix the types of cart.py.", (("ruff check --fix", "Fixed 3.", False),), "Done."),
+    ("Run `python3 report.py` and tell me the number that it prints.", (("python3 report.py", "7", False),), "7"),
+    ("Run `python3 report.py` and tell me what is wrong.", (("python3 report.py", "No", True),), "It fails: No"),
+    ("If the test fails, run `python3 report.py`.", (), "It does not fail."),
+    ("Do not run `python3 report.py`. What does it print?", (), "7"),
+    ("How do I run `python3 report.py`?", (), GUESS),
+    ("Write the number of lines into lines.txt.", (("wc -l < cart.py > out/lines.txt", "", False),), "Done."),
+    (PASS, (WROTE, PASSED), "Done."),
+    (PASS, (FAILED, WROTE, ("cd . && python3 ./test.py -v", "ok", False)), "Done."),
+    (PASS, (WROTE, PASSED, LOOKED), "Done."),
+    ("How do I make `python test.py` pass?", (FAILED,), "Use >= instead."),
+    ("Run `python test.py` and tell me which test fails. Change nothing.", (FAILED,), "test_cart"),
+    ("Why does `python test.py` fail?", (FAILED,), "The comparison is wrong."),
+    ("Explain why `python test.py` fails.", (FAILED,), "The comparison is wrong."),
+    ("`make` works. Describe cart.py.", (), "It computes shipping."),
+]
+
+
+@pytest.mark.parametrize(("request_", "steps", "reply"), ANSWERS)
+def test_answers_stay_answers(request_: str, steps: Sequence[Step], reply: str) -> None:
+    assert ending(request_, steps, reply) is None
+
+
+QUESTIONS = [
+    "What is the value of CACHE in cart.py? Answer with the number.",
+    "Which file defines the class TokenBucket? Answer with its path.",
+    "How many functions does cart.py define?",
+    "What does cart.py do?",
+    "Is server.log long?",
+    "Summarise server.log.",
+]
+
+
+@given(
+    st.sampled_from(QUESTIONS),
+    st.one_of(
+        st.sampled_from(
+            ["E5512", "cart.py", "42", *FILES.values(), "`test_cart`", '["a", "b"]', "| a | b |\n|---|---|"]
+        ),
+        st.text(max_size=60),
+    ),
+    st.lists(st.sampled_from([LOOKED, FAILED, PASSED, ("ls", "cart.py\n", False)]), max_size=3),
+)
+@settings(max_examples=deep(40, 400))
+def test_no_answer_to_question_is_fault(question: str, reply: str, steps: list[Step]) -> None:
+    assert ending(question, steps, reply) is None
+
+
+def test_refused_call_excuses() -> None:
+    call = ToolCall("c", "Bash", json_freeze_object({"command": "python test.py"}))
+    result = ToolResult("c", (Text("Permission denied: no"),), is_error=True, denied=True)
+    history = [
+        user(PASS),
+        Message("assistant", (call,)),
+        Message("user", (result,)),
+        Message("assistant", (Text("No."),)),
+    ]
+    assert Ending(history, ("",), ("Bash", "Write").__contains__, FILES.__contains__).fault() is None
+
+
+def test_no_judgement_without_tools() -> None:
+    history = [user(PASS), Message("assistant", (Text("No."),))]
+    assert Ending(history, ("",), ("Read",).__contains__, FILES.__contains__).fault() is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "checks"),
+    [
+        ("Get `npm test` to pass.", ["`npm test`"]),
+        ("Write a.py, so that `python3 a.py` prints 5.", ["`python3 a.py`"]),
+        ("Change it until `make check` and `x` work", []),
+        ("`make check` must pass, and `cargo build` should work.", ["`make check`", "`cargo build`"]),
+        ("The test test_a.py fails. Fix a.py.", ["test_a.py"]),
+        ("Run `make check`.", []),
+        ("`value` should work", []),
+        ("`make check` fails.", []),
+    ],
+)
+def test_checks_of_request(request_: str, checks: list[str]) -> None:
+    assert demanded_checks(user(request_)) == checks
+
+
+def test_orders_to_run() -> None:
+    assert commands_to_run(user("First run `make a`, then run `b`. When done, run `make c`.")) == ["`make a`"]
+
+
+SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "kind"),
+    [
+        ([GUESS, GUESS], EXIT_FAILED, "unfinished"),
+        ([GUESS, "cart.py\n```\nx = 1\n```", "Done.", "```bash\nsh test.sh\n```", "Done."], EXIT_DONE, ""),
+        (["cart.py\n```\nx = 2\n```", "Done.", "Done."], EXIT_FAILED, "failed_check"),
+    ],
+)
+def test_exit_of_run(shell: Shell, said: list[str], code: int, kind: str) -> None:
+    (shell.cwd / "cart.py").write_text("x = 0\n")
+    Path(shell.cwd / "test.sh").write_text("grep -q 1 cart.py\n")
+    server = shell.serve([Turn(text=each) for each in said], models=SMALL, require_key=False)
+    flags = ("--base-url", f"{server.url}/v1", "--permission-mode", "full", "--output-format", "json")
+    request = "Fix cart.py." if kind == "unfinished" else "Fix cart.py so that `sh test.sh` passes."
+    done = shell.run(*flags, request, model="")
+    assert (done.code, len([each for each in server.requests if each.method == "POST"])) == (code, len(said))
+    assert kind in done.out
