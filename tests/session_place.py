@@ -9,7 +9,7 @@ import pytest
 
 from sagent.messages import user
 from sagent.session.contents import MessageEntry, Opened, StoredMessage
-from sagent.session.store import Session
+from sagent.session.store import Session, log_files
 from tests.forks import CHECKOUT, Forks
 from tests.warm import warm
 
@@ -39,12 +39,23 @@ class Place:
 
     def session(self, text: str = "hello", days: float = 0) -> Path:
         """A session of this directory."""
-        with Session.create(self.state, self.cwd) as made:
-            made.log().append(Opened(made.id, "root", str(self.cwd), {}))
-            made.log().append(MessageEntry(StoredMessage.of(user(text), None)))
-        at = time.time() - days * 86_400
-        os.utime(made.path / "root.jsonl", (at, at))
-        return made.path
+        return aged_session(self.state, self.cwd, days, text)
+
+
+def aged_session(state: Path, cwd: Path, days: float = 0, prompt: str = "do it") -> Path:
+    """Return a session of a directory whose logs were last written days ago."""
+    with Session.create(state, cwd) as session:
+        session.log().append(Opened(session.id, "root", str(cwd), {}))
+        session.log().append(MessageEntry(StoredMessage.of(user(prompt), None)))
+    at = time.time() - days * 86_400
+    for file in log_files(session.path):
+        os.utime(file, (at, at))
+    return session.path
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from sagent.advisor.changes import runs_tests
 from sagent.advisor.overwriting import overwrites
 from sagent.lib.json import as_object, as_str
 from sagent.lib.regular import read_regular
+from sagent.lib.toml import toml_beside
 from sagent.policy.harmless import only_looks
 from sagent.policy.shell import SHELLS, Part, Word, program, split
 from sagent.policy.wrappers import WRAPPERS, bare_text, runs
@@ -34,9 +35,7 @@ _MAX_FILES = 50  # of a directory
 @cache
 def _listed(name: str) -> tuple[str, ...]:
     """Return a list of destruction.toml, which says what each is for."""
-    import tomllib
-
-    lists: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("destruction.toml").read_text("utf-8"))
+    lists: dict[str, list[str]] = toml_beside(__file__, "destruction.toml")
     return tuple(lists[name])
 
 

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Container, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.lib.toml import toml_beside
 from sagent.providers import rows
 
 if TYPE_CHECKING:
@@ -17,10 +17,7 @@ _VERSION = r"(\d{1,2}(?:[.-]\d{1,2})*)"
 @cache
 def shipped() -> Mapping[str, str]:
     """Return the families by their short names, as aliases.toml has them."""
-    import tomllib
-
-    with Path(rows.__file__).with_name("aliases.toml").open("rb") as file:
-        return tomllib.load(file)
+    return toml_beside(rows.__file__, "aliases.toml")
 
 
 def own_alias(name: str, aliases: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from sagent.lib.process import system_path
 from sagent.lib.regular import read_regular
+from sagent.lib.toml import toml_beside
 
 _FROM_OUTSIDE = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 _NAMED = (
@@ -42,9 +43,7 @@ class _Table(NamedTuple):
 
 @functools.cache
 def _table() -> _Table:
-    import tomllib
-
-    return _Table(**tomllib.loads(Path(__file__).with_name("git.toml").read_text("utf-8")))
+    return _Table(**toml_beside(__file__, "git.toml"))
 
 
 class GitCall(NamedTuple):

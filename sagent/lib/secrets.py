@@ -5,8 +5,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+from sagent.lib.toml import toml_beside
 
 # Possible starts of a key: after anything but a letter or digit, after an escape (\n, \u000a, %0A), or after a colour.
 _AT = (
@@ -38,12 +39,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 @cache
 def _shapes() -> tuple[tuple[_Shape, ...], tuple[tuple[str, int], ...]]:
     """Return the shapes of secrets.toml, and the hints of each by its place."""
-    import tomllib
-
     from sagent.lib.json import as_array, as_object, as_str
 
-    with Path(__file__).with_name("secrets.toml").open("rb") as file:
-        rows = tuple(map(as_object, as_array(tomllib.load(file)["shape"])))
+    rows = tuple(map(as_object, as_array(toml_beside(__file__, "secrets.toml")["shape"])))
     patterns = (f"{_AT if row.get('starts') else ''}{as_str(row['pattern'])}" for row in rows)
     shapes = tuple(
         _Shape(

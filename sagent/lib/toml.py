@@ -1,8 +1,16 @@
-"""Values as TOML writes them (toml.io, version 1.0)."""
+"""TOML (toml.io, version 1.0): the files of data beside modules, and values as TOML writes them."""
 
 import json
 from collections.abc import Mapping
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
+
+
+def toml_beside(module: str, name: str) -> dict[str, Any]:
+    """Return the table in a TOML file that is beside a module, given by its `__file__`."""
+    import tomllib
+
+    return tomllib.loads(Path(module).with_name(name).read_text("utf-8"))
 
 
 def toml_value(value: object) -> str:

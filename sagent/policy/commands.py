@@ -207,12 +207,8 @@ class CommandJudge:
         from sagent.sandbox.obeyed import obeyed_from  # few commands leave the sandbox
 
         found: list[str] = []
-        for words in (line for part in self._script.parts for line, _ in runs(part)):
-            name = known_program(words[0])
-            kept = _OBEYED.get(name, ())
+        for words, name, kept in self._obeying():
             calls_git = _CALLS_GIT.fullmatch(name) is not None
-            if not (calls_git or kept) or (words[1:] and words[1].text in _OBEYED_NOT.get(name, ())):
-                continue
             if shared:
                 found.append(f"commands that still run here may change what {name} obeys")
             named = [*_directories(words), *(word for word in words[1:] if kept and not word.text.startswith("-"))]
@@ -224,6 +220,20 @@ class CommandJudge:
                 found += foreign_settings(place, self._paths.roots) if calls_git else ()
                 found += obeyed_from(place, kept)
         return tuple(dict.fromkeys(found))
+
+    @property
+    def may_obey(self) -> bool:
+        """True if any of the commands is git or its like. No file is read."""
+        return any(True for _ in self._obeying())
+
+    def _obeying(self) -> Iterator[tuple[tuple[Word, ...], str, tuple[str, ...]]]:
+        """Yield the commands that are git or its like: their words, their program, and the files that it obeys."""
+        for words in (line for part in self._script.parts for line, _ in runs(part)):
+            name = known_program(words[0])
+            kept = _OBEYED.get(name, ())
+            spared = words[1:] and words[1].text in _OBEYED_NOT.get(name, ())
+            if (kept or _CALLS_GIT.fullmatch(name)) and not spared:
+                yield words, name, kept
 
     def followers(self) -> list[str]:
         """Return the programs of the commands that do what files of the workspace say."""

@@ -1,11 +1,11 @@
 """Programs: the tables of programs.toml, and names for the same program."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
+
+from sagent.lib.toml import toml_beside
 
 _VERSION = re.compile(r"(.*[a-z_+\]])[-.]?([0-9][0-9.]*)(?:-[0-9.]+)?(?:\.exe)?", re.DOTALL)
 
@@ -13,8 +13,7 @@ _VERSION = re.compile(r"(.*[a-z_+\]])[-.]?([0-9][0-9.]*)(?:-[0-9.]+)?(?:\.exe)?"
 @cache
 def table(name: str) -> Mapping[str, tuple[str, ...]]:
     """Return a table of programs.toml, which explains each."""
-    with Path(__file__).with_name("programs.toml").open("rb") as file:
-        data: Mapping[str, Mapping[str, list[str]]] = tomllib.load(file)
+    data: Mapping[str, Mapping[str, list[str]]] = toml_beside(__file__, "programs.toml")
     return {key: tuple(value) for key, value in data[name].items()}
 
 

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.toml import toml_beside
 from sagent.sandbox.profile import is_below
 
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo has a space
@@ -47,10 +48,7 @@ class KnownPlaces:
 @cache
 def known_places() -> KnownPlaces:
     """Return the shipped list, which is read on first use."""
-    import tomllib
-
-    with Path(__file__).with_name("places.toml").open("rb") as file:
-        lists = tomllib.load(file)
+    lists = toml_beside(__file__, "places.toml")
     uid = str(os.getuid())
     harmless = lists.pop("harmless")
     names = {name: tuple(str(place).replace("{uid}", uid) for place in places) for name, places in lists.items()}

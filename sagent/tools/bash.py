@@ -21,7 +21,7 @@ from sagent.lib.text import failure
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
-from sagent.tools.exports import Exports, names_given, obeyed_by, profile_of
+from sagent.tools.exports import Exports, names_given, outside_judge, profile_of
 
 if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
@@ -121,7 +121,7 @@ class Bash:
         needs = sandbox.asked(_needs(arguments, workspace))
         leaves, reason = any(need.kind == "all" for need in needs), str(arguments.get("reason", ""))
         holds = not leaves and sandbox.holds(profile_of(workspace))
-        obeyed = obeyed_by(command, workspace, shared=sandbox.is_busy) if leaves else ()
+        obeyed = outside_judge(command, workspace).obeys(shared=sandbox.is_busy) if leaves else ()
         return Effect("execute", command=command, confined=holds, needs=needs, reason=reason, obeyed=obeyed)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
@@ -228,10 +228,10 @@ class Bash:
         effect = run.effect or self.effect(arguments, workspace)
 
         def is_as_judged() -> bool:
-            return obeyed_by(effect.command, workspace, shared=sandbox.is_busy) == effect.obeyed
+            return outside_judge(effect.command, workspace).obeys(shared=sandbox.is_busy) == effect.obeyed
 
         leaves = any(need.kind == "all" for need in effect.needs)
-        asked = is_as_judged if leaves and obeyed_by(effect.command, workspace, shared=True) else None
+        asked = is_as_judged if leaves and outside_judge(effect.command, workspace).may_obey else None
         try:
             confined = await sandbox.confine(argv, profile, workspace.cwd, effect.needs, is_as_judged=asked)
         except OSError as error:  # a full disk

@@ -8,6 +8,7 @@ from sagent.errors import UsageError
 from sagent.tool import Workspace
 
 if TYPE_CHECKING:
+    from sagent.policy.commands import CommandJudge
     from sagent.sandbox.profile import Profile
 
 _DIRECTORIES = ("PWD", "OLDPWD")  # set by every shell
@@ -22,15 +23,15 @@ def profile_of(workspace: Workspace) -> "Profile":
     return PermissionPolicy("edit").profile(workspace)
 
 
-def obeyed_by(command: str, workspace: Workspace, *, shared: bool) -> tuple[str, ...]:
-    """Return what may run a program, of the files that a command outside of the sandbox obeys."""
+def outside_judge(command: str, workspace: Workspace) -> "CommandJudge":
+    """Return the judge of a command outside of the sandbox, which finds the files that it obeys."""
     from sagent.policy.commands import CommandJudge
     from sagent.policy.paths import PathJudge
     from sagent.policy.places import Places
     from sagent.policy.rules import Rules
 
     judge = PathJudge("edit", Rules(), Places(Path("~").expanduser()), workspace)
-    return CommandJudge(judge, command).obeys(shared=shared)
+    return CommandJudge(judge, command)
 
 
 def names_given(argument: str, variables: Collection[str]) -> frozenset[str]:

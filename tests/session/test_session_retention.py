@@ -1,38 +1,22 @@
 """A listing reads two pieces of a log, however long it is."""
 
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from sagent.messages import user
-from sagent.session.contents import Label, MessageEntry, Opened, StoredMessage, Unknown
+from sagent.session.contents import Label, Unknown
 from sagent.session.retention import HEAD, glance, glances
-from sagent.session.store import Session, log_files
+from sagent.session.store import Session
 from sagent.session.summary import summarize
+from tests.session_place import aged_session
 
 DAY = 86_400.0
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-def make(state: Path, cwd: Path, days: float = 0, prompt: str = "do it") -> Path:
-    with Session.create(state, cwd) as session:
-        session.log().append(Opened(session.id, "root", str(cwd), {}))
-        session.log().append(MessageEntry(StoredMessage.of(user(prompt), None)))
-    for file in log_files(session.path):
-        os.utime(file, (time.time() - days * DAY,) * 2)  # pyright: ignore[reportArgumentType]
-    return session.path
-
-
 def test_glance_agrees_with_the_whole(state: Path, tmp_path: Path):
-    path = make(state, tmp_path, prompt="fix\n the   tests")
+    path = aged_session(state, tmp_path, prompt="fix\n the   tests")
     assert glance(path).title == "fix the tests"
     with Session.open(path) as session:
         for content in (Label("a"), Label("b"), Label("c"), Unknown("notice", {})):
@@ -45,7 +29,7 @@ def test_glance_agrees_with_the_whole(state: Path, tmp_path: Path):
 
 @pytest.mark.needs("linux")
 def test_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
-    path = make(state, tmp_path)
+    path = aged_session(state, tmp_path)
     with Session.open(path) as session:
         for _ in range(40):
             session.log().append(Unknown("notice", {"text": "x" * HEAD}))
@@ -63,7 +47,7 @@ def test_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
 
 
 def test_damaged_or_empty_session_is_listed(state: Path, tmp_path: Path):
-    path = make(state, tmp_path)
+    path = aged_session(state, tmp_path)
     (path / "root.jsonl").write_bytes(b"\xff\n{}\n")
     assert [(seen.path, seen.title, seen.last) for seen in glances(state)] == [(path, "", "")]
     (path / "root.jsonl").write_bytes(b"")

@@ -4,18 +4,17 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
-from sagent.errors import UsageError
 from sagent.lib.json import sha256_hex
+from sagent.plugins.hosting.bodies import read_within
 from sagent.plugins.hosting.door import USER
-from sagent.plugins.hosting.problem import BodyTooLarge, BodyTooSlow, problem
+from sagent.plugins.hosting.problem import problem
 
 MAX_KEYS = 2_000  # keys that are remembered
 MAX_BODY_BYTES = 1 << 20  # of a request
 MAX_ANONYMOUS_BYTES = 4_096  # of one without a token
-MAX_DROPPED_BYTES = 64 << 20  # read of an oversized request, so that a client that sends all first can read the answer
 REQUEST_TIMEOUT_SECONDS = 30  # for a complete request
 _MAX_KEY_CHARS = 200  # of a key
 
@@ -23,24 +22,8 @@ _MAX_KEY_CHARS = 200  # of a key
 async def read_body(request: Request) -> bytes:
     """Read the body of a request. Raises UsageError for too much, or too slowly."""
     if not hasattr(request.state, "body"):
-        data, size, most = bytearray(), 0, MAX_BODY_BYTES if USER in request.scope else MAX_ANONYMOUS_BYTES
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-                async for piece in request.stream():
-                    size += len(piece)
-                    if size <= most:
-                        data += piece
-                    elif size > MAX_DROPPED_BYTES:
-                        break
-        except TimeoutError as error:
-            raise BodyTooSlow(
-                f"The request did not arrive within {REQUEST_TIMEOUT_SECONDS} seconds: send it again."
-            ) from error
-        except ClientDisconnect as error:
-            raise UsageError("The request was cut off.") from error
-        if size > most:
-            raise BodyTooLarge(f"The request is larger than {most:,} bytes.")
-        request.state.body = bytes(data)
+        max_bytes = MAX_BODY_BYTES if USER in request.scope else MAX_ANONYMOUS_BYTES
+        request.state.body = await read_within(request, max_bytes, REQUEST_TIMEOUT_SECONDS)
     return request.state.body
 
 

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
+
+from sagent.lib.toml import toml_beside
 
 _N = r"(\d[\d,_]*)"
 
@@ -107,9 +108,7 @@ def _any(name: str) -> str:
 @cache
 def _listed(kind: str) -> tuple[str, ...]:
     """Return a list of overflow.toml, with the names in its patterns replaced."""
-    import tomllib
-
-    lists: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("overflow.toml").read_text("utf-8"))
+    lists: dict[str, list[str]] = toml_beside(__file__, "overflow.toml")
     names = {"N": _N, "INPUTS": _INPUTS, "EXCEEDS": _EXCEEDS, "OVER": _OVER}
     return tuple(re.sub(r"\{([A-Z]+)\}", lambda name: names[name[1]], pattern) for pattern in lists[kind])
 

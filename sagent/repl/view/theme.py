@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from functools import cache
 
+from sagent.lib.toml import toml_beside
+
 THEMES = ("auto", "dark", "light", "plain")
 """The names of themes. "auto" is "dark" or "light" by the terminal's reported background. "plain" only has styles that
 show the selection."""
@@ -10,10 +12,7 @@ show the selection."""
 
 @cache
 def _looks() -> Mapping[str, Mapping[str, str]]:
-    import tomllib
-    from pathlib import Path
-
-    themes: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("theme.toml").read_text("utf-8"))
+    themes: dict[str, dict[str, str]] = toml_beside(__file__, "theme.toml")
     return {theme: {name: look for look in looks for name in looks[look].split()} for theme, looks in themes.items()}
 
 

@@ -1,5 +1,5 @@
 """What tests of this plugin share."""
 
-from tests.session_place import place
+from tests.session_place import place, state
 
-__all__ = ["place"]
+__all__ = ["place", "state"]

@@ -8,27 +8,13 @@ from pathlib import Path
 import pytest
 
 from sagent.errors import UsageError
-from sagent.messages import user
 from sagent.plugins.audit.pruning import age, prune
-from sagent.session.contents import MessageEntry, Opened, StoredMessage, Unknown
+from sagent.session.contents import Unknown
 from sagent.session.retention import glances, in_use
-from sagent.session.store import Session, log_files, sessions
+from sagent.session.store import Session, sessions
+from tests.session_place import aged_session
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-def make(state: Path, cwd: Path, days: float = 0, prompt: str = "do it") -> Path:
-    with Session.create(state, cwd) as session:
-        session.log().append(Opened(session.id, "root", str(cwd), {}))
-        session.log().append(MessageEntry(StoredMessage.of(user(prompt), None)))
-    for file in log_files(session.path):
-        os.utime(file, (time.time() - days * DAY,) * 2)  # pyright: ignore[reportArgumentType]
-    return session.path
 
 
 def pruned(state: Path, cwd: Path | None, days: float, keep: int = 0, *, dry: bool = False) -> dict[Path, str]:
@@ -37,8 +23,8 @@ def pruned(state: Path, cwd: Path | None, days: float, keep: int = 0, *, dry: bo
 
 
 def test_old_sessions_beyond_last_are_pruned(state: Path, tmp_path: Path):
-    old = [make(state, tmp_path, days) for days in (100, 95, 91)]
-    new = make(state, tmp_path, 10)
+    old = [aged_session(state, tmp_path, days) for days in (100, 95, 91)]
+    new = aged_session(state, tmp_path, 10)
     assert pruned(state, tmp_path, 90, keep=2, dry=True) == {old[1]: "", old[0]: ""}
     assert set(sessions(state)) == {*old, new}
     assert pruned(state, tmp_path, 90, keep=2) == {old[1]: "", old[0]: ""}
@@ -48,13 +34,13 @@ def test_old_sessions_beyond_last_are_pruned(state: Path, tmp_path: Path):
 
 
 def test_other_directories_stay_unless_all(state: Path, tmp_path: Path):
-    mine, theirs = make(state, tmp_path / "a", 100), make(state, tmp_path / "b", 100)
+    mine, theirs = aged_session(state, tmp_path / "a", 100), aged_session(state, tmp_path / "b", 100)
     assert pruned(state, tmp_path / "a", 90) == {mine: ""}
     assert pruned(state, None, 90) == {theirs: ""}
 
 
 def test_child_at_work_keeps_session_young(state: Path, tmp_path: Path):
-    path = make(state, tmp_path, 100)
+    path = aged_session(state, tmp_path, 100)
     with Session.open(path) as session:
         session.log("root/a").append(Unknown("opened", {}))
     os.utime(path / "root.jsonl", (0, 0))
@@ -62,7 +48,7 @@ def test_child_at_work_keeps_session_young(state: Path, tmp_path: Path):
 
 
 def test_session_in_use_stays(state: Path, tmp_path: Path):
-    path = make(state, tmp_path, 100)
+    path = aged_session(state, tmp_path, 100)
     with Session.open(path):
         os.utime(path / "root.jsonl", (0, 0))
         assert in_use(path)
@@ -79,7 +65,7 @@ def test_only_state_directory_is_pruned(state: Path, tmp_path: Path):
     elsewhere.log().append(Unknown("opened", {}))
     elsewhere.close()
     os.utime(elsewhere.path / "root.jsonl", (0, 0))
-    home = make(state, tmp_path).parent
+    home = aged_session(state, tmp_path).parent
     (home / "20000101-000000-aaaaaa").symlink_to(elsewhere.path)
     (state / "sessions" / "linked").symlink_to(elsewhere.path.parent)
     kept = pruned(state, None, 90)
@@ -92,14 +78,14 @@ def test_linked_blobs_are_not_followed(state: Path, tmp_path: Path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("mine")
-    path = make(state, tmp_path, 100)
+    path = aged_session(state, tmp_path, 100)
     (path / "blobs").symlink_to(precious)
     pruned(state, tmp_path, 90)
     assert (precious / "file").read_text() == "mine"
 
 
 def test_session_used_since_listing_stays(state: Path, tmp_path: Path):
-    path = make(state, tmp_path, 100)
+    path = aged_session(state, tmp_path, 100)
     found = glances(state)
     os.utime(path / "root.jsonl")
     (kept,) = prune(found, state, time.time() - 90 * DAY, 0)
@@ -109,7 +95,7 @@ def test_session_used_since_listing_stays(state: Path, tmp_path: Path):
 
 @pytest.mark.needs("not-root")
 def test_undeletable_is_told_next_is_pruned(state: Path, tmp_path: Path):
-    first, second = make(state, tmp_path / "a", 100), make(state, tmp_path / "b", 101)
+    first, second = aged_session(state, tmp_path / "a", 100), aged_session(state, tmp_path / "b", 101)
     first.chmod(0o500)
     try:
         kept = pruned(state, None, 90)

@@ -18,7 +18,7 @@ from sagent.plugins.mesh.buses import http_routes, local
 from sagent.plugins.mesh.buses.http import HttpBus, http_bus
 from sagent.plugins.mesh.buses.http_routes import Gates, bus_routes
 from sagent.plugins.mesh.buses.local import LocalBus
-from sagent.plugins.mesh.errors import Refused, Unavailable
+from sagent.plugins.mesh.errors import Refused, TooLarge, Unavailable
 from tests.strict_http import exchange
 
 
@@ -68,6 +68,9 @@ async def test_unreadable_requests_are_refused(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(http_routes, "BODY_TIMEOUT_SECONDS", 0.05)
         head = b"POST /v1/bus/messages HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{"
         assert (await exchange(int(url.rpartition(":")[2]), head)).startswith(b"HTTP/1.1 408 ")
+        monkeypatch.setattr(http_routes, "_MAX_BODY_BYTES", 1_000)
+        large = await client.post("/messages", json={"to": "a", "body": "x" * 1_000})
+        assert (large.status_code, large.json()["kind"]) == (413, TooLarge.kind)
 
 
 class TestHttpBus(BusSuite):

@@ -11,6 +11,7 @@ from pathlib import Path
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, Json, JsonObject, json_dump, json_freeze_object
+from sagent.lib.toml import toml_beside
 from sagent.sandbox.profile import is_below
 
 _PLACES = ("node_modules/.bin", ".venv/bin", "venv/bin")
@@ -60,10 +61,7 @@ class ServerRow:
 @cache
 def built_in() -> Mapping[str, ServerRow]:
     """Return the rows of servers.toml, in their order; the file is read at the first call."""
-    import tomllib
-
-    with Path(__file__).with_name("servers.toml").open("rb") as file:
-        return {name: _row(ServerRow(name), table) for name, table in tomllib.load(file).items()}
+    return {name: _row(ServerRow(name), table) for name, table in toml_beside(__file__, "servers.toml").items()}
 
 
 def read_rows(

@@ -5,7 +5,6 @@ Streams are server-sent events with JSON data; a client that comes back names th
 frames their number.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 
@@ -16,7 +15,8 @@ from starlette.routing import Route
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_int, as_object, as_str, json_load, wire_bytes
 from sagent.plugins.hosting.beats import with_beats
-from sagent.plugins.hosting.problem import BodyTooSlow
+from sagent.plugins.hosting.bodies import read_within
+from sagent.plugins.hosting.problem import BodyTooLarge, BodyTooSlow
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.bus import MAX_BODY, Bus, Envelope, envelope_of, new_id
 from sagent.plugins.mesh.buses.gate import Event, Gate
@@ -31,7 +31,6 @@ _STATUS: Mapping[type[SagentError], int] = {
     BodyTooSlow: 408,
 }  # fmt: skip
 _MAX_BODY_BYTES = MAX_BODY + (1 << 16)
-MAX_DROPPED_BYTES = 64 << 20  # read of a body that is too large, so that its sender can read why
 BODY_TIMEOUT_SECONDS = 60  # in which a body must have arrived
 MAX_ID_CHARS = 200  # of a message
 
@@ -88,21 +87,12 @@ def _problem(error: SagentError) -> Response:
 
 async def _body(request: Request) -> Mapping[str, object]:
     """Read the object that a request brings. Raises UsageError for something else, and for what comes too slowly."""
-    data, size = bytearray(), 0
     try:
-        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
-            async for piece in request.stream():
-                size += len(piece)
-                if size <= _MAX_BODY_BYTES:
-                    data += piece
-                elif size > MAX_DROPPED_BYTES:
-                    break
-    except TimeoutError:
-        raise BodyTooSlow(f"The request did not arrive within {BODY_TIMEOUT_SECONDS} seconds: send it again.") from None
-    if size > _MAX_BODY_BYTES:  # a client that sends all before it reads would miss an earlier answer
-        raise TooLarge(f"The request is larger than {_MAX_BODY_BYTES:,} bytes.")
+        data = await read_within(request, _MAX_BODY_BYTES, BODY_TIMEOUT_SECONDS)
+    except BodyTooLarge as error:
+        raise TooLarge(str(error)) from None
     try:
-        value = json_load(bytes(data) or b"{}")
+        value = json_load(data or b"{}")
     except ValueError as error:
         raise UsageError(f"The request's body is not JSON: {error}") from None
     if not isinstance(value, Mapping):
