@@ -324,8 +324,7 @@ async def _transcript(request: Request) -> Response:
     if kind != "json":
         raise UsageError(f"format={kind}: json, md or html.")
     limit = number_of(request, "limit", 200) or 200
-    after = request.query_params.get("after", "").partition(".")[0]
-    found = await asyncio.to_thread(_page_of, hosted, after, limit)
+    found = await asyncio.to_thread(_page_of, hosted, request.query_params.get("after", ""), limit)
     return _json(found)
 
 

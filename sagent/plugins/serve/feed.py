@@ -5,7 +5,8 @@ import re
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from itertools import islice
+from dataclasses import replace
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from sagent.events import (
@@ -35,9 +36,10 @@ _DIGITS = 16  # of an entry's id that an event's has
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An event as JSON. `id` is the position to resume from, "" for an event that is not repeated. `name` is "" for an
-    event of an agent, else that of one of the server's own: "status"; "reset", after which the logged events follow,
-    and running calls and unfinished texts start over; "live", after which events are current; "rewound"."""
+    """An event as JSON. `id` is the position to resume from, "" for an event that is not repeated, or is followed by
+    another of its entry. `name` is "" for an event of an agent, else that of one of the server's own: "status";
+    "reset", after which logged events follow, and running calls and unfinished texts start over; "live", after which
+    events are current; "rewound"."""
 
     id: str
     name: str
@@ -58,7 +60,7 @@ class Feed:
         self._size, self._next = 0, 1  # bytes, and the number of the event to come
         self._drafts: dict[tuple[str, type[TextDelta | ThinkingDelta]], list[str]] = {}
         self._calls: dict[tuple[str, str], ToolStarted] = {}  # that run
-        self._ends: dict[str, Event] = {}  # by the entry after which a run ended
+        self._ends: dict[str, tuple[Finished, int]] = {}  # by the entry after which a run ended, and its number
         self._waiting: set[asyncio.Event] = set()
         self._last = ""  # the beginning of the id of the last entry, whoever wrote it
         self._heads: dict[str, str] = {}  # the last entry of each agent's log
@@ -98,10 +100,10 @@ class Feed:
             case _:
                 pass
         if isinstance(event, Finished) and entry:
-            self._ends[entry] = event
+            self._ends[entry] = event, self._next
             while len(self._ends) > _ENDS:
                 del self._ends[next(iter(self._ends))]
-        self._keep(f"{self._last}.{self._life}.{self._next}", "", wire_bytes(encode_event(event)))
+        self._keep(self._id(self._last, self._next), "", wire_bytes(encode_event(event)))
 
     def report(self, name: str, data: object) -> None:
         """Take an event of the server's own."""
@@ -115,20 +117,21 @@ class Feed:
     async def follow(self, after: str = "", last: int | None = None) -> AsyncGenerator[Item]:
         """Yield all events after the one with an id, or from the beginning of the session, and future ones; at most
         `last` of the logged ones."""
-        entry, place = after.partition(".")[0], self._place(after)
+        place = self._place(after)
         wake = asyncio.Event()
         self._waiting.add(wake)
         self._on_follow()
         try:
             while not self.closed:
                 if place is None:
-                    place, begun, sizes = self._next, self._begun(), self._sizes()
+                    # at one moment: an event that comes while the logs are read is not in them
+                    place, begun, logged = self._next, self._begun(), self._read(self._sizes(), after)
                     yield Item("", "reset", b"{}")
-                    async for item in self._from_logs(sizes, entry, last):
+                    async for item in _in_chunks(logged, last):
                         yield item
-                        entry = item.id
-                    last = None
-                    for item in (*begun, Item("", "live", b"{}")):
+                        after = item.id or after
+                    last, after = None, self._id(_entry(after), place - 1)
+                    for item in (*begun, Item(after, "live", b"{}")):
                         yield item
                 oldest = self._next - len(self._items)
                 if place < oldest:
@@ -138,40 +141,40 @@ class Feed:
                 for item in list(islice(self._items, place - oldest, None)):
                     yield item
                     place += 1
-                    entry = item.id.partition(".")[0] or entry
+                    after = item.id or after
                 if place == self._next:
                     await wake.wait()
         finally:
             self._waiting.discard(wake)
 
     def past(self, after: str = "") -> Iterator[Item]:
-        """Yield the logged events after an entry, by its id's prefix, or all. Raises OSError."""
+        """Yield the logged events after the one with an id, or all. Raises OSError."""
         return self._read(self._sizes(), after)
+
+    def _id(self, entry: str, number: int) -> str:
+        return f"{entry}.{self._life}.{number}"
+
+    def _number(self, id_: str) -> int:
+        """Return the number of the event with an id; -1 if it is not of this process, or from a log."""
+        life, _, number = id_.partition(".")[2].partition(".")
+        return int(number) if life == self._life and re.fullmatch(r"\d{1,18}", number) else -1
 
     def _place(self, after: str) -> int | None:
         """Return the number of the next event after the one with an id; None if it is not in memory."""
-        _, _, rest = after.partition(".")
-        life, _, number = rest.partition(".")
-        if life != self._life or not re.fullmatch(r"\d{1,18}", number):
-            return None
-        place = int(number) + 1
-        return place if self._next - len(self._items) <= place <= self._next else None
-
-    async def _from_logs(self, sizes: dict[Path, int], after: str, last: int | None) -> AsyncIterator[Item]:
-        items = self._read(sizes, after)
-        if last is not None:
-            items = iter(await asyncio.to_thread(deque, items, last))
-        while chunk := await asyncio.to_thread(lambda: list(islice(items, _CHUNK))):
-            for item in chunk:
-                yield item
+        place = self._number(after) + 1
+        return place if place and self._next - len(self._items) <= place <= self._next else None
 
     def _read(self, sizes: dict[Path, int], after: str) -> Iterator[Item]:
+        """Return the events of logs, and the results of runs that are known now."""
+        seen, ends = self._number(after), dict(self._ends)
+        known = {entry: event for entry, (event, number) in ends.items() if number > seen}
         path = self._path()
-        blobs = BlobDirectory(path / "blobs")
-        if len(after) < _DIGITS:
-            after = ""  # no id of ours, and it could be the beginning of any
-        for entry, event in replay(path, sizes, after, blobs.get, dict(self._ends)):
-            yield Item(entry[:_DIGITS], "", wire_bytes(encode_event(event)))
+
+        def id_of(entry: str, event: Event) -> str:
+            return self._id(entry[:_DIGITS], ends[entry][1]) if isinstance(event, Finished) else entry[:_DIGITS]
+
+        events = replay(path, sizes, _entry(after), BlobDirectory(path / "blobs").get, known)
+        return (Item(id_of(entry, event), "", wire_bytes(encode_event(event))) for entry, event in events)
 
     def _sizes(self) -> dict[Path, int]:
         """Return the logs' present sizes."""
@@ -193,3 +196,21 @@ class Feed:
     def _wake(self) -> None:
         for wake in self._waiting:
             wake.set()
+
+
+def _entry(id_: str) -> str:
+    """Return the beginning of the id of an event's entry; "" for no id of ours, which could begin any."""
+    entry = id_.partition(".")[0]
+    return entry if re.fullmatch(rf"[0-9a-f]{{{_DIGITS},}}", entry) else ""
+
+
+async def _in_chunks(items: Iterator[Item], last: int | None) -> AsyncIterator[Item]:
+    """Yield items that are read in a thread, at most the `last` ones. An id that the next one has too is left out: who
+    resumed from it would miss that."""
+    pairs = pairwise(chain(items, (Item("", "", b""),)))
+    found = (replace(item, id="") if item.id == later.id else item for item, later in pairs)
+    if last is not None:
+        found = iter(await asyncio.to_thread(deque, found, last))
+    while chunk := await asyncio.to_thread(lambda: list(islice(found, _CHUNK))):
+        for item in chunk:
+            yield item

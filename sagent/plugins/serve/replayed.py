@@ -33,7 +33,7 @@ def replay(
     """Yield the events of a session's logs, cut to the given sizes in bytes, each with the id of its entry. With
     `after`, a prefix of an entry's id, yield only events after that entry, on any branch; without it, or if there is no
     such entry, everything except abandoned branches. `known` are events without an entry of their own, by the entries
-    that they follow. Raises OSError."""
+    that they follow, also by the one with `after`. Raises OSError."""
     streams = [_entries(session, file, size) for file, size in sizes.items()]
     merged = list(heapq.merge(*streams, key=lambda each: each[0]))
     start = next((place + 1 for place, (_, _, entry) in enumerate(merged) if after and entry.id.startswith(after)), 0)
@@ -45,7 +45,7 @@ def replay(
         if kept is None or agent != "root" or entry.id in kept:
             log = logs.setdefault(agent, _Replay(agent, session, fetch))
             yield from ((merged[at][2].id, event) for at, event in log.read(place, entry) if at >= start)
-            if known and entry.id in known and place >= start:
+            if known and entry.id in known and place >= start - 1:
                 yield from ((merged[at][2].id, event) for at, event in log.end() if at >= start)
                 yield entry.id, known[entry.id]
     for log in logs.values():

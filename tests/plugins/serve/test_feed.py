@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sagent.events import Received, TextDelta
+from sagent.events import Finished, Received, Result, TextDelta
 from sagent.messages import user
 from sagent.plugins.serve import feed
 from sagent.plugins.serve.feed import Feed, Item
@@ -44,6 +45,10 @@ class Stage:
     def hear(self, agent: str, text: str) -> None:
         self.said.append(text)
         self.feed.publish(Received(agent, user(text)), self.session.log(agent).head)
+
+    def finish(self, text: str) -> None:
+        """End a run, which is in no log either, but known."""
+        self.feed.publish(Finished("root", Result(text, (), "end")), self.session.log().head)
 
     def stream(self, agent: str) -> None:
         """Something that is in no log."""
@@ -132,3 +137,50 @@ def test_unknown_id_replays_everything(tmp_path: Path) -> None:
     for digit in "0123456789abcdef":  # some entry's id begins with it, or none does
         assert list(stage.feed.past(digit)) == every
     assert list(stage.feed.past(every[0].id)) == every[1:]
+
+
+async def taken(follower: AsyncIterator[Item], *names: str) -> list[Item]:
+    """What comes up to the first item with one of the names."""
+    found = [await anext(follower)]
+    while found[-1].name not in names:
+        found.append(await anext(follower))
+    return found
+
+
+def results(items: list[Item]) -> list[str]:
+    events = [json.loads(item.data) for item in items if not item.name]
+    return [event["result"] for event in events if event["type"] == "result"]
+
+
+async def test_result_during_replay_comes_once(tmp_path: Path) -> None:
+    """A run ends after a client has begun to follow, and before the logs are read for it."""
+    stage = Stage(tmp_path / "s")
+    stage.say("root")
+    follower = stage.feed.follow()
+    assert (await anext(follower)).name == "reset"
+    stage.finish("one")
+    stage.feed.report("end", {})
+    assert results(await taken(follower, "end")) == ["one"]
+    await follower.aclose()
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 20])
+async def test_each_result_comes_once_from_any_id(tmp_path: Path, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the last item was that a client got, from memory or from the logs, and whatever came meanwhile."""
+    monkeypatch.setattr(feed, "MAX_MEMORY_BYTES", memory)
+    stage = Stage(tmp_path / "s")
+    stage.say("root")
+    early = [await taken(stage.feed.follow(), "live")]
+    stage.finish("one")
+    stage.say("root/a")
+    early.append(await taken(stage.feed.follow(), "live"))
+    for _ in range(2):
+        stage.say("root")
+    stage.finish("two")
+    stage.feed.report("end", {})  # nothing else says that what is in memory was taken
+    for items in early:
+        for place in range(len(items)):
+            got = items[: place + 1]
+            after = [item.id for item in got if item.id][-1:]
+            found = await taken(stage.feed.follow(*after), "live", "end")
+            assert results(got + found) == ["one", "two"], (place, after)
