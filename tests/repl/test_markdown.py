@@ -212,7 +212,7 @@ def test_line_may_end_with_backslash() -> None:
 
 def test_nested_quotes_with_code_and_lists() -> None:
     text = "> one\n> > two\n> > ```sh\n> > ls -la\n> > ```\n\n- a\n  - b\n      > c\n"
-    assert shown(text) == "▎ one\n▎ ▎ two\n\nls -la\n\n• a\n  • b\n▎ c"
+    assert shown(text) == "▎ one\n▎ ▎ two\n\nls -la\n\n• a\n  • b\n      ▎ c"
 
 
 def test_bare_address_is_copied_whole() -> None:
@@ -222,3 +222,37 @@ def test_bare_address_is_copied_whole() -> None:
     assert (plain([first, short]), plain([last])) == ("See this:\nhttps://short", "and that.")
     assert plain(rows) == "\n".join([address[:31], address[31:62], address[62:]] * 2)
     assert [GOES_ON in row for row in rows] == [True, True, False] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("1. a:\n\n   ```py\n   x = 1\n     y\n   ```\n", "1. a:\n\n   x = 1\n     y"),
+        ("- a\n\n  > b\n  > c\n", "• a\n\n  ▎ b\n  ▎ c"),
+        ("- a\n\n  | b | c |\n  |---|---|\n  | 1 | 2 |\n", "• a\n\n  b │ c\n  ──┼──\n  1 │ 2"),
+        ("- ```py\n  x\n  ```\n- > b\n- - c\n", "• \n\n  x\n\n• \n  ▎ b\n• \n  • c"),
+        ("a\n\n    b\n      c\n", "a\n\nb\n  c"),
+        ("- a\n\n    b\n", "• a\n\n    b"),  # a paragraph of the item
+        ("a | b\n--|--\n1 | 2\n", "a │ b\n──┼──\n1 │ 2"),
+    ],
+)
+def test_blocks_in_lists_keep_their_indent(text: str, rows: str) -> None:
+    assert shown(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("a &lt;b&gt; &amp; &#8364;5&nbsp;&mdash; x", "a <b> & €5 — x"),
+        ("`&amp;` &nothing; & &#27;", "&amp; &nothing; & "),
+        ("$E = mc^2$ and \\(\\alpha \\le \\beta_{12}\\).", "E = mc² and α ≤ β₁₂."),
+        ("$$\n\\frac{a+b}{2} \\cdot \\sqrt{x}\n$$", "(a+b)/2 · √x"),
+        ("\\[ \\sum_{i=1}^n x_i^{-2} \\]", "∑ᵢ₌₁ⁿ xᵢ⁻²"),
+        ("$\\hat{y} \\in \\mathbb{R}^{ab_c}$", "y\u0302 ∈ ℝ^(ab_c)"),
+        ("$$\\begin{pmatrix}a\\end{pmatrix}$$", "$$\\begin{pmatrix}a\\end{pmatrix}$$"),  # as it is
+        ("$" + "{" * 250 + "$", "$" + "{" * 250 + "$"),
+        ("It costs $5 and $10, or $HOME/$USER.", "It costs $5 and $10, or $HOME/$USER."),
+    ],
+)
+def test_entities_and_formulas_are_drawn(text: str, seen: str) -> None:
+    assert "".join(part for _, part in inline(text)) == seen

@@ -6,7 +6,7 @@ ends inside a paragraph are kept, as models mean them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Literal, TypeAlias
@@ -51,6 +51,7 @@ class Flow:
     language: str = ""
     gap: bool = False
     begun: bool = False
+    listed: bool = False  # indented lines belong to an item
 
 
 def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
@@ -62,7 +63,7 @@ def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
     for line in source.split("\n"):
         reader.take(line.rstrip("\r"))
     rest = "".join(line + "\n" for line in reader.lines) + partial
-    flow = Flow(rest, reader.fence, reader.language, reader.gap, reader.begun)
+    flow = Flow(rest, reader.fence, reader.language, reader.gap, reader.begun, reader.listed)
     return flow, tuple(reader.pieces)
 
 
@@ -95,6 +96,7 @@ class _Reader:
         self.lines: list[str] = []
         self.fence, self.language, self.gap, self.begun = flow.fence, flow.language, flow.gap, flow.begun
         self.kind: Kind = "paragraph"
+        self.listed = flow.listed
 
     def take(self, line: str) -> None:
         if self.fence:
@@ -102,6 +104,8 @@ class _Reader:
         elif not line.strip():
             self.end()
             self.gap = self.begun
+        elif line.startswith("    ") and not self.lines and not self.listed:
+            self._emit(Piece("code", line[4:]))
         elif fence := _FENCE.match(line):
             self.end()
             self.fence = fence[1] + fence[2]
@@ -134,8 +138,13 @@ class _Reader:
 
     def _take_text(self, line: str) -> None:
         kind: Kind = "paragraph"
-        if _ITEM.match(line):
+        if item := _ITEM.match(line):
             kind = "item"
+            if _FENCE.match(item[4]) or _QUOTE.match(item[4]) or _ITEM.match(item[4]):
+                self.end()
+                self._emit(Piece("item", "", len(item[1]), item[2]))
+                self.take(" " * item.start(4) + item[4])
+                return
         elif _QUOTE.match(line):
             kind = "quote"
         elif _is_row(line) or (self.kind == "table" and self.lines and "|" in line):
@@ -169,13 +178,14 @@ class _Reader:
                 self._emit(Piece("item", text, len(found[1]), found[2]))
             case "quote":
                 inner = (found[1] if (found := _QUOTE.match(line)) else line for line in lines)
-                self._emit(Piece("quote", "\n".join(inner)))
+                self._emit(Piece("quote", "\n".join(inner), indent))
             case "table" if len(lines) > 1 and _DELIMITER.match(lines[1]):
-                self._emit(Piece("table", "\n".join(lines)))
+                self._emit(Piece("table", "\n".join(lines), indent))
             case _:
                 self._emit(Piece("paragraph", "\n".join(line.strip() for line in lines), min(indent, 12)))
 
     def _emit(self, piece: Piece) -> None:
+        self.listed = piece.kind == "item" or (self.listed and piece.level > 0 and piece.kind != "heading")
         self.pieces.append(replace(piece, gap=self.gap and self.begun))
         self.gap, self.begun = False, True
 
@@ -194,11 +204,12 @@ def render_piece(piece: Piece, width: int, *, live: bool = False, edge: int = 0)
 def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Line]:
     text = printable(piece.text)
     prose = min(width, MAX_PROSE_COLUMNS)
+    indent = min(piece.level, width // 3) if piece.kind != "heading" else 0
+    lead: Line = (("", " " * indent),) if indent else ()
     match piece.kind:
         case "paragraph":
-            lead: Line = (("", " " * piece.level),) if piece.level else ()
             # an address alone on a line is meant to be copied
-            long = rf"^(https?://\S{{{max(prose - piece.level - 7, 1)},}})$"
+            long = rf"^(https?://\S{{{max(prose - indent - 7, 1)},}})$"
             for number, part in enumerate(re.split(long, text, flags=re.MULTILINE)):
                 if number % 2:
                     yield from fold(tuple(inline(part)), edge or width, joined=bool(edge) and not live)
@@ -209,18 +220,17 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
             yield from wrap([(f"{style} {extra}".strip(), part) for extra, part in inline(text, live=live)], prose)
         case "item":
             mark = piece.mark if piece.mark[0].isdigit() else "•"
-            indent = min(piece.level, width // 3)
             lead = (("", " " * indent), ("class:mark", mark), ("", " "))
             box: Line = ()
             if re.match(r"\[[ xX]\] ", text):  # to tick
                 box, text = (("class:mark", "☐ " if text[1] == " " else "☑ "),), text[4:]
             yield from wrap((*box, *inline(text, live=live)), prose, lead)
         case "quote":
-            yield from _quoted(text, width, live=live, edge=edge)
-        case "code":  # without indentation and signs of ours: it is copied from the screen
-            yield from fold(colour(text, piece.mark), edge or width, joined=bool(edge) and not live)
+            yield from _quoted(text, width, live=live, edge=edge, outer=lead)
+        case "code":  # without signs of ours, and indented in lists only: it is copied from the screen
+            yield from fold((*lead, *colour(text, piece.mark)), edge or width, joined=bool(edge) and not live)
         case "table":
-            yield from _table(replace(piece, text=text), width)
+            yield from ((*lead, *line) for line in _table(replace(piece, text=text), width - indent))
         case "rule":
             yield (("class:dim", "─" * min(prose, 40)),)
 
@@ -228,7 +238,7 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
 def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -> Iterator[Line]:
     """Render a quotation after a bar; code gets none, because it is copied."""
     bars: Line = (*outer, ("class:mark", "▎ "))
-    room = min(width, MAX_PROSE_COLUMNS) - 2 * len(bars)
+    room = min(width, MAX_PROSE_COLUMNS) - line_width(bars)
     for piece in pieces_of(text):
         if piece.kind == "quote" and room > _MIN_QUOTE_COLUMNS:
             yield from [bars] if piece.gap else ()
@@ -244,7 +254,10 @@ def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -
 # Inside a line
 
 _INLINE = re.compile(  # marks that may also be an operator, a file pattern or a name like __init__ do not count
-    r"(?P<escape>\\[\\`*_{}\[\]()#+.!|<>~\n-])"
+    r"(?P<sign>\\\((?P<maths>.{1,1000}?)\\\)|\\\[(?P<maths2>.{1,1000}?)\\\]|\$\$(?P<maths3>[^$]{1,1000})\$\$"
+    r"|(?<![\\$\w])\$(?=[^\s$])(?P<maths4>[^$\n]{1,300}?)(?<=[^\s\\])\$(?![\w$])"
+    r"|(?P<escape>\\[\\`*_{}\[\]()#+.!|<>~$\n-])"
+    r"|(?P<entity>&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});))"
     r"|(?<!`)(?P<ticks>`+)(?!`)(?P<code>.{1,1000}?)(?<!`)(?P=ticks)(?!`)"
     r"|(?<![0-9A-Za-z/])\*\*(?=\S)(?!/(?:(?!\*\*).){0,1000}/\*\*)(?P<strong>.{1,1000}?)(?<=\S)\*\*(?!\*)"
     r"|(?<!\w)__(?=\S)(?!\w+__)(?P<strong2>.{1,1000}?)(?<=\S)__(?!\w)"
@@ -266,10 +279,24 @@ _OPEN = re.compile(
 def inline(text: str, style: str = "", *, live: bool = False) -> Iterator[Span]:
     """Yield the spans of a text: strong, emphasised, code, links, escapes. Unclosed marks stay literal, or in a `live`
     text count as closed at the end."""
-    if not text.isalnum() and re.search(r"[\\`*_~\[<]|://", text):
+    if not text.isalnum() and re.search(r"[\\`*_~\[<&$]|://", text):
         yield from _inline(text, style, live=live)
     elif text:
         yield (style, text)
+
+
+def _meant(text: str, found: Mapping[str, str]) -> str:
+    """Return what an escape, an entity or a formula stands for; the text itself if that is unknown."""
+    if "escape" in found:
+        return text[1:]
+    if "entity" in found:
+        from html import entities, unescape
+
+        meant = unescape(text) if text[1] == "#" else entities.html5.get(text[1:], text)
+        return printable(meant).replace("\xa0", " ").replace("\n", " ")
+    from sagent.repl.view.maths import formula
+
+    return formula(next(found[name] for name in found if name.startswith("maths"))) or text
 
 
 def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
@@ -279,8 +306,8 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
             yield (style, text[last : match.start()])
         last = match.end()
         found = {name: value for name, value in match.groupdict().items() if value is not None}
-        if "escape" in found:
-            yield (style, match.group()[1:])
+        if "sign" in found:
+            yield (style, _meant(match.group(), found))
         elif "code" in found:
             code, look = found["code"].strip() or found["code"], f"{style} class:inline-code".strip()
             yield (leading_to(look, code) if names_file(code) else look, code)
