@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from sagent.context.repeated_blocks import RepeatedBlocks
 from sagent.errors import ModelError, ToolError
 from sagent.lib.image import image_type
 from sagent.lib.json import EMPTY, LONE, JsonObject, as_array, as_object, valid_text, whole_text
@@ -263,7 +264,7 @@ def _cut(
 
 
 class RepetitionDetector:
-    """Watches a growing text for one short unit repeated over and over."""
+    """Watches a growing text for one short unit, or blocks, repeated over and over."""
 
     def __init__(self) -> None:
         self.unit = ""
@@ -272,10 +273,14 @@ class RepetitionDetector:
         self._fresh = 0  # characters that came after these
         self._end = ""
         self._fences = 0
+        self._blocks = RepeatedBlocks()
 
     def repeats(self, text: str) -> bool:
-        """Add a piece of text; return True if the text now ends in a long repetition."""
+        """Add a piece of text; return True if the text now ends in a long repetition, or in a repeated block."""
         self._pieces.append(text)
+        if self._blocks.repeat(text):
+            self.unit = self._blocks.block
+            return True
         self._fresh += len(text)
         if self._fresh < _CHECKED_EVERY:
             return False
@@ -290,8 +295,10 @@ class RepetitionDetector:
 
     @property
     def without_repetition(self) -> str:
-        """The whole text, with two of the units that it ends in."""
+        """The whole text, with two of the units that it ends in, or once with its blocks."""
         text, size = "".join(self._pieces), len(self.unit)
+        if self._blocks.kept:
+            return text[: self._blocks.kept]
         start = len(text) - size
         while size and start >= size and text.startswith(text[start : start + size], start - size):
             start -= size

@@ -6,8 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequen
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from sagent.context.calls import REPEATED
+from sagent.context.repeated_blocks import RepeatedBlocks
 from sagent.errors import ModelError
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_str, sha256_hex
+from sagent.lib.text import one_line
 from sagent.messages import CUT, WITHDRAWN, Message, Part, Text, Thinking, ToolCall
 from sagent.model import (
     Billed,
@@ -20,10 +23,21 @@ from sagent.model import (
     RequestDigest,
     Structuring,
     TextPart,
+    ThinkingPart,
     ToolSpec,
     closing,
+    full_name,
 )
-from sagent.plugins.textcalls.blocks import UNDECIDED, BlockContext, BlockReader, doubted, own_text, read, thinks_first
+from sagent.plugins.textcalls.blocks import (
+    SHELLS,
+    UNDECIDED,
+    BlockContext,
+    BlockReader,
+    doubted,
+    own_text,
+    read,
+    thinks_first,
+)
 from sagent.plugins.textcalls.offer import offer
 from sagent.plugins.textcalls.quoting import held_back
 from sagent.plugins.textcalls.reader import THOUGHTS
@@ -37,6 +51,7 @@ if TYPE_CHECKING:
 PROTOCOL, TEXT, ASKED = "protocol", "text", "asked_tools"
 """Request parameters of the text protocol in the log. A request can be built again from them."""
 MAX_CONVERSATIONS = 64  # kept; the least recently used are written again when they return
+_MAX_SHOWN = 40  # characters of a repeated block
 _SUMMARY = ":compactor"  # the end of a name of a conversation that is summed up: no call is read there
 _CHOICES = ("tool_choice", "parallel_tool_calls", "tool_config", "toolConfig")  # options about tools
 
@@ -103,11 +118,21 @@ class TextModel:
         meant = meant_by(request.messages, tools)._replace(thinks_first=self._begins_in_thought(request.messages))
         reader = BlockReader(tools, meant)
         charges: tuple[Charge, ...] = ()
+        thoughts, said, repeated = list[str](), list[str](), RepeatedBlocks(SHELLS)
         try:
             async with closing(self.inner.stream(self.written(request))) as items:
                 async for item in items:
                     if isinstance(item, Billed):
                         charges = item.charges
+                    elif isinstance(item, ThinkingPart):
+                        thoughts.append(item.text)
+                    elif isinstance(item, TextPart) and tools:
+                        said.append(item.text)
+                        if repeated.repeat(item.text):
+                            yield Billed(charges, reader.held_bytes)
+                            parts = Thinking("".join(thoughts)), Text("".join(said)[: repeated.kept])
+                            yield self._called(self._shortened(request, parts, charges), request, tools, meant)
+                            return
                     if isinstance(item, TextPart) and tools:
                         if shown := reader.feed(item.text):
                             yield TextPart(shown)
@@ -115,17 +140,31 @@ class TextModel:
                         self._thinks_first |= thinks_first(item.message.content)
                         if shown := reader.finish(cut=item.message.stop in CUT):
                             yield TextPart(shown)
-                        reply = replace(item, digest=self._marked(item.digest, request))
-                        if tools:
-                            decided = self._is_decided(request.messages, item.message)
-                            reply = _with_calls(reply, tools, meant, request.messages, decided=decided)
-                        yield reply
+                        yield self._called(item, request, tools, meant)
                     else:
                         yield item
         except (asyncio.CancelledError, ModelError):
             if reader.held_bytes:  # the reply so far includes text that is not yet shown
                 yield Billed(charges, reader.held_bytes)
             raise
+
+    def _called(self, reply: Reply, request: Request, tools: Mapping[str, ToolSpec], meant: BlockContext) -> Reply:
+        """Return a reply with its calls, and with how the request was written. A reply that was stopped here and
+        begins with a block is no thought."""
+        said = reply.message
+        decided = (not reply.digest.sha256 and said.content[:3] == "```") or self._is_decided(request.messages, said)
+        reply = replace(reply, digest=self._marked(reply.digest, request))
+        return _with_calls(reply, tools, meant, request.messages, decided=decided) if tools else reply
+
+    def _shortened(self, request: Request, parts: Sequence[Text | Thinking], charges: "tuple[Charge, ...]") -> Reply:
+        """Return the reply of a model that was stopped because it repeated blocks."""
+        from sagent.usage import Usage
+
+        own = sum((charge.usage for charge in charges if not charge.role), Usage())
+        message = Message("assistant", tuple(filter(_text_in, parts)), model=full_name(self), stop="max_tokens")
+        note = f"{full_name(self)} wrote {one_line(parts[-1].text[-_MAX_SHOWN:], _MAX_SHOWN)!r} {REPEATED}."
+        # calls get their ids from the reply's
+        return Reply(message, own, charges, RequestDigest("", 0, self.id), f"cut_{len(request.messages)}", (note,))
 
     def _begins_in_thought(self, messages: Sequence[Message]) -> bool:
         """Return True if the prompt begins the model's thinking, judged by its replies so far."""
@@ -220,6 +259,10 @@ def _with_calls(
     if not decided:
         parts = [doubted(part, UNDECIDED) if isinstance(part, ToolCall) and part.whole else part for part in parts]
     return replace(reply, message=_ended(replace(message, stop=None, parts=tuple(parts)), message))
+
+
+def _text_in(part: Text | Thinking) -> str:
+    return part.text
 
 
 def _text_of(part: Part) -> str:

@@ -97,3 +97,12 @@ def test_big_model_native_until_text_call(shell: Shell) -> None:
 def _body_of(shell: Shell, place: tuple[FakeProviderServer, tuple[str, ...]]) -> Mapping[str, Any]:
     assert shell.run(*place[1], "hi", model="").code == 0
     return _bodies(place[0])[0]
+
+
+def test_repeated_block_runs_once(shell: Shell) -> None:
+    again = Turn(text="```bash\necho x >> log.txt\n```\n\n" * 25, pieces=100)
+    server, flags = _serve(shell, [again, again, Turn(text="Done.")], SMALL)
+    assert shell.run(*flags, "Write x into log.txt twice", model="").code == 0
+    assert (shell.cwd / "log.txt").read_text() == "x\nx\n"
+    said = [each["content"] for each in _bodies(server)[-1]["messages"] if each["role"] == "assistant"]
+    assert said == ["```bash\necho x >> log.txt\n```\n"] * 2
