@@ -9,6 +9,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import as_usd
 from sagent.lib.names import path_of
+from sagent.lib.regular import read_given
 from sagent.lib.text import why_unread
 from sagent.model import EFFORTS
 
@@ -72,7 +73,7 @@ def role_text(advisor: Advisor, base: Path) -> str:
     from sagent.lib.encoding import text_in
 
     try:
-        if (text := text_in(path.read_bytes())) is not None:
+        if (text := text_in(read_given(path))) is not None:
             return text
         why = "it is not text"
     except (OSError, ValueError) as error:

@@ -7,15 +7,7 @@ from typing import Literal, TypeAlias, get_args
 from sagent.lib.dataclass import dataclass
 
 Trigger: TypeAlias = Literal[
-    "need_advice",
-    "failures",
-    "confidence",
-    "stagnation",
-    "first_write",
-    "destructive",
-    "done",
-    "no_change",
-    "no_calls",
+    "need_advice", "failures", "confidence", "stagnation", "first_write", "destructive", "done", "no_change", "no_calls"
 ]
 TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
 Strength: TypeAlias = Literal["text", "small", "middle", "strong"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from sagent.errors import UsageError
 from sagent.events import Result
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.regular import read_given
 from sagent.lib.text import why_unread
 
 _ONE = ("items", "additionalProperties")  # keywords with a schema as their value,
@@ -28,7 +29,7 @@ _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 def read_schema(file: Path) -> Mapping[str, object]:
     """Read the schema in a file. Raises UsageError if it cannot be read, is no schema, or has uncheckable keywords."""
     try:
-        found: object = json.loads(file.read_bytes())  # also detects UTF-16 and Windows's byte order mark
+        found: object = json.loads(read_given(file))  # also detects UTF-16 and Windows's byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--output-schema {file}: {why_unread(error)}") from error
     except (ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object
-from sagent.lib.regular import read_regular
+from sagent.lib.regular import read_given, read_regular
 from sagent.lib.text import nearest
 from sagent.plugin import HookEvent, PathBase, RefusedError
 
@@ -248,7 +248,7 @@ def read_file(path: Path, root: Path | None = None) -> File | None:
 
     Raises ConfigError for an unreadable one. A project's must be a regular file in `root`, and of a plausible size."""
     try:
-        raw = read_regular(path, root, max_bytes=_MAX_FILE_BYTES) if root else path.read_bytes()
+        raw = read_regular(path, root, max_bytes=_MAX_FILE_BYTES) if root else read_given(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -19,10 +19,7 @@ def unified(before: Sequence[str], after: Sequence[str]) -> str:
     return "\n".join(
         row
         for old, old_size, new, new_size, lines in hunks(before, after)
-        for row in (
-            f"@@ -{_span(old, old_size)} +{_span(new, new_size)} @@",
-            *(mark + line for mark, line in lines),
-        )
+        for row in (f"@@ -{_span(old, old_size)} +{_span(new, new_size)} @@", *(mark + line for mark, line in lines))
     )
 
 

@@ -26,6 +26,7 @@ _KERNELS = re.compile(
     "kmsg|kcore|kpagecount|kpageflags|kpagecgroup|sysrq-trigger|mem|pagemap|clear_refs|trace_pipe|trace_pipe_raw"
 )
 _TRACES = ("/sys/kernel/debug/", "/sys/kernel/tracing/")
+_GIVEN = re.compile("/dev/(null|stdin|fd/[0-9]+)|/proc/self/fd/[0-9]+")  # as a shell's <(COMMAND)
 _MAX_PIECE_BYTES = 1 << 16  # of a file in /proc/sys: the kernel allocates as much memory at once
 _LINK = "it leads elsewhere than a moment ago, or in a circle"
 
@@ -60,6 +61,19 @@ def read_regular(
     return data[:max_bytes]
 
 
+def open_given(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a file that a person named: a regular one, or an inherited descriptor, which may wait. Raises OSError."""
+    if _GIVEN.fullmatch(os.fspath(path)) is not None:
+        return open(path, "rb")  # noqa: PTH123, SIM115 -- a descriptor, for the caller
+    return open_regular(os.path.realpath(path, strict=True))
+
+
+def read_given(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file that `open_given` opens. Raises OSError."""
+    with open_given(path) as file:
+        return file.read()
+
+
 def open_regular(real: str | bytes | os.PathLike[str]) -> BufferedReader:
     """Open a regular file at a path without links. Raises OSError, whose `strerror` completes "PATH: ..."."""
     with real_directory(real) as (directory, name):
@@ -81,7 +95,7 @@ def stat_regular(name: bytes, directory: int) -> os.stat_result | None:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    _check(found, name, directory)
+    _check(found, os.fsdecode(name), directory)
     return found
 
 

@@ -13,6 +13,7 @@ from sagent.config.files import NAMES
 from sagent.errors import UsageError
 from sagent.lib.filelock import rewrite
 from sagent.lib.json import as_array, as_object
+from sagent.lib.regular import read_given
 from sagent.lib.toml import toml_value
 
 P = ParamSpec("P")
@@ -89,7 +90,7 @@ def read_file(path: Path) -> tuple[str, dict[str, object]]:
     if yaml := next((each for each in others if each.suffix in _YAML and each.exists()), None):
         raise UsageError(f"Your settings are in {yaml}, and YAML is not changed automatically: edit it yourself.")
     try:
-        data = path.read_bytes()  # with the line ends that it has
+        data = read_given(path)  # with the line ends that it has
     except FileNotFoundError:
         return "", {}
     try:

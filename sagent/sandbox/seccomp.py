@@ -60,10 +60,7 @@ def seccomp(machine: str, *, network: bool, apart: bool = False) -> bytes:
     code = [(LOAD, 4, 0, 0), (EQUAL, audit, 1, 0), (RETURN, KILL, 0, 0), (LOAD, 0, 0, 0)]
     if machine == "x86_64":
         code += [(AT_LEAST, X32, 0, 1), (RETURN, MISSING, 0, 0)]
-    for number in (
-        CLONE3,
-        OPENAT2,
-    ):  # their arguments cannot be seen; programs fall back to clone and openat
+    for number in (CLONE3, OPENAT2):  # their arguments cannot be seen; programs fall back to clone and openat
         code += [(EQUAL, number, 0, 1), (RETURN, MISSING, 0, 0)]
     for number in numbers:
         code += [(EQUAL, number, 0, 1), (RETURN, REFUSE, 0, 0)]

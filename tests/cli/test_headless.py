@@ -8,13 +8,14 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 
 import pytest
@@ -596,21 +597,61 @@ def test_unknown_user_path_is_named(shell: Shell, argv: tuple[str, ...]) -> None
 
 def test_signal_ends_wait_for_the_schema(shell: Shell) -> None:
     shell.serve([])
-    fifo = shell.cwd / "schema.json"
-    os.mkfifo(fifo)
-    child = shell.start("--output-schema", str(fifo), "tell")
-    writing = -1
-    while writing < 0:
-        assert child.poll() is None
-        with suppress(OSError):  # nobody reads yet
-            writing = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-        time.sleep(0.02)
+    reading, writing = os.pipe()
+    child = shell.start("--output-schema", "/dev/stdin", "tell", stdin=reading)
+    os.close(reading)
+    os.write(writing, b" ")
+    unread = lambda: struct.unpack("i", fcntl.ioctl(writing, termios.FIONREAD, b"    "))[0]  # noqa: E731 -- once
+    wait_until(lambda: not unread(), "the read of the schema", child=child)
+    time.sleep(0.1)  # it is in the next read
     child.send_signal(signal.SIGINT)
     try:
         _, err = child.communicate(timeout=60)
     finally:
         os.close(writing)
     assert child.returncode == 130, err
+
+
+NAMED = {
+    "--config": ("--config", "fifo", "tell"),
+    "role": ("--advisor", "x=anthropic/claude-opus-4-6,role=fifo", "tell"),
+    "schema": ("--output-schema", "fifo", "tell"),
+    "task": ("team", "run", "--preset", "code_review", "--task", "fifo"),
+    "team": ("team", "run", "fifo", "tell"),
+    "sweep": ("lab", "sweep", "fifo"),
+    "trace": ("trace", "fifo"),
+}
+
+
+@pytest.mark.parametrize("words", NAMED.values(), ids=NAMED)
+def test_named_fifo_is_refused(shell: Shell, words: tuple[str, ...]) -> None:
+    os.mkfifo(shell.cwd / "fifo")
+    done = shell.run(*words, model="")
+    assert done.code == 2, done.err
+    assert "a FIFO" in done.err and "fifo" in done.err
+    assert done.err.count("\n") == 1 and "b'" not in done.err
+
+
+@pytest.mark.parametrize("kind", ["socket", "device", "directory"])
+def test_special_config_is_refused(shell: Shell, kind: str) -> None:
+    path = "/dev/full" if kind == "device" else str(shell.cwd / "s")
+    if kind == "directory":
+        Path(path).mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server, chdir(shell.cwd):
+            server.bind("s")
+    shell.environment["SAGENT_CONFIG"] = path
+    done = shell.run("config", "show", model="")
+    assert done.code == 2
+    assert path in done.err and kind in done.err
+
+
+@pytest.mark.parametrize("path", ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "/dev/null"])
+def test_config_through_descriptor(shell: Shell, path: str) -> None:
+    shell.environment["SAGENT_CONFIG"] = path
+    done = shell.run("config", "show", model="", stdin="model = 'anthropic/claude-haiku-4-5'")
+    assert done.code == 0, done.err
+    assert ("claude-haiku-4-5" in done.out) is (path != "/dev/null")
 
 
 def test_signal_in_answer_keeps_its_text(shell: Shell) -> None:

@@ -13,6 +13,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_number, as_object, as_str, canonical_bytes, sha256_hex, wire_bytes
 from sagent.lib.money import as_usd
 from sagent.lib.names import path_of
+from sagent.lib.regular import read_given
 from sagent.lib.text import why_unread
 
 Arm: TypeAlias = str
@@ -144,7 +145,7 @@ def read_tasks(file: Path) -> tuple[Task, ...]:
     Directories are relative to the file.
     """
     try:
-        text = file.read_text("utf-8")
+        text = read_given(file).decode()
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: the tasks cannot be read: {why_unread(error)}.") from error
     tasks = place_tasks(file, _lines(file, text) if file.suffix in (".jsonl", ".ndjson") else _tables(file, text))

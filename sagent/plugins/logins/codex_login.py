@@ -13,6 +13,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
+from sagent.lib.regular import read_given
 from sagent.plugins.logins.renewal import RENEWAL_TIMEOUT_SECONDS, one_at_a_time
 from sagent.providers.wire.exchange import read_answer
 from sagent.providers.wire.faults import ExchangeFailed, Origin
@@ -118,7 +119,7 @@ class LoginFile:
 
     def _fields(self) -> Mapping[str, object]:
         try:
-            data: object = json.loads(self.path.read_bytes())
+            data: object = json.loads(read_given(self.path))
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{self.path} cannot be read as a login ({error}). {LOGIN}") from error
         return as_object(data)
@@ -160,7 +161,7 @@ def _where_else(home: Path, path: Path) -> str:
 
     store: object = None
     with contextlib.suppress(OSError, ValueError):
-        store = tomllib.loads((home / "config.toml").read_text(encoding="utf-8")).get("cli_auth_credentials_store")
+        store = tomllib.loads(read_given(home / "config.toml").decode()).get("cli_auth_credentials_store")
     if store in ("keyring", "auto"):
         return (
             f"The login of codex is in the system's keyring (cli_auth_credentials_store = {store!r} in"

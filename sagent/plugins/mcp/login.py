@@ -24,6 +24,7 @@ from sagent.lib.atomic import put
 from sagent.lib.filelock import locked
 from sagent.lib.http1 import problem_of
 from sagent.lib.listener import stop_accepting
+from sagent.lib.regular import read_given
 from sagent.lib.text import one_line, printable
 from sagent.plugins.mcp.bodies import http_client
 from sagent.plugins.mcp.host import client_info
@@ -89,7 +90,7 @@ class LoginFile(LoginStore):
     def read(self) -> StoredLogin:
         """Read the file; return an empty login if it is missing, damaged or another server's."""
         try:
-            kept = StoredLogin.model_validate_json(self.path.read_bytes())
+            kept = StoredLogin.model_validate_json(read_given(self.path))
         except (OSError, ValueError):
             return StoredLogin(url=self.url)
         return kept if kept.url == self.url else StoredLogin(url=self.url)

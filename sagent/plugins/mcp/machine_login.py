@@ -11,6 +11,7 @@ from mcp.client.auth.extensions.client_credentials import (
 )
 
 from sagent.lib.names import path_of
+from sagent.lib.regular import read_given
 from sagent.lib.text import why_unread
 from sagent.plugins.mcp.login import LoginStore
 from sagent.plugins.mcp.server import McpServer
@@ -23,7 +24,7 @@ def machine_login(server: McpServer) -> OAuthClientProvider:
     if (secret := given.get("client_secret")) is not None:
         return ClientCredentialsOAuthProvider(server.url, store, client, secret, scope=scope, issuer=issuer)
     try:
-        key = path_of(given["private_key"]).read_text()
+        key = read_given(path_of(given["private_key"])).decode()
     except (OSError, ValueError) as error:
         raise OAuthFlowError(f"its private_key could not be read: {why_unread(error)}") from error
     algorithm = given.get("algorithm", "ES256")

@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.regular import read_given
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.errors import Fenced, Full, Missing, NobodyThere, NoRoom, Refused, TooLarge, Unavailable
 
@@ -98,7 +99,7 @@ def user_of(options: Mapping[str, object]) -> str:
 
     path = options.get("nkeys_seed")
     try:
-        return public_key(Path(path).read_text().strip()) if isinstance(path, str) else names.ANYBODY
+        return public_key(read_given(path).decode().strip()) if isinstance(path, str) else names.ANYBODY
     except ValueError as error:
         raise UsageError(f"{path} is not the key of a user: {error}") from None
 

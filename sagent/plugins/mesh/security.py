@@ -16,6 +16,7 @@ from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, json_load
+from sagent.lib.regular import read_given
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.cards import check_name
 
@@ -171,7 +172,7 @@ class Users:
         if not path.exists():
             return []
         try:
-            return [_decode(value) for value in as_array(json_load(path.read_bytes()))]
+            return [_decode(value) for value in as_array(json_load(read_given(path)))]
         except (ValueError, OSError) as error:
             raise UsageError(f"{path} cannot be read: {error}") from None
 

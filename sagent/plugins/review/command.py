@@ -17,6 +17,7 @@ from sagent.errors import UsageError
 from sagent.events import Event, Notice, Result, ToolStarted
 from sagent.lib.atomic import atomic_output
 from sagent.lib.money import EXACT, ZERO
+from sagent.lib.regular import read_given
 from sagent.lib.text import printable
 from sagent.plugins.review.changes import read_changes
 from sagent.plugins.review.finding import SEVERITIES, Review
@@ -157,7 +158,7 @@ def _report(args: argparse.Namespace, found: Review) -> int:
 
 def _read(file: str) -> Review:
     try:
-        return read_review(Path(file).read_text("utf-8"))
+        return read_review(read_given(file).decode())
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:

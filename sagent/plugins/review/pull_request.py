@@ -8,6 +8,7 @@ from pathlib import Path
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str
+from sagent.lib.regular import read_given
 
 _NAME = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -34,7 +35,7 @@ class PullRequest:
 def read_event(file: Path) -> PullRequest:
     """Return the pull request of an event's payload ($GITHUB_EVENT_PATH). Raises UsageError for any other event."""
     try:
-        event = as_object(json.loads(file.read_bytes()))
+        event = as_object(json.loads(read_given(file)))
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

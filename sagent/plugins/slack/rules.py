@@ -11,6 +11,7 @@ from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.lib.names import path_of
+from sagent.lib.regular import read_given
 from sagent.lib.text import nearest
 from sagent.plugins.slack.surface import Person
 
@@ -50,7 +51,7 @@ class ChatRules:
 def read_rules(file: Path) -> ChatRules:
     """Return the rules in a file. Raises ConfigError."""
     try:
-        value = as_object(tomllib.loads(file.read_text("utf-8")))
+        value = as_object(tomllib.loads(read_given(file).decode()))
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -29,6 +29,7 @@ from sagent.lib.encoding import text_in
 from sagent.lib.json import json_dump
 from sagent.lib.money import in_words, number
 from sagent.lib.names import path_of
+from sagent.lib.regular import read_given
 from sagent.lib.text import Table, count, printable
 from sagent.messages import Text
 from sagent.plugins.teams.flag import read_flag
@@ -145,7 +146,7 @@ def _task(task: str | None, words: list[str], settings: "Settings") -> str:
             raise UsageError("A team's task must be text: name an image or a PDF in the task, for the team to read.")
         return prompt.text + piped
     try:
-        text = text_in(path_of(task).read_bytes())
+        text = text_in(read_given(path_of(task)))
     except OSError as error:
         raise UsageError(
             f"--task {task}: cannot be read: {error.strerror or error}. To give the task in words, put it in "

@@ -11,6 +11,7 @@ from sagent.cli.settings import load_settings, session_path
 from sagent.cli.tables import write
 from sagent.errors import SessionNotFound, UsageError
 from sagent.lib.names import path_of
+from sagent.lib.regular import open_given
 from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, reading
 from sagent.plugins.audit.redacted import report_secrets
 from sagent.plugins.exports.entries import SessionReader
@@ -53,7 +54,7 @@ def _steps(name: str, cwd: str | None, place: StoreAt | None) -> Iterator[Step]:
         if place is None and name == "-":
             yield from read_events(sys.stdin.buffer)
         elif place is None and name and path.exists() and not path.is_dir():
-            with path.open("rb") as lines:
+            with open_given(path) as lines:
                 if not lines.peek(16).startswith(b'{"id":"'):  # the beginning of a log entry, which no event has
                     yield from read_events(lines)
                     return

@@ -18,6 +18,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_number, as_object, as_str
 from sagent.lib.money import as_usd
 from sagent.lib.names import path_of
+from sagent.lib.regular import read_given
 from sagent.lib.text import nearest, why_unread
 from sagent.plugin import RefusedError
 from sagent.plugins.lab.table import Row, decode_row, tabulate
@@ -255,7 +256,7 @@ def _read_notes(path: Path) -> Measured:
 
 
 def _read_file(path: Path) -> Measured:
-    text = path.read_text("utf-8")
+    text = read_given(path).decode()
     try:
         objects = [json.loads(text)]
     except ValueError:
