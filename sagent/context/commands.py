@@ -30,10 +30,8 @@ def find_commands(cwd: Path, user_dir: Path, notices: list[str] | None = None) -
 
 
 def commands_in(place: Place, reader: DefinitionReader) -> Iterator[CommandFile]:
-    """Yield a command for each `NAME.md`.
-
-    One in a folder is called by its name, too; if that is taken, it is called `folder:name`.
-    """
+    """Yield a command for each `NAME.md`. One in a folder is called by its name, too; if that is taken, it is called
+    `folder:name`."""
     names: set[str] = set()
     for file in reader.files(place.path, 2):
         name = file.stem.lower()

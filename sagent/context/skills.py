@@ -43,11 +43,8 @@ class Skill:
 
 
 def find_skills(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[Skill, ...]:
-    """Return the person's own skills and the project's, by name; unreadable ones are left out.
-
-    A project cannot replace a skill of the person's, and its skills must not be outside the project. Notices say what
-    was left out.
-    """
+    """Return the person's own skills and the project's, by name; unreadable ones are left out. A project cannot replace
+    a skill of the person's, and its skills must not be outside the project. Notices say what was left out."""
     if not is_any("skills", cwd, user_dir):
         return ()
     from sagent.context.definitions import SKILL, find_definitions, first_names

@@ -54,11 +54,8 @@ class GitCall(NamedTuple):
 
 
 def git_call(directory: str | os.PathLike[str], *arguments: str) -> GitCall | None:
-    """Return a call of git for a repository, found from the working directory alone.
-
-    None if its configuration names filters or other files, which git cannot ignore. On Linux git cannot start programs
-    named after this check.
-    """
+    """Return a call of git for a repository, found from the working directory alone. None if its configuration names
+    filters or other files, which git cannot ignore. On Linux git cannot start programs named after this check."""
     if not _NOT_OVERRULED.isdisjoint(programs_named(directory)):
         return None
     own = (f"submodule.{name}.ignore=all" for name in _submodules(Path(directory).resolve()))
@@ -280,10 +277,7 @@ def _leads(directory: str, path: str) -> str:
 
 def without_work_tree(config: str) -> bytes | None:
     """Return the configuration of a submodule without the path of its work tree, which git finds without it; None
-    unless it leads back.
-
-    `git submodule update` writes the same value again, and fails if the file is read-only.
-    """
+    unless it leads back. `git submodule update` writes the same value again, and fails if the file is read-only."""
     text = _read(Path(config)) or b""
     found = _work_tree(text)
     if found is None:

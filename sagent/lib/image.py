@@ -1,5 +1,6 @@
 """The type and size of an image by its bytes, and whether its file is complete."""
 
+import re
 import struct
 import zlib
 
@@ -10,6 +11,8 @@ _SIGNATURES = (
     (b"GIF89a", "image/gif"),
 )
 _CHANNELS = {2: 3, 4: 2, 6: 4}  # of a PNG's colour types; one of the others
+_MARKER = re.compile(rb"\xff+([^\x00\xff])")  # of a JPEG's segment
+_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # neither a byte of the data nor a restart
 _MAX_UNPACKED = 400_000_000  # bytes of pixels that are unpacked to check them
 
 
@@ -35,7 +38,7 @@ def measure_image(data: bytes, media_type: str) -> tuple[int, int] | None:
             case "image/png":
                 return struct.unpack(">II", data[16:24]) if _is_whole_png(data) else None
             case "image/gif":
-                return struct.unpack("<HH", data[6:10]) if b";" in data[-64:] and len(data) > 13 else None
+                return struct.unpack("<HH", data[6:10]) if _is_whole_gif(data) else None
             case "image/webp":
                 return _measure_webp(data)
             case _:
@@ -65,32 +68,60 @@ def _is_whole_png(data: bytes) -> bool:
     return False
 
 
+def _is_whole_gif(data: bytes) -> bool:
+    """Follow the blocks to the trailer. GIF89a, appendix B."""
+    at = 13 + _colors(data[10])
+    while data[at] != 0x3B:
+        if data[at] == 0x21:
+            at += 2
+        elif data[at] == 0x2C:
+            at += 11 + _colors(data[at + 9])
+        elif data[at]:
+            return False
+        while data[at]:
+            at += data[at] + 1
+        at += 1
+    return len(data) - at <= 64
+
+
+def _colors(flags: int) -> int:
+    return 6 << (flags & 7) if flags & 0x80 else 0
+
+
 def _measure_jpeg(data: bytes) -> tuple[int, int] | None:
-    """Follow the segments to the frame header. ITU-T T.81, B.1.1."""
-    if b"\xff\xd9" not in data[-4096:]:
-        return None
-    position = 2
-    while data[position] == 0xFF:
-        marker = data[position + 1]
-        if marker == 0xFF:
-            position += 1
-        elif 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
-            height, width = struct.unpack(">HH", data[position + 5 : position + 9])
-            return width, height
-        else:
-            position += 2 + struct.unpack(">H", data[position + 2 : position + 4])[0]
+    """Follow the segments to the end of the image. ITU-T T.81, B.1.1."""
+    position, size = 2, None
+    while (found := _MARKER.match(data, position)) is not None:
+        marker, position = found[1][0], found.end()
+        if marker == 0xD9:
+            return size if len(data) - position < 4096 else None  # a phone's photo may be followed by a video
+        if marker < 0xC0 or marker == 0xD8:
+            return None
+        if marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
+            height, width = struct.unpack(">HH", data[position + 3 : position + 7])
+            size = width, height
+        position += struct.unpack(">H", data[position : position + 2])[0]
+        if marker == 0xDA:
+            after = _AFTER_SCAN.search(data, position)
+            position = after.start() if after is not None else len(data)
     return None
 
 
 def _measure_webp(data: bytes) -> tuple[int, int] | None:
     """https://developers.google.com/speed/webp/docs/riff_container"""
-    if len(data) < struct.unpack("<I", data[4:8])[0] + 8:
+    at, end = 12, struct.unpack("<I", data[4:8])[0] + 8
+    while at + 8 <= end <= len(data):
+        if not data[at : at + 4].isascii():
+            return None
+        (size,) = struct.unpack("<I", data[at + 4 : at + 8])
+        at += 8 + size + (size & 1)
+    if not end <= at <= end + 1:
         return None
     match data[12:16]:
-        case b"VP8 ":
+        case b"VP8 " if data[23:26] == b"\x9d\x01\x2a":
             width, height = struct.unpack("<HH", data[26:30])
             return width & 0x3FFF, height & 0x3FFF
-        case b"VP8L":
+        case b"VP8L" if data[20] == 0x2F:
             bits = struct.unpack("<I", data[21:25])[0]
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
         case b"VP8X":

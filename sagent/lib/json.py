@@ -29,10 +29,8 @@ Thawed: TypeAlias = "str | int | float | bool | list[Thawed] | dict[str, Thawed]
 
 
 class JsonObject(Mapping[str, Json]):
-    """An immutable JSON object that keeps the order of its keys; hashable; equal to any mapping with the same items.
-
-    It is made of any mapping, whose values are frozen. Raises NotJsonError, as `json_freeze`.
-    """
+    """An immutable JSON object that keeps the order of its keys; hashable; equal to any mapping with the same items. It
+    is made of any mapping, whose values are frozen. Raises NotJsonError, as `json_freeze`."""
 
     __slots__ = ("_hash", "_items")
 

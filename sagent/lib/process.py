@@ -165,10 +165,8 @@ class ProcessGroup:
         await _settle(reaper)
 
     def release(self, group: int) -> None:
-        """Forget a group whose leader was reaped, because its number may be reused.
-
-        If marks cannot be seen, it is kept while it has members.
-        """
+        """Forget a group whose leader was reaped, because its number may be reused. If marks cannot be seen, it is kept
+        while it has members."""
         sees_marks = Path("/proc/self/environ").exists()
         if group in self._groups and (sees_marks or not _is_populated(group)):
             self._groups.discard(group)
@@ -242,10 +240,8 @@ class Process:
         await _ended(self._process)
 
     def release(self) -> None:
-        """Let the process and its children outlive this one; nothing here ends them any more.
-
-        Raises OSError: then nothing has changed.
-        """
+        """Let the process and its children outlive this one; nothing here ends them any more. Raises OSError: then
+        nothing has changed."""
         self._group.spare(self._mark, self._process)
         self.released = True
 

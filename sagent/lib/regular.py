@@ -64,7 +64,7 @@ def read_regular(
 def open_given(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a file that a person named: a regular one, or an inherited descriptor, which may wait. Raises OSError."""
     if _GIVEN.fullmatch(os.fspath(path)) is not None:
-        return open(path, "rb")  # noqa: PTH123, SIM115 -- a descriptor, for the caller
+        return open(path, "rb")  # noqa: PTH123 -- a descriptor
     return open_regular(os.path.realpath(path, strict=True))
 
 
@@ -121,9 +121,7 @@ def stat_real(real: str | os.PathLike[str]) -> os.stat_result:
 @contextmanager
 def real_directory(real: str | bytes | os.PathLike[str], *, make: bool = False) -> Generator[tuple[int, bytes]]:
     """Yield the directory of a path without links, and the path's last name in it; `make` creates missing directories.
-
-    Raises OSError, also if a link has appeared meanwhile.
-    """
+    Raises OSError, also if a link has appeared meanwhile."""
     *above, name = os.fsencode(real).split(b"/")
     directory = os.open("/", _PASS | os.O_CLOEXEC)
     try:

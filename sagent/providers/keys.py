@@ -35,10 +35,8 @@ class Keys:
         return f"{self._variable} ({place})" if len(self._keys) > 1 else self._variable
 
     def pass_on(self, refused: str, error: ModelError) -> bool:
-        """Switch to another key after `refused` was rejected; return True if one is usable now.
-
-        If all are paused, the one with the earliest end becomes current, and the error stands.
-        """
+        """Switch to another key after `refused` was rejected; return True if one is usable now. If all are paused, the
+        one with the earliest end becomes current, and the error stands."""
         if not self.others or error.kind not in ("rate_limit", "payment"):
             return False
         if refused != self.current:  # another call was refused before this one

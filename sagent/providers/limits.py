@@ -31,10 +31,8 @@ def limits_like(model_id: str) -> ModelLimits:
 def output_limit(
     model: str, limits: ModelLimits, requested: int | None, usual: int = USUAL_OUTPUT
 ) -> tuple[int | None, tuple[str, ...]]:
-    """Return the output limit to send (None: none), and a note if it is not the wanted one.
-
-    `usual` tokens are requested by default if the model's own limit is known.
-    """
+    """Return the output limit to send (None: none), and a note if it is not the wanted one. `usual` tokens are
+    requested by default if the model's own limit is known."""
     most = limits.max_output
     if requested is None:
         return min(most, usual) if most else None, ()

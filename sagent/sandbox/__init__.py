@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -145,7 +146,7 @@ class Sandbox:
         self._guard: Guard | None = None
         self._plants: Plants | None = None
         self._running: set[Watch] = set()
-        self._obeying: set[Watch] = set()  # of commands outside, during which nothing starts inside
+        self._obeying: dict[Watch, Callable[[], str]] = {}  # of commands outside, during which nothing starts inside
         self._may_start = asyncio.Event()
         self._may_start.set()
         self._outlived: dict[Sequence[str], Watch] = {}  # watches of commands that left a process running
@@ -238,11 +239,13 @@ class Sandbox:
         *,
         lasting: bool = False,
         is_as_judged: Callable[[], bool] | None = None,
+        lasts: Callable[[], str] = lambda: "",
     ) -> Confined:
         """Return the way to run a command line within a profile, extended by what was granted for it. Raises ToolError.
 
         Outside the sandbox, a command that obeys files of the workspace runs only if these are `is_as_judged`, which is
-        checked last, and nothing starts inside until it has ended: it runs as it was judged.
+        checked last, and nothing starts inside until it has ended: it runs as it was judged. That is waited for, but
+        not if it `lasts`: then nothing starts, and the error has this description of it.
         `lasting`: a long-running program of the person's, such as a language server. Its own changes are not undone,
         because the person works in the same files.
         """
@@ -260,7 +263,7 @@ class Sandbox:
             watch = self._watch((), granted=own)
             watch.outside = True
             if is_as_judged is not None:
-                self._obeying.add(watch)
+                self._obeying[watch] = lasts
                 self._may_start.clear()
             return Confined(argv, finish=partial(self._finish, watch))
         await self._may_begin()
@@ -301,11 +304,14 @@ class Sandbox:
 
     async def _may_begin(self) -> None:
         """Wait until no command outside obeys files that one inside could change. Raises ToolError."""
-        try:
-            await asyncio.wait_for(self._may_start.wait(), MAX_WAIT_SECONDS)
-        except TimeoutError:
-            why = "a command outside of the sandbox obeys files here. Wait for its end, or end it"
-            raise ToolError(f"The command was not run: {why}.") from None
+        end = time.monotonic() + MAX_WAIT_SECONDS
+        while self._obeying:
+            found = next(filter(None, (lasts() for lasts in self._obeying.values())), "")
+            if found or time.monotonic() >= end:
+                why = f"{found or 'a command'} outside of the sandbox obeys files here"
+                raise ToolError(f"The command was not run: {why}. Wait for its end, or end it, and try again.")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._may_start.wait(), _CHECK_INTERVAL_SECONDS)
 
     def _others_run(self, profile: "Profile") -> bool:
         """Return True if commands of another session run that could write in the same directories."""
@@ -468,7 +474,7 @@ class Sandbox:
             return ()
         kept = self._kept
         self._running.remove(watch)
-        self._obeying.discard(watch)
+        self._obeying.pop(watch, None)
         if not self._obeying:
             self._may_start.set()
         said: list[str] = []

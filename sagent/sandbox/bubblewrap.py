@@ -231,10 +231,7 @@ def _advise(message: str) -> str:
 
 class Boxes:
     """The boxes of a session's commands: one for each set of permissions and each group of commands that may see each
-    other.
-
-    `scratch` holds the boxes' /tmp directories. Boxes inherit its lock.
-    """
+    other. `scratch` holds the boxes' /tmp directories. Boxes inherit its lock."""
 
     def __init__(self, scratch: Scratch) -> None:
         self.mounts, self._lock = Mounts(scratch.path), scratch.lock

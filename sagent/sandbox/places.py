@@ -57,9 +57,7 @@ def known_places() -> KnownPlaces:
 
 def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
     """Return places below a home directory as absolute paths, as spelled and with links resolved; not all need exist.
-
-    If the first directory of a place does not exist (mostly so), its parts are not resolved.
-    """
+    If the first directory of a place does not exist (mostly so), its parts are not resolved."""
     real = os.path.realpath(home)
     found = {f"{start.rstrip('/')}/{name}" for start in (home, real) for name in names}
     for name in names:
@@ -69,11 +67,8 @@ def really_below(home: str, names: Sequence[str]) -> frozenset[str]:
 
 
 def caches(home: str, roots: Iterable[str]) -> Iterator[str]:
-    """Yield the build caches below a home directory that has no links of its own.
-
-    A link of the person's is followed (`~/.cache` on a large disk), but none in `roots` and no second one: a command
-    could have made it.
-    """
+    """Yield the build caches below a home directory that has no links of its own. A link of the person's is followed
+    (`~/.cache` on a large disk), but none in `roots` and no second one: a command could have made it."""
     writable = tuple(roots)
     for name in known_places().caches:
         place, rest = home, name

@@ -231,10 +231,8 @@ class Plants:
             self._allowed[path] = found.st_ino, found.st_ctime_ns
 
     def made_by_commands(self, paths: Iterable[str]) -> frozenset[str]:
-        """Return those of these paths that only commands have made and changed, and that name no program.
-
-        Later commands may go on with them, as with all else that they made: they are looked at again afterwards.
-        """
+        """Return those of these paths that only commands have made and changed, and that name no program. Later
+        commands may go on with them, as with all else that they made: they are looked at again afterwards."""
         return frozenset(each for each in paths if each in self._made and look_at(each) == self._made[each])
 
     def _note_made(self, path: str, places: ProtectedPaths) -> None:
@@ -446,10 +444,7 @@ class Plants:
 
 def moment(directory: str) -> tuple[int, int]:
     """Return two times of the clock that stamps changes in a directory: earlier changes have at most the second, later
-    changes more than the first.
-
-    They are equal unless the clock is coarser than `_TICK_SECONDS`.
-    """
+    changes more than the first. They are equal unless the clock is coarser than `_TICK_SECONDS`."""
     descriptor = _unnamed(directory)
     try:
         now, end = os.fstat(descriptor).st_ctime_ns, time.monotonic() + _TICK_SECONDS

@@ -43,9 +43,8 @@ class PathState(NamedTuple):
 
 
 class Scratch:
-    """`lock` is a descriptor that processes which outlive the session inherit; None if directories cannot be locked.
-
-    It is a temporary directory, or lies in `directory`."""
+    """`lock` is a descriptor that processes which outlive the session inherit; None if directories cannot be locked. It
+    is a temporary directory, or lies in `directory`."""
 
     def __init__(self, directory: Path | None = None) -> None:
         """Raises OSError."""

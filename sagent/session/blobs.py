@@ -21,10 +21,8 @@ OUTPUTS = "outputs"  # a directory of a session
 
 
 class BlobDirectory:
-    """Blobs in a directory that is created with the first one; without a directory, in a private temporary one.
-
-    Every method may raise OSError. `put` and `adopt` may be called from several threads.
-    """
+    """Blobs in a directory that is created with the first one; without a directory, in a private temporary one. Every
+    method may raise OSError. `put` and `adopt` may be called from several threads."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
@@ -175,7 +173,9 @@ def link(source: str, target: str) -> None:
     except FileExistsError:
         return
     except OSError:
-        shutil.copy2(source, target)
+        draft = f"{os.path.dirname(target)}/scratch-{os.getpid()}-{os.urandom(6).hex()}"  # noqa: PTH120 -- as os.link
+        shutil.copy2(source, draft)
+        os.replace(draft, target)  # noqa: PTH105
 
 
 def sync_path(path: Path) -> None:

@@ -25,10 +25,8 @@ _HEX = frozenset(b"0123456789abcdef")
 
 
 class Log(Protocol):
-    """One agent's log. Append from one thread; `sync` may run in another.
-
-    An appended entry survives the end of this process, and after `sync` also that of the machine.
-    """
+    """One agent's log. Append from one thread; `sync` may run in another. An appended entry survives the end of this
+    process, and after `sync` also that of the machine."""
 
     @property
     def session_id(self) -> str: ...  # shared by all agents of a tree
@@ -347,11 +345,25 @@ def cut_torn(file: Path) -> int:
     return 0
 
 
-def make_directory(directory: Path) -> None:
-    """Create a directory and its parents, for this user alone."""
-    if not directory.is_dir():
-        make_directory(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
+def make_directory(directory: Path) -> list[Path]:
+    """Create a directory and its parents, for this user alone; return those that were missing, the innermost first.
+    None of them stays if one cannot be created."""
+    made: list[Path] = []
+    try:
+        for each in (*reversed(directory.parents), directory):
+            if not each.is_dir():
+                each.mkdir(mode=0o700, exist_ok=True)
+                made.insert(0, each)
+    except OSError:
+        remove_empty(made)
+        raise
+    return made
+
+
+def remove_empty(directories: Sequence[Path]) -> None:
+    for each in directories:
+        with suppress(OSError):
+            each.rmdir()
 
 
 def _fill(index: Index, file: Path) -> bytes:

@@ -19,7 +19,7 @@ from sagent.session.blobs import OUTPUTS, BlobDirectory, is_blob, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
-from sagent.session.log import Family, FileLog, begins_log, cut_torn, make_directory, read_log
+from sagent.session.log import Family, FileLog, begins_log, cut_torn, make_directory, read_log, remove_empty
 from sagent.session.names import agent_of, is_agent, is_session_id, new_session_id, sessions_of
 from sagent.session.view import first_id
 from sagent.usage import Charge
@@ -45,8 +45,8 @@ class Session:
     be written: then use a MemoryLog and tell the person.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.id = path, path.name
+    def __init__(self, path: Path, made: Sequence[Path] = ()) -> None:
+        self.path, self.id, self._made = path, path.name, made
         self._lock = _take_lock(path)
         self._blobs = BlobDirectory(path / "blobs")
         self._logs = Family[FileLog]()
@@ -85,8 +85,7 @@ class Session:
             raise UsageError(f"{link} links to {link.readlink()}, which does not exist: no session can be saved there")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UsageError(f"{path} is not empty and is not a session; choose a new directory for the session")
-        make_directory(path)
-        return cls(path)
+        return cls(path, make_directory(path))
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -144,6 +143,7 @@ class Session:
         if empty:
             with suppress(OSError, SessionBusy, SessionNotFound):  # another process may have taken it over
                 delete(self.path)
+                remove_empty(self._made)
 
     def close(self) -> None:
         for log in tuple(self._logs.values()):
@@ -240,10 +240,8 @@ def check_log(path: Path) -> None:
 
 
 def find(state: Path, name: str, cwd: Path | None = None) -> Path:
-    """Return a session by its path, its id, or a prefix of its id (preferring sessions of `cwd`).
-
-    Raises SessionNotFound, and UsageError if several match.
-    """
+    """Return a session by its path, its id, or a prefix of its id (preferring sessions of `cwd`). Raises
+    SessionNotFound, and UsageError if several match."""
     path = Path(os.path.expanduser(name))  # noqa: PTH111 -- which leaves the home of nobody as it is
     path = path.parent if path.name == "root.jsonl" else path
     if name and (is_session(path) or is_damaged(path)):
@@ -294,9 +292,8 @@ def _has_conversation(path: Path) -> bool:
 
 
 def has_lost_log(path: Path) -> bool:
-    """Return True for a session whose log has no complete entry although it once had.
-
-    A log that was never written to has the session's creation time; an emptied one has a later time."""
+    """Return True for a session whose log has no complete entry although it once had. A log that was never written to
+    has the session's creation time; an emptied one has a later time."""
     file = (path / "root.jsonl").stat()
     is_later = file.st_mtime_ns > path.stat().st_mtime_ns or file.st_mtime - _made_at(path) > MAX_BEGIN_SECONDS
     return file.st_size > 0 or is_later or (path / "root").is_dir() or any(path.glob("blobs/*"))

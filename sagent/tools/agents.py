@@ -289,10 +289,8 @@ def _name_in(switch: Mapping[str, object], name: str) -> str | None:
 
 
 def _limits(values: Mapping[str, object], own: Status, other: Status) -> Mapping[str, int]:
-    """Parse limits; models may write them as strings. Raises UsageError for other values, or if a limit is too high.
-
-    An agent may lower any limit. It may raise limits of agents below it up to its own.
-    """
+    """Parse limits; models may write them as strings. Raises UsageError for other values, or if a limit is too high. An
+    agent may lower any limit. It may raise limits of agents below it up to its own."""
     ceiling = own.limits if other.path.startswith(f"{own.path}/") else other.limits
     limits: dict[str, int] = {}
     for name, value in values.items():

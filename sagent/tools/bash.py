@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sagent.errors import ToolError
 from sagent.lib.json import JsonObject
 from sagent.lib.process import MARK, SHELVED, Process, ProcessGroup
-from sagent.lib.text import failure
+from sagent.lib.text import failure, one_line
 from sagent.messages import Text
 from sagent.sandbox import Confined, Sandbox
 from sagent.tool import Blobs, Effect, RunContext, ToolOutput, Workspace, arguments_schema
@@ -230,10 +230,15 @@ class Bash:
         def is_as_judged() -> bool:
             return outside_judge(effect.command, workspace).obeys(shared=sandbox.is_busy) == effect.obeyed
 
+        def lasts() -> str:
+            return f"the job `{one_line(effect.command, 80)}` (see BackgroundTask)" if run.in_background() else ""
+
         leaves = any(need.kind == "all" for need in effect.needs)
         asked = is_as_judged if leaves and outside_judge(effect.command, workspace).may_obey else None
         try:
-            confined = await sandbox.confine(argv, profile, workspace.cwd, effect.needs, is_as_judged=asked)
+            confined = await sandbox.confine(
+                argv, profile, workspace.cwd, effect.needs, is_as_judged=asked, lasts=lasts
+            )
         except OSError as error:  # a full disk
             raise ToolError(f"The command was not run: its sandbox could not be made: {failure(error)}") from error
         workspace.temporary = sandbox.temporary

@@ -27,10 +27,8 @@ _INSTEAD = {
 
 
 async def show_document(form: Literal["pdf", "notebook"], data: bytes, name: str, pages: str = "") -> ToolOutput | None:
-    """Return a document for the model; None if the data are no notebook.
-
-    Raises ToolError for a damaged one, and for one that takes too much memory or time.
-    """
+    """Return a document for the model; None if the data are no notebook. Raises ToolError for a damaged one, and for
+    one that takes too much memory or time."""
     question = json.dumps([form, name, pages]).encode() + b"\n"
     summary, part = as_array(json.loads(await take_apart(__name__, question + data, name, f" {_INSTEAD[form]}")))
     result = decode_result_part(part, None)

@@ -85,9 +85,7 @@ def _check_writable(name: bytes, directory: int) -> None:
 
 def write_atomic(real: Path, data: bytes) -> os.stat_result:
     """Replace a file's content in one step, or create it and its directories, at a path without links. Its mode stays.
-
-    Readers see the old bytes or the new ones, never a part. Return the file's new state; raises OSError.
-    """
+    Readers see the old bytes or the new ones, never a part. Return the file's new state; raises OSError."""
     with real_directory(real, make=True) as (directory, name):
         _check_writable(name, directory)
         existing = stat_regular(name, directory)

@@ -15,7 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
-from contextlib import chdir, suppress
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -630,6 +630,13 @@ def test_named_fifo_is_refused(shell: Shell, words: tuple[str, ...]) -> None:
     assert done.code == 2, done.err
     assert "a FIFO" in done.err and "fifo" in done.err
     assert done.err.count("\n") == 1 and "b'" not in done.err
+
+
+@pytest.mark.parametrize("path", ["new/below/x", "new/" + "x" * 300])
+def test_unbegun_session_leaves_nothing(shell: Shell, path: str) -> None:
+    done = shell.run("--session", path, "tell", model="anthropic/claude-haiku-4-5")  # without a key
+    assert done.code == 2, done.err
+    assert not [*shell.cwd.iterdir()]
 
 
 @pytest.mark.parametrize("kind", ["socket", "device", "directory"])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ import pytest
 
 from sagent import Agent
 from sagent.errors import ModelError
+from sagent.lib.image import measure_image
 from sagent.lib.json import JsonObject, json_freeze_object, sha256_hex
 from sagent.messages import Document, Image, Message, Text, ToolCall, ToolResult, user
 from sagent.model import Request, ToolSpec
@@ -210,6 +212,34 @@ async def test_turn_goes_on_without_the_part(made: type[Made], check: Check, nam
     bodies = [request.body for request in server.requests]
     assert check(bodies[0]) is not None and check(bodies[1]) is None and check(bodies[2]) is None
     assert b"good" in bodies[1]
+
+
+@pytest.mark.parametrize("made", MODELS)
+@pytest.mark.parametrize("form", ["JPEG", "WEBP"])
+async def test_damaged_middle_is_left_out(made: type[Made], form: str, tmp_path: Path) -> None:
+    """Its structure is whole, so that only the provider finds it."""
+    pillow, out = pytest.importorskip("PIL.Image"), BytesIO()
+    pillow.effect_noise((64, 64), 90).save(out, form)
+    data = bytearray(out.getvalue())
+    data[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
+    image = Image(f"image/{form.lower()}", bytes(data))
+    assert measure_image(image.data, image.media_type) == (64, 64)
+    start = base64.b64encode(data)[:80]
+
+    def steps(request: Received) -> Fail | Turn:
+        shown = re.search(rb"/9j/|UklGR|iVBORw0KGgo", request.body)  # in any form
+        return Turn(text="hello") if shown is None else Fail(400, message="Could not process image")
+
+    async with FakeProviderServer(steps, strict=False) as server:
+        for prompt in (Message("user", (Text("see"), image)), user("again")):
+            provider, notices = made.from_key("k" * 9, base_url=server.url), list[str]()
+            async with Agent(provider.model(MODELS[made]), session=tmp_path / "s", max_budget_usd=None) as agent:
+                agent.listen(partial(_note, notices))
+                assert (await agent.run(prompt)).content == "hello"
+            await provider.aclose()
+            assert any("the image" in each and "left out" in each for each in notices)
+        assert sum(start in request.body for request in server.requests) == 1  # and once in a new encoding, if at all
+        assert len(server.requests) <= 4
 
 
 def _note(notices: list[str], event: object) -> None:

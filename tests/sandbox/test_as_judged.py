@@ -1,7 +1,9 @@
 """A command outside of the sandbox runs with the configuration that it was judged by."""
 
 import asyncio
+import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,36 @@ async def test_nothing_starts_beside_it(work: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(ToolError, match="outside"):
             await sandbox.confine(["true"], profile, work)
     finally:
+        await sandbox.aclose()
+
+
+@pytest.mark.needs("git")
+async def test_job_outside_is_not_waited_for(work: Path) -> None:
+    sandbox, workspace = Sandbox(), Workspace(work)
+    workspace.profile = PermissionPolicy("edit").profile
+    if not sandbox.stands:
+        pytest.skip(sandbox.means.why)
+    tool, goes = Bash(sandbox=sandbox), asyncio.Event()
+    os.mkfifo(work.parent / "go")
+    outside = json_freeze_object(
+        {"command": f"git status; : > {work.parent}/began; read x < {work.parent}/go", "needs": ["all"]}
+    )
+    run = RunContext("root", "c", workspace, Folder(work.parent / "b"), lambda text: None)
+    try:
+        job = asyncio.create_task(tool(outside, replace(run, in_background=goes.is_set)))
+        while not (work.parent / "began").exists() and not job.done():
+            await asyncio.sleep(0.01)
+        inside = asyncio.create_task(tool(json_freeze_object({"command": "true"}), run))
+        await asyncio.sleep(0)
+        assert not inside.done()
+        goes.set()
+        with pytest.raises(ToolError, match="git status.*BackgroundTask"):
+            await inside
+        await asyncio.to_thread((work.parent / "go").write_text, "on\n")
+        assert not (await job).is_error
+        assert not (await tool(json_freeze_object({"command": "true"}), run)).is_error
+    finally:
+        await tool.aclose()
         await sandbox.aclose()
 
 

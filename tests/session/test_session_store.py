@@ -19,6 +19,7 @@ from sagent.session.lock import Lock
 from sagent.session.store import Session, delete, find, latest, sessions
 from sagent.session.summary import summarize
 from sagent.usage import Charge, Usage
+from tests.forks import CHECKOUT
 
 HOLDER = """
 import sys
@@ -276,3 +277,37 @@ def test_fork_neither_holds_nor_frees_lock(tmp_path: Path) -> None:
     argv = [sys.executable, "-W", "error", "-c", FORKED, str(tmp_path)]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "held\nfree\n"
+
+
+COPY = """
+import os, resource, signal, sys
+from sagent.session.blobs import link
+
+os.link = lambda source, target: (_ for _ in ()).throw(OSError)  # as a file system without links
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))  # ends it in the middle
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+link(*sys.argv[1:])
+"""
+
+
+def test_copy_that_was_killed_is_no_blob(state: Path, tmp_path: Path) -> None:
+    path = make(state, tmp_path)
+    source, target = tmp_path / "whole", path / "outputs" / ("0" * 64)
+    source.write_bytes(b"x" * 10_000)
+    target.parent.mkdir()
+    (path / "blobs").mkdir()
+    done = subprocess.run([sys.executable, "-c", COPY, source, target], cwd=CHECKOUT, check=False)
+    assert done.returncode < 0 and not target.exists()
+    assert len([*target.parent.iterdir()]) == 1
+    Session.open(path).close()
+    assert not [*target.parent.iterdir()]
+
+
+def test_failed_session_leaves_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        Session.create_at(tmp_path / "a/b" / ("x" * 300))
+    assert not (tmp_path / "a").exists()
+    session = Session.create_at(tmp_path / "kept/b/c")
+    (tmp_path / "kept/mine").touch()
+    session.close_begun(session.begin(tmp_path))
+    assert [each.name for each in tmp_path.rglob("*")] == ["kept", "mine"]

@@ -163,11 +163,11 @@ async def test_images_come_as_images(call, root) -> None:
             await read(call, "b.png")
 
 
-def image_file(form: str, size: tuple[int, int], *, frames: int = 1, mode: str = "RGB") -> bytes:
+def image_file(form: str, size: tuple[int, int], *, frames: int = 1, mode: str = "RGB", **options: object) -> bytes:
     """An image as Pillow writes it."""
     pillow, out = pytest.importorskip("PIL.Image"), BytesIO()
     first, *others = (pillow.new(mode, size, (number * 99, 0, 0) if frames > 1 else 0) for number in range(frames))
-    first.save(out, form, **({"save_all": True, "append_images": others} if others else {}))
+    first.save(out, form, **({"save_all": True, "append_images": others} if others else {}), **options)
     return out.getvalue()
 
 
@@ -233,6 +233,26 @@ def test_image_of_missing_pixels_is_refused(data: bytes) -> None:
         show_image(data, "x")
 
 
+@pytest.mark.parametrize("form", ["GIF", "WEBP", "JPEG"])
+@pytest.mark.parametrize("lost", [1, 300])
+def test_image_of_lost_bytes_is_refused(form: str, lost: int) -> None:
+    """Its beginning and its end are whole."""
+    data = image_file(form, (400, 300))
+    assert measure_image(data, f"image/{form.lower()}") == (400, 300)
+    at = len(data) // 2 if form != "JPEG" else data.index(b"\xff\xc4") + 4  # the tables: all of a scan may be pixels
+    assert measure_image(data[:at] + data[at + lost :], f"image/{form.lower()}") is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"progressive": True}, {"restart_marker_blocks": 2}, {"icc_profile": b"\xff\xd9" * 40_000}]
+)
+def test_every_kind_of_jpeg_is_whole(options: dict[str, object]) -> None:
+    data = image_file("JPEG", (70, 50), **options)
+    assert measure_image(data, "image/jpeg") == (70, 50)
+    assert measure_image(data + b"\0" * 99, "image/jpeg") == (70, 50)
+    assert measure_image(data[:-2], "image/jpeg") is None
+
+
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 def test_every_kind_of_png_is_whole(mode: str) -> None:
     data = image_file("PNG", (13, 7), mode=mode)
@@ -282,7 +302,7 @@ async def test_fitting_an_image_blocks_nobody(call, root, door) -> None:
 
 def test_image_kinds_by_their_bytes() -> None:
     jpeg = b"\xff\xd8\xff\xe0\0\x04ab\xff\xc0\0\x0b\x08\0\x05\0\x07\x01\x01\x11\0\xff\xd9"
-    gif = b"GIF89a\x07\0\x05\0\x80\0\0;"
+    gif = b"GIF89a\x07\0\x05\0\0\0\0;"
     webp = b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x06\0\0\x04\0\0"
     for data, kind in ((jpeg, "image/jpeg"), (gif, "image/gif"), (webp, "image/webp")):
         assert image_type(data) == kind

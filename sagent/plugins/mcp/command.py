@@ -15,6 +15,7 @@ from sagent.cli.settings import load_settings
 from sagent.cli.tables import write
 from sagent.config.files import find_file
 from sagent.errors import SagentError, UsageError
+from sagent.lib.atomic import put
 from sagent.lib.json import as_array
 from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
@@ -182,7 +183,7 @@ def _add(options: Mapping[str, object]) -> int:
     try:
         load_settings({"config": str(path)})
     except SagentError:
-        path.write_bytes(before) if before is not None else path.unlink()
+        put(path, before) if before is not None else path.unlink()
         raise
     write(sys.stdout, [f"Added {name} to {path}. To try it: sagent mcp test {name}"])
     return 0

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sagent.lib.atomic import put
+
 KEPT = 48 * 3600.0  # seconds that a message is remembered
 
 
@@ -20,8 +22,7 @@ class SeenMessages:
             if key and at.isdecimal() and float(at) >= since:
                 self._keys[key] = float(at)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w", encoding="utf-8") as out:
-            out.writelines(f"{at:.0f} {key}\n" for key, at in self._keys.items())
+        put(file, "".join(f"{at:.0f} {key}\n" for key, at in self._keys.items()).encode())
 
     def knows(self, key: str) -> bool:
         """Return True if it was handled."""

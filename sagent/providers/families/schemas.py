@@ -78,9 +78,7 @@ def openai_form(schema: JsonObject, form: Form) -> Mapping[str, object] | None:
 
 def response_format(request: Request, kind: str, *, with_tools: bool) -> Mapping[str, object]:
     """Return `response_format` of Chat Completions for a provider that supports `kind`; {} if it does not apply.
-
-    `with_tools` is False if the provider does not accept it together with tools.
-    """
+    `with_tools` is False if the provider does not accept it together with tools."""
     schema = request.output_schema
     if schema is None or ((request.tools or request.options.get("tools")) and not with_tools):
         return {}
@@ -93,9 +91,7 @@ def response_format(request: Request, kind: str, *, with_tools: bool) -> Mapping
 
 def openai_holds(model: str) -> bool:
     """Return True if an OpenAI model holds its answer to a schema: from GPT-4o of 2024-08-06 on, and o1.
-
-    (developers.openai.com, structured outputs, supported models, as of 2026-11)
-    """
+    (developers.openai.com, structured outputs, supported models, as of 2026-11)"""
     name = plain_name(model)
     words = set(name.split("-"))
     if words & {"audio", "realtime", "search", "transcribe", "tts", "image", "research", "instruct"}:
