@@ -104,7 +104,7 @@ async def test_job_outside_is_not_waited_for(work: Path) -> None:
         await asyncio.sleep(0)
         assert not inside.done()
         goes.set()
-        with pytest.raises(ToolError, match="git status.*BackgroundTask"):
+        with pytest.raises(ToolError, match=r"git status.*BackgroundTask"):
             await inside
         await asyncio.to_thread((work.parent / "go").write_text, "on\n")
         assert not (await job).is_error

@@ -305,10 +305,11 @@ def opener(flags: Mapping[str, object]) -> "Open":
 async def _over_stdio(sessions: "Sessions") -> int:
     """Serve until the end of stdin, or SIGINT, SIGTERM or SIGHUP."""
     from sagent.plugins.mcp.agent_server import make_server
+    from sagent.plugins.mcp.stdio import serve_stdio
 
     received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     on_first_signal(received.set_result)
-    serving = asyncio.create_task(make_server(sessions).run_stdio_async())
+    serving = asyncio.create_task(serve_stdio(make_server(sessions)))
     await asyncio.wait([serving, received], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
         await sessions.aclose()

@@ -353,3 +353,23 @@ async def test_invalid_command_line_exits_2(place: Place, argv: Sequence[str], s
     )  # fmt: skip
     assert said in (await done.communicate())[1].decode()
     assert done.returncode == 2
+
+
+LINES = {
+    # what is sent: the code of the error, and its id
+    "not json": (-32700, None),
+    '{"jsonrpc": "2.0", "id": 3, "method":': (-32700, None),
+    "[1]": (-32600, None),
+    '{"id": 4}': (-32600, 4),
+    '{"jsonrpc": "2.0", "id": "q", "method": 5}': (-32600, "q"),
+}
+
+
+async def test_lines_that_are_no_messages_are_answered(place: Place) -> None:
+    server = await asyncio.create_subprocess_exec(
+        *SERVE, cwd=place.work, env=place.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await server.communicate("\n".join(("", *LINES, " ", "")).encode())
+    errors = [json.loads(line) for line in out.splitlines()]
+    assert [(each["error"]["code"], each["id"]) for each in errors] == [*LINES.values()]
+    assert server.returncode == 0
