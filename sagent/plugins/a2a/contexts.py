@@ -225,6 +225,8 @@ class Contexts:
         if task is None or (task is not context.current and task.record.after is not None):
             again = f"send the message without taskId, with contextId {place}"
             raise UnsupportedOperationError(f"Task {name} has ended: to continue, {again}.")
+        if not os.path.lexists(context.path):
+            raise InternalError(f"The session of the context {place} was deleted: send a message with a new contextId.")
         if task is not context.current:
             raise UnsupportedOperationError(
                 f"Task {name} waits for earlier tasks: send the message when it is running."

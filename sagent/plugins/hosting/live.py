@@ -1,6 +1,7 @@
 """Sessions open in this process for clients of some protocol, each with its agent in a separate task."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar, cast
 
 from sagent.agent.agent import Agent
 from sagent.agent.resources import Asker
-from sagent.errors import SagentError, UsageError
+from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.events import Denied, Event, Notice, Result, Retrying, ToolStarted
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
@@ -186,6 +187,13 @@ class LiveSession:
     async def _take(
         self, agent: Agent, work: Callable[[Agent], Awaitable[object]], result: "asyncio.Future[object]"
     ) -> None:
+        if (path := agent.log.path) and not os.path.lexists(
+            f"{path}/root.jsonl"
+        ):  # nothing of it could be resumed, shown or checked
+            lost = f"The session {path} was deleted while it was open: begin another."
+            self._on_event(Notice(agent.path, "error", lost))
+            result.set_exception(SessionNotFound(lost))
+            return
         self._run = asyncio.ensure_future(work(agent))
         self._changed()
         await asyncio.wait([self._run])

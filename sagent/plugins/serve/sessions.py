@@ -202,6 +202,7 @@ class Sessions:
         self._opening, self._keep = opening, keep
         self._hosted: dict[str, Hosted] = {}
         self._coming = 0  # sessions that are being opened
+        self._leaving: set[asyncio.Future[None]] = set()  # deleted ones that are being closed
 
     async def begin(self, options: ClientOptions) -> Hosted:
         """Return a new session. Raises SagentError and OSError."""
@@ -236,8 +237,12 @@ class Sessions:
     def get(self, name: str) -> Hosted:
         """Return a session by its id. Raises SessionNotFound and SessionCorrupt."""
         known = self._hosted.get(name)
-        if known is not None and not known.is_open and not os.path.lexists(known.path):
+        if known is not None and not os.path.lexists(known.path):
             del self._hosted[name]  # it was deleted
+            closing = asyncio.ensure_future(known.aclose())
+            self._leaving.add(closing)
+            closing.add_done_callback(self._leaving.discard)
+            known.feed.close()
         if name not in self._hosted:
             path = next((each for each in sessions(self.place.state) if each.name == name), None)
             if path is not None:

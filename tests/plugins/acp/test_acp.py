@@ -5,6 +5,7 @@ import asyncio
 import base64
 import json
 import os
+import shutil
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, cast
 import pytest
 from acp_peer import Refused, agent_for, choosing
 
+from sagent.cli.settings import load_settings
 from sagent.plugins.acp.client import Client
 from sagent.plugins.acp.command import AcpHost
 from sagent.plugins.acp.permissions import Person
@@ -238,6 +240,17 @@ async def test_sessions_are_closed_and_deleted(work: Path) -> None:
             with pytest.raises(Refused) as refused:
                 await peer.ask(method, sessionId="a" * 300, cwd=str(work), mcpServers=[])
             assert refused.value.code == -32002
+
+
+async def test_deleted_session_takes_no_prompt(work: Path) -> None:
+    async with agent_for([Turn("a")]) as peer:
+        session = await peer.new(work)
+        assert await peer.prompt(session, "hello") == "end_turn"
+        (path,) = load_settings({}).state_dir.glob(f"sessions/*/{session}")
+        shutil.rmtree(path)
+        with pytest.raises(Refused, match="deleted"):
+            await peer.prompt(session, "again")
+        assert not path.exists()
 
 
 async def test_many_sessions_are_listed_in_pages(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+import shutil
 import time
 import tomllib
 import urllib.error
@@ -308,17 +309,21 @@ async def test_idempotency_key_repeats_once(place: Path, provider: list) -> None
         assert [each.status_code for each in wrong] == [404, 404]
 
 
-async def test_session_deleted_by_others_is_gone(place: Path, provider: list) -> None:
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_session_deleted_by_others_is_gone(place: Path, provider: list, is_open: bool) -> None:
     provider += [Turn("one")]
     async with served(place) as client:
         name = await client.begin("first")
         await client.done(name)
-        await client.http.delete(f"/v1/sessions/{name}")
-        delete(next(sessions(load_settings({}).state_dir)))
+        if is_open:
+            shutil.rmtree(next(sessions(load_settings({}).state_dir)))
+        else:
+            await client.http.delete(f"/v1/sessions/{name}")
+            delete(next(sessions(load_settings({}).state_dir)))
         for way in ("", "/transcript", "/cost", "/points"):
             assert (await client.get(f"/{name}{way}")).status_code == 404
         assert (await client.post(f"/{name}/messages", {"text": "again"})).status_code == 404
-        assert not list(sessions(load_settings({}).state_dir))
+        assert not list(sessions(load_settings({}).state_dir)) and not provider
 
 
 async def test_token_and_host_required(place: Path) -> None:
