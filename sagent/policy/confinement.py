@@ -76,6 +76,7 @@ def profile_of(judge: PathJudge, domains: Sequence[str]) -> Profile:
         domains=tuple(_not_denied(hosts, rules.deny)),
         partly_known=tuple(root for root, survey in surveys.items() if survey.is_cut),
         origin=(judge.mode, *map(str, rules.deny)),
+        allowed=() if judge.mode == "plan" else tuple(written),
     )
 
 

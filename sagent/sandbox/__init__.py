@@ -292,7 +292,7 @@ class Sandbox:
             case _:
                 assert_never(name)
         # Of a directory, or a file that may become one, nothing that is obeyed in it.
-        named = {need.target for need in needs if need.kind == "write"}
+        named = {*profile.allowed, *(need.target for need in needs if need.kind == "write")}
         granted = {path for path in named if is_protected_name(path) or lies_in(path, guarded)}
         held = view.held if view else frozenset[str]()
         roots = _surveyed(profile)

@@ -49,6 +49,7 @@ class Profile:
     `partly_known` are directories too large to find everything in them that should be hidden or protected. `origin`
     identifies the profile's sources, such as mode and rules, apart from the files present; () if unknown. `shown` are
     pairs of an exposed directory and another one: of the first, only files that the second has too are exposed.
+    `allowed` are the paths that rules of the person allow to be written: what programs obey there is not taken out.
     """
 
     writable: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class Profile:
     partly_known: tuple[str, ...] = ()
     origin: tuple[str, ...] = ()
     shown: tuple[tuple[str, str], ...] = ()
+    allowed: tuple[str, ...] = ()
 
     @property
     def permissions(self) -> Hashable:
@@ -117,6 +119,7 @@ class Profile:
             _both(self.partly_known, other.partly_known),
             _both(self.origin, other.origin) if self.origin and other.origin else (),
             tuple(dict.fromkeys((*self.shown, *other.shown))),
+            tuple(path for path in self.allowed if path in other.allowed),
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sagent.lib.json import json_freeze_object
 from sagent.policy.permissions import PermissionPolicy
+from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Confinement
 from sagent.tool import RunContext, ToolOutput, Workspace
@@ -95,11 +96,13 @@ def means(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return request.param
 
 
-async def session(work: Path, *lines: tuple[str, Sequence[str]]) -> tuple[list[ToolOutput], list[str]]:
+async def session(
+    work: Path, *lines: tuple[str, Sequence[str]], policy: PermissionPolicy | None = None
+) -> tuple[list[ToolOutput], list[str]]:
     """Run commands, each with its needs, in one session; return what they answered, and what the person was told."""
     sandbox, workspace, said, told = Sandbox(), Workspace(work), list[ToolOutput](), list[str]()
     sandbox.warn = told.append
-    workspace.profile = PermissionPolicy("edit").profile
+    workspace.profile = (policy or PermissionPolicy("edit")).profile
     blobs = Folder(work.parent / f"b{len([*work.parent.iterdir()])}")
     tool, run = Bash(sandbox=sandbox), RunContext("root", "c", workspace, blobs, lambda text: None)
     try:
@@ -156,6 +159,16 @@ async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> 
     assert not file.exists(), means
     said, told = await session(work, (line, [f"write:{name}"]))
     assert file.exists(), (said, told)
+
+
+@pytest.mark.parametrize("rule", ["Edit(.vscode/**)", "Write(.vscode/)", "Edit(/{work}/.vscode)", "Edit(./n/**)"])
+async def test_rule_allows_what_is_not_there(work: Path, means: str, rule: str) -> None:
+    """What a rule names itself stays, now and later; what lies in it by another name is taken out."""
+    rules, file = Rules.parse([rule.format(work=work)]), work / ".vscode/tasks.json"
+    line = f"mkdir -p .vscode; echo 1 > {file}; mkdir -p n/.vscode; echo 1 > n/.vscode/tasks.json"
+    _, told = await session(work, (line, ()), ("true", ()), policy=PermissionPolicy("edit", rules))
+    assert file.exists() is ("vscode" in rule), (means, told)
+    assert not (work / "n/.vscode").exists()
 
 
 PLANTS = {
