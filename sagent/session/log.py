@@ -355,15 +355,11 @@ def make_directory(directory: Path) -> list[Path]:
                 each.mkdir(mode=0o700, exist_ok=True)
                 made.insert(0, each)
     except OSError:
-        remove_empty(made)
+        with suppress(OSError):
+            for each in made:
+                each.rmdir()
         raise
     return made
-
-
-def remove_empty(directories: Sequence[Path]) -> None:
-    for each in directories:
-        with suppress(OSError):
-            each.rmdir()
 
 
 def _fill(index: Index, file: Path) -> bytes:

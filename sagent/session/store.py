@@ -19,7 +19,7 @@ from sagent.session.blobs import OUTPUTS, BlobDirectory, is_blob, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
-from sagent.session.log import Family, FileLog, begins_log, cut_torn, make_directory, read_log, remove_empty
+from sagent.session.log import Family, FileLog, begins_log, cut_torn, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, is_session_id, new_session_id, sessions_of
 from sagent.session.view import first_id
 from sagent.usage import Charge
@@ -143,7 +143,8 @@ class Session:
         if empty:
             with suppress(OSError, SessionBusy, SessionNotFound):  # another process may have taken it over
                 delete(self.path)
-                remove_empty(self._made)
+                for each in self._made[1:]:  # the first was that of the session
+                    each.rmdir()
 
     def close(self) -> None:
         for log in tuple(self._logs.values()):
