@@ -1,10 +1,12 @@
 """Waits for what another process or task does; fails with a message where it does not come."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +30,26 @@ def wait_until(
         assert time.monotonic() < end, f"{what}: did not happen within {seconds:g} seconds"
         time.sleep(0.01)
     return value
+
+
+def stop(pid: int) -> None:
+    """Stop a process. One thread of it gets the signal, and until that has its turn the others go on: on a busy machine
+    long enough to answer a request."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: set(states(pid)) <= {"T"}, f"the stop of process {pid}")
+
+
+def states(pid: int) -> Sequence[str]:
+    """Return the state of each thread of a process, as `ps` names it."""
+    tasks = Path(f"/proc/{pid}/task")
+    if tasks.is_dir():
+        found = list[str]()
+        for task in tasks.iterdir():
+            with suppress(OSError):  # it has ended
+                found.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+        return found
+    listed = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return [line.strip()[:1] for line in listed.stdout.splitlines()]
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from samples import PNG
 from sagent.repl.terminal.questions import QUIET_SECONDS
 from sagent.testing.server import Call, ErrorEvent, Received, Stall, Step, Turn
 from tests.depth import slow
-from tests.waiting import wait_until
+from tests.waiting import stop, wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -174,7 +174,7 @@ def test_keys_to_stopped_process_answer_nothing(console: Console, *, taking: boo
     console.until("y Yes, once" if taking else "? The model wants to call Bash")
     for keys in ("", "y"):
         for child in children:
-            os.kill(child, signal.SIGSTOP)
+            stop(child)
         time.sleep(2 * QUIET_SECONDS)
         console.tmux("send-keys", "-l", keys)
         for child in children:

@@ -11,7 +11,7 @@ import pytest
 from console import Console
 
 from sagent.testing.server import Call, Received, Turn
-from tests.waiting import wait_until
+from tests.waiting import stop, wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -177,7 +177,7 @@ def test_stopped_process_goes_on(console: Console) -> None:
     program = int(console.tmux("display-message", "-p", "#{pane_pid}"))
     children = [int(one) for one in Path(f"/proc/{program}/task/{program}/children").read_text().split()]
     for child in children:
-        os.kill(child, signal.SIGSTOP)
+        stop(child)
     time.sleep(0.5)
     for child in children:
         os.kill(child, signal.SIGCONT)

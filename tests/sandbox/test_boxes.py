@@ -25,7 +25,7 @@ from sagent.session.blobs import BlobDirectory
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tool import RunContext, Workspace
 from sagent.tools.bash import Bash
-from tests.waiting import until
+from tests.waiting import stop, until
 
 pytestmark = pytest.mark.needs("bwrap")
 
@@ -224,7 +224,7 @@ async def test_slow_end_of_box_delays_nobody(boxed: Boxed, monkeypatch: pytest.M
 
     first, *_ = await boxed.processes()
     monkeypatch.setattr(Box, "close", close)
-    os.kill(first, signal.SIGSTOP)
+    stop(first)
     asyncio.get_running_loop().call_later(0.1, resume)
     await boxed.sandbox.aclose()
     assert order == ["resumed", "closed"]

@@ -24,6 +24,7 @@ from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import PlanDecision
 from tests.depth import slow
 from tests.plugins.mesh.places import Place, by_results, place
+from tests.waiting import stop
 
 ODD = Path(__file__).parents[1] / "mcp" / "odd_server.py"
 
@@ -138,7 +139,7 @@ async def test_stale_node_ignored_on_wake(tmp_path: Path) -> None:
             seen: list[Event] = []
             while not begun.exists():
                 await asyncio.sleep(0.05)
-            first.kill(signal.SIGSTOP)
+            stop(first.process.pid)
             await here.node("n2")
             peer.listen(seen.append)
             while peer.record.node != "n2" or not any(isinstance(event, ToolStarted) for event in seen):

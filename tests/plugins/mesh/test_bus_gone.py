@@ -9,21 +9,25 @@ from pathlib import Path
 import pytest
 
 from sagent.plugins.mesh.errors import Unavailable
+from sagent.plugins.mesh.jetstream import connected
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, Turn
 from tests.depth import slow
+from tests.listening import listen
 from tests.plugins.mesh.places import Place, Process, by_results, place
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, stop, until
 
 AT_WORK = [Turn("I work.", calls=(Call("Bash", {"command": "touch begun; sleep 60"}),)), Turn("Done.")]
 
 
 async def gone(here: Place, how: signal.Signals) -> None:
     assert here.broker is not None
-    os.kill(here.broker.process.pid, how)
+    pid = here.broker.process.pid
     if how == signal.SIGSTOP:
-        here.stack.callback(os.kill, here.broker.process.pid, signal.SIGCONT)
+        here.stack.callback(os.kill, pid, signal.SIGCONT)
+        stop(pid)
     else:
+        os.kill(pid, how)
         await here.broker.process.ended()
 
 
@@ -76,3 +80,23 @@ async def test_message_in_flight_blocks_nobody(tmp_path: Path) -> None:
             async with asyncio.timeout(SECONDS):
                 with pytest.raises(Unavailable, match="was not interrupted"):
                     await peer.wait()
+
+
+async def test_failed_reconnect_leaves_no_socket() -> None:
+    """A stopped server still accepts connections, one for each attempt."""
+    left: list[asyncio.Event] = []
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        left.append(asyncio.Event())
+        if len(left) == 1:
+            writer.write(b'INFO {"max_payload": 1048576, "version": "2.11.0"}\r\nPONG\r\n')
+            await reader.readuntil(b"PING\r\n")  # and then it is gone
+            return
+        writer.write(b"not yet\r\n")
+        number = len(left) - 1
+        await reader.read()
+        left[number].set()
+
+    async with asyncio.timeout(SECONDS), listen(hang) as address, connected(f"nats://{address}"):
+        await until(lambda: len(left) > 1, "the first attempt")
+        await left[1].wait()

@@ -26,7 +26,7 @@ from sagent.testing.server import Call, Received, Step, Turn
 from tests.depth import slow
 from tests.intact import faults
 from tests.plugins.mesh.places import Place, by_results, place
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, stop
 
 
 @pytest.mark.plugin("audit")
@@ -114,7 +114,7 @@ async def test_woken_node_writes_nothing(tmp_path: Path) -> None:
         first = await here.node("n1")
         asking = asyncio.create_task(here.ask("--json", "work"))
         await until(here, begun)
-        first.kill(signal.SIGSTOP)
+        stop(first.process.pid)
         second = await here.node("n2")
         code, out, err = await asking
         assert (code, json.loads(out)["result"]) == (0, "Done."), err
