@@ -385,13 +385,18 @@ def new_client() -> "Client":
     from nats.aio.client import Client
 
     class Abrupt(Client):
-        """Fixes two behaviours of nats-py. It reconnects only after closing the old connection, which waits for written
-        data to leave or for a TLS farewell, and neither happens with an unreachable server. And it continues without
-        TLS if the first line, which anybody on the way may have written, says that there is none."""
+        """Fixes three behaviours of nats-py. It reconnects only after closing the old connection, which waits for
+        written data to leave or for a TLS farewell, and neither happens with an unreachable server. It leaves a
+        connection open whose server says nothing, and makes another. And it continues without TLS if the first line,
+        which anybody on the way may have written, says that there is none."""
 
         async def _attempt_reconnect(self) -> None:
             _abort(self)
             await super()._attempt_reconnect()
+
+        async def _select_next_server(self) -> None:
+            _abort(self)
+            await super()._select_next_server()
 
         async def _process_info(
             self,

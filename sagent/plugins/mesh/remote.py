@@ -98,6 +98,8 @@ class RemotePeer:
                                 peer._forget_asked()
                             peer.on_record(before)
                             peer._changed.set()
+                except Unavailable as error:
+                    peer._fail(f"{error} Session {record.id} may be at work; ")
                 except MeshError as error:
                     peer._problem = error
                     peer._changed.set()
@@ -231,9 +233,7 @@ class RemotePeer:
                     if await self.withdraw(Failure("interrupted", _UNBEGUN)):
                         return
             except (TimeoutError, Unavailable):
-                text = f"The bus cannot be reached. Session {self.path} was not interrupted and may be at work; "
-                self._problem = Unavailable(f"{text}to look: sagent attach {self.path}")
-                self._changed.set()
+                self._fail(f"The bus cannot be reached. Session {self.path} was not interrupted and may be at work; ")
                 if self._sending is not None:
                     self._sending.cancel()
                 return
@@ -242,6 +242,11 @@ class RemotePeer:
                     await self.ask(op="interrupt", scope=scope)
                 return
             await asyncio.sleep(_AGAIN)
+
+    def _fail(self, why: str) -> None:
+        """Make `wait` raise that the session cannot be followed, and say how to look at it."""
+        self._problem = Unavailable(f"{why}to look: sagent attach {self.path}")
+        self._changed.set()
 
     async def withdraw(self, why: Failure) -> bool:
         """Withdraw a session that no node has begun; return True if possible. Raises Unavailable."""
