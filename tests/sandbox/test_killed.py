@@ -61,4 +61,4 @@ def test_nothing_is_left_of_killed_owner(tmp_path: Path, moment: int) -> None:
             pass
         time.sleep(max(0, moment) / 1000)
         owner.send_signal(signal.SIGKILL)
-    wait_until(lambda: not left(str(tmp_path)), f"the end of {left(str(tmp_path))}", seconds=10)
+    wait_until(lambda: not left(str(tmp_path)), f"the end of {left(str(tmp_path))}")

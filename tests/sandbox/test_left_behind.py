@@ -107,7 +107,7 @@ asyncio.run(main())
 
 def test_hidden_daemon_ends_on_session_kill(tmp_path: Path) -> None:
     pid = killed_owner(tmp_path.resolve())
-    wait_until(lambda: not runs(pid), "its end", seconds=10)
+    wait_until(lambda: not runs(pid), "its end")
 
 
 def test_killed_sessions_daemon_ended_by_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,4 +119,4 @@ def test_killed_sessions_daemon_ended_by_next(tmp_path: Path, monkeypatch: pytes
     for directory in place.glob("sagent-tmp-*"):
         os.utime(directory, (0, 0))
     sweep()
-    wait_until(lambda: not runs(pid), "its end", seconds=10)
+    wait_until(lambda: not runs(pid), "its end")

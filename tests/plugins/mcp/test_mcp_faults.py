@@ -100,7 +100,9 @@ async def test_timed_out_call_keeps_server(tmp_path: Path) -> None:
     async with odd.opened(config=replace(odd.config, timeout=1)) as servers:
         said = await do(servers, "threading.Event().wait(60)")
         assert "within 1 s (its timeout)" in said and "Whether it did" in said
-        assert await do(servers) == "done"
+        while (said := await do(servers)) != "done":  # on a busy machine an answer may take a second
+            assert "within 1 s (its timeout)" in said
+    assert odd.log.count('"initialize"') == 1
 
 
 @pytest.mark.parametrize(
