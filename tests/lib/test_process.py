@@ -285,16 +285,17 @@ async def test_dropped_group_ends_its_processes(marker: str) -> None:
     assert living(marker) == {}
 
 
-async def test_waiting_works_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_works_without_pidfd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(pid: int) -> int:
         raise OSError("no such system call")
 
     monkeypatch.setattr(os, "pidfd_open", missing)
     group = ProcessGroup()
-    process = await start(group, "sleep", "0.2")
+    process = await start(group, "sh", "-c", 'until [ -e "$GATE" ]; do sleep 0.05; done', GATE=str(tmp_path / "gate"))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await process.ended()
+    (tmp_path / "gate").touch()
     await process.ended()
     assert process.code == 0
     process.close()

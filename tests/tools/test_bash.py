@@ -669,13 +669,18 @@ async def test_unstored_output_shows_both_ends(rig: Rig) -> None:
     assert "is lost" in await rig.text("sleep 5 & echo x")
 
 
-async def test_progress_is_shown_for_long_commands(rig: Rig) -> None:
-    await rig.text("echo short")
+async def test_progress_is_shown_for_long_commands(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("sagent.tools.bash._FIRST_PROGRESS", 30.0)  # on a busy machine it takes long
+        await rig.text("echo short")
     assert rig.seen == []
-    await rig.text("echo first; sleep 1.3; echo second; sleep 0.6")
-    assert rig.seen
-    assert rig.seen[0] == "first\n"
-    assert rig.seen[-1] == "first\nsecond\n"
+    wait = "until [ -e {} ]; do sleep 0.05; done"
+    call = asyncio.create_task(rig.text(f"echo first; {wait.format('a')}; echo second; {wait.format('b')}"))
+    for gate, text in (("a", "first\n"), ("b", "first\nsecond\n")):
+        await until(lambda text=text: text in rig.seen, "its output", task=call)
+        (rig.workspace.cwd / gate).touch()
+    await call
+    assert rig.seen == ["first\n", "first\nsecond\n"]
 
 
 @pytest.mark.needs("linux")

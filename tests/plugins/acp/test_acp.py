@@ -761,13 +761,18 @@ async def test_advice_shown_as_finished_call(work: Path) -> None:
 
 
 async def test_command_output_streamed(work: Path) -> None:
-    command = "for i in 1 2 3 4; do echo line $i; sleep 0.6; done"
+    command = "echo line 1; until [ -e gate ]; do sleep 0.05; done; echo line 4"
     async with agent_for([calls(bash(command)), Turn("done")]) as peer:
-        session = await peer.new(work)
-        assert await peer.prompt(session, "go") == "end_turn"
-        shown = [each["content"][0]["content"]["text"] for each in peer.kinds("tool_call_update") if "content" in each]
-        assert len(shown) >= 2
-        assert "line 1" in shown[0] and "line 4" not in shown[0] and "line 4" in shown[-1]
+
+        def shown() -> list[str]:
+            updates = [each for each in peer.kinds("tool_call_update") if "content" in each]
+            return [each["content"][0]["content"]["text"] for each in updates]
+
+        asking = peer.begin_prompt(await peer.new(work), "go")
+        await until(lambda: any("line 1" in text for text in shown()), "its output")
+        (work / "gate").touch()
+        assert (await asking)["result"]["stopReason"] == "end_turn"
+        assert "line 4" not in shown()[0] and "line 4" in shown()[-1]
 
 
 async def test_commands_use_client_terminals(work: Path) -> None:
