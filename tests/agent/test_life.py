@@ -85,9 +85,8 @@ async def test_interrupted_agents_wait_for_a_message() -> None:
     await until(lambda: len(cast.requests.get("root/a", ())) == 2 and "root/a/b" in cast.requests)
     agent.interrupt()
     await peer.wait()
-    await asyncio.sleep(0.05)  # its own child's end has reached its inbox
+    await until(lambda: not agent.tree.below("root")[-1].busy)  # its own child's end has reached its inbox
     assert len(cast.requests["root/a"]) == 2
-    assert not agent.tree.below("root")[-1].busy
     peer.send("go on")
     assert (await peer.wait()).content == "go on"
     assert "root/a/b failed (interrupted)" in cast.requests["root/a"][2].messages[-2].content

@@ -142,13 +142,12 @@ def test_long_rate_limit_says_until_when(shell: Shell) -> None:
 def test_unknown_model_listing_is_fetched_beside(shell: Shell) -> None:
     async def answer(request: Received) -> Step:
         async with asyncio.timeout(20):
-            while not any(asked.method == "GET" for asked in server.requests):
+            while not (state / "listings.json").exists():  # the program has read the listing
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.3)  # the program reads the listing
         return Turn(text="ok")
 
-    server = shell.serve(answer, models=[Listed("claude-nobody-knows", window=12_345, max_output=99)])
     state = shell.cwd / "state"
+    server = shell.serve(answer, models=[Listed("claude-nobody-knows", window=12_345, max_output=99)])
     shell.environment["SAGENT_STATE_DIR"] = str(state)
     assert shell.run("hi", model="anthropic/claude-nobody-knows").code == 0
     assert [request.method for request in server.requests] == ["POST", "GET"], "the call goes first"

@@ -44,6 +44,7 @@ from sagent.tools.ask import Question
 from sagent.tools.edit import Edit
 from sagent.tools.read import Read
 from sagent.tools.write import Write
+from tests.waiting import until
 
 RULED = Ask("It needs permission.", "Allowed with --allow 'Bash(make test)'.")
 
@@ -227,8 +228,7 @@ async def test_tab_takes_question_others_go_to_draft(monkeypatch: pytest.MonkeyP
         for letter in "yet":  # three letters at once are no answer
             desk.questions.type(letter)
         assert desk.questions.taking is None
-        await asyncio.sleep(0.01)
-        assert desk.screen.buffer.text == "a draftyet"
+        await until(lambda: desk.screen.buffer.text == "a draftyet")
         assert not asked.done()
         desk.questions.take_up()
         desk.questions.type("y")
@@ -814,8 +814,7 @@ async def test_editor_gets_no_terminal_answer(monkeypatch: pytest.MonkeyPatch, t
         await asyncio.sleep(0.1)
         assert b"\x1b[>c" not in b"".join(written)
         desk.screen.app._running_in_terminal = False
-        await asyncio.sleep(0.1)
-        assert b"\x1b[>c" in b"".join(written)
+        await until(lambda: b"\x1b[>c" in b"".join(written))
 
 
 @pytest.mark.parametrize(("number", "rows"), [(41, 3), (1, 4)])
