@@ -32,6 +32,7 @@ _CUT_OFF = re.compile(
 
 
 _NAME = re.compile(r"""'([^']+)'|‘([^’]+)’|"([^"]+)"|([^\s'"‘’]+)""")
+_REMOVAL = re.compile(r"\bgit\b[^\n;&|]*?\bworktree\s+remove\b([^\n;&|()]*)")
 _MAX_NAMED, _MAX_LINES = 8, 50
 
 
@@ -69,6 +70,22 @@ def advice_on(
     if profile is None or not was_held_back(said, failed=failed):
         return []
     return [f"{within(profile, roots, temporary, said, starts)}{HOW_TO_ASK}"]
+
+
+def stopped_halfway(command: str, profile: Profile | None) -> str:
+    """Return why a command is not run that would remove a person's work tree: git deletes its files before it fails at
+    those that are protected; "" for any other command."""
+    there = [path for path in profile.protected if os.path.lexists(path)] if profile else []
+    for word in (word for found in _REMOVAL.finditer(command) for word in found[1].split()):
+        name = os.path.basename(os.path.normpath(word.strip("'\"")))  # noqa: PTH119 -- a text
+        for tree in (path.removesuffix("/.git") for path in there if path.endswith(f"/{name}/.git")):
+            if os.path.isdir(f"{tree}/.git"):  # noqa: PTH112 -- a text; git refuses to remove it
+                continue
+            places = (tree, str(work_tree_directories(Path(tree))[0]))
+            asked = ", ".join(f'"write:{path}"' for path in there if is_below(path, places))
+            why = f"it would delete files of {tree} and then fail, as the sandbox protects others there"
+            return f"{why}. Call again with `needs` {asked} and a `reason`: the person will be asked"
+    return ""
 
 
 def _in_the_way(profile: Profile, said: str, starts: Iterable[Path]) -> list[str]:

@@ -242,6 +242,11 @@ class Bash:
         except OSError as error:  # a full disk
             raise ToolError(f"The command was not run: its sandbox could not be made: {failure(error)}") from error
         workspace.temporary = sandbox.temporary
+        from sagent.sandbox.signs import stopped_halfway
+
+        if refused := stopped_halfway(effect.command, confined.profile):
+            confined.finish()
+            raise ToolError(f"The command was not run: {refused}")
         return confined
 
     def _news(self, arguments: JsonObject, agent: str) -> Iterator[str]:
