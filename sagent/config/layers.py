@@ -1,5 +1,6 @@
 """From files, environment and flags to Settings, strictest reading of each."""
 
+import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -117,18 +118,27 @@ def _take_plugins(builder: SettingsBuilder) -> None:
 
 
 def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
-    """Return this process's directory; if it was deleted, the requested one if that is absolute. Raises ConfigError."""
+    """Return this process's directory; if it was deleted, or its path is too long to be used, the requested one if that
+    is absolute. Raises ConfigError."""
     try:
-        return Path.cwd()
+        (found := Path.cwd()).stat()
     except FileNotFoundError:
-        from sagent.lib.names import path_of
+        why = "The working directory no longer exists"
+    except PermissionError:
+        return Path.cwd()
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        most = os.pathconf("/", "PC_PATH_MAX") - 1
+        why = f"The path of the working directory is longer than the {most:,} bytes that the system takes"
+    else:
+        return found
+    from sagent.lib.names import path_of
 
-        named = path_of(str(flags.get("cwd") or environ.get("SAGENT_CWD") or ""))
-        if named.is_absolute():
-            return named
-        raise ConfigError(
-            "The working directory no longer exists; cd to one that does, or give --cwd with an absolute path."
-        ) from None
+    named = path_of(str(flags.get("cwd") or environ.get("SAGENT_CWD") or ""))
+    if named.is_absolute():
+        return named
+    raise ConfigError(f"{why}; cd to another, or give --cwd with an absolute path.")
 
 
 def _by_field(flags: Mapping[str, object], every: Mapping[str, Setting]) -> list[Given]:

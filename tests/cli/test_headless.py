@@ -639,6 +639,24 @@ def test_unbegun_session_leaves_nothing(shell: Shell, path: str) -> None:
     assert not [*shell.cwd.iterdir()]
 
 
+DEEP = "d=$(printf 'd%.0s' {1..200}); for i in {1..25}; do mkdir $d && cd $d || exit 9; done 2>&1; exec \"$@\""
+
+
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize("words", [("tell",), ("sessions", "list")])
+def test_too_long_directory_is_said(shell: Shell, words: tuple[str, ...]) -> None:
+    most = f"{os.pathconf('/', 'PC_PATH_MAX') - 1:,} bytes".encode()
+    child = shell.start("-c", DEEP, "bash", *PROGRAM, *words, model="", program=["bash"])
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 2, err
+    assert most in err and len(err) < 300
+    child = shell.start(
+        "-c", DEEP.replace("mkdir $d && ", ""), "bash", *PROGRAM, "config", "--cwd", "/", model="", program=["bash"]
+    )
+    assert child.wait(60) in (0, 2)
+    assert most not in child.communicate()[1]
+
+
 @pytest.mark.parametrize("kind", ["socket", "device", "directory"])
 def test_special_config_is_refused(shell: Shell, kind: str) -> None:
     path = "/dev/full" if kind == "device" else str(shell.cwd / "s")
