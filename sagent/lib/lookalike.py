@@ -59,6 +59,8 @@ def _may_be_taken(one: str, other: str) -> bool:
     if len({name(each[0], "").split(" ")[0] for each in (one, other)}) > 1:
         return True
     bases = [normalize("NFD", each)[0] for each in (one, other)]
+    if bases[0] != bases[1] and "".join(bases).isascii():
+        return False
     return (bases[0] == bases[1]) != (one.isascii() or other.isascii())
 
 

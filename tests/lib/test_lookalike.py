@@ -44,6 +44,8 @@ def test_lookalikes_are_told_apart(one: str, other: str, shown: str) -> None:
 def test_visible_difference_is_no_lookalike() -> None:
     assert not look_alike("cafe", "caf\u00e9")
     assert not look_alike("same", "same")
+    assert not look_alike("e\u0301.txt", "a.txt") and not look_alike("\u00e9.txt", "a.txt")
+    assert look_alike("\u0131.py", "i.py") and look_alike("\u0251.txt", "a.txt")
 
 
 WORDS = st.text(st.sampled_from("aé\u0301\u0323ö\u0308한b \n"), max_size=8)
