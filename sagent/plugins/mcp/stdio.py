@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 async def serve_stdio(server: MCPServer) -> None:
     """Serve until the end of standard input."""
-    lowlevel = server._lowlevel_server  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- MCPServer gives no streams
+    lowlevel = server._lowlevel_server  # noqa: SLF001 -- MCPServer gives no streams
     async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
         accept, accepted = create_context_streams[SessionMessage | Exception](0)
         answers = outgoing.clone()
