@@ -246,7 +246,7 @@ def test_image_of_lost_bytes_is_refused(form: str, lost: int) -> None:
 @pytest.mark.parametrize(
     "options", [{"progressive": True}, {"restart_marker_blocks": 2}, {"icc_profile": b"\xff\xd9" * 40_000}]
 )
-def test_every_kind_of_jpeg_is_whole(options: dict[str, object]) -> None:
+def test_every_kind_of_jpeg_is_whole(options: dict) -> None:
     data = image_file("JPEG", (70, 50), **options)
     assert measure_image(data, "image/jpeg") == (70, 50)
     assert measure_image(data + b"\0" * 99, "image/jpeg") == (70, 50)
