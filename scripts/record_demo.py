@@ -103,8 +103,8 @@ MOMENTS = (
     Moment((TASK,), ("run the tests.",), 2.0),
     Moment(("Enter",), ("Grep merge(", "Read test_intervals.py", "Running 2 s"), 4.0, moves=True),
     Moment((), ("╭─ advisor", "╰─"), 4.0, moves=True),
-    Moment((), ("wants to call Edit", "y Yes, once"), 6.0, moves=True),
-    Moment(("y",), ("python3", "y Yes, once"), 0, moves=True),
+    Moment((), ("? Edit ", "y once"), 6.0, moves=True),
+    Moment(("y",), ("python3", "y once"), 0, moves=True),
     Moment(("y",), ("All 4 tests pass.",), 6.0),
 )
 

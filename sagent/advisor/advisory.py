@@ -321,7 +321,7 @@ class Advisors:
         """Handle advice to stop: ask a person whether to continue, or without a person follow the settings."""
         question = Ask(f"{advice.advisor} advises stopping: {advice.text}\nContinue anyway?", agent=self.state.path)
         if (ask := self.state.neighbours.ask) is not None:
-            refused = await ask(ToolCall("", TOOL), question) is not None
+            refused = isinstance(await ask(ToolCall("", TOOL), question), str)
         else:
             refused = self.setup.on_stop == "end"
         if refused:

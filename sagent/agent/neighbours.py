@@ -11,7 +11,7 @@ from sagent.errors import UsageError
 from sagent.messages import Message, ToolCall
 from sagent.model import Model, ModelLimits, full_name
 from sagent.peer import SpawnRequest
-from sagent.policy import Ask
+from sagent.policy import Allow, Ask
 from sagent.tool import Effect
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ class TreeNeighbours:
 def _checked_asker(ask: Asker) -> Asker:
     """Wrap an asker: an answer that is neither yes nor no becomes a no that explains the valid ones."""
 
-    async def asked(call: ToolCall, question: Ask) -> str | None:
+    async def asked(call: ToolCall, question: Ask) -> str | Allow | None:
         given = ask(call, question)
         if not isinstance(given, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] -- as below
             return "The function for ask= is not async, so it was not called: write `async def`."
         said = await given
-        if said is None or isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
+        if said is None or isinstance(said, str | Allow):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
             return said
         return f"The function for ask= returned {said!r:.60}: return None to allow, or a str with the reason to deny."
 

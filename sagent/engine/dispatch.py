@@ -17,10 +17,10 @@ from sagent.engine.state import AgentState, Job, RunningCall, result_message, wo
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_object, valid_text
+from sagent.lib.json import JsonObject, as_object, json_dump, valid_text
 from sagent.lib.raised import ends
 from sagent.lib.text import cut, failure
-from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
+from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult, user
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold, Verdict
 from sagent.tool import Answer, Effect, RunContext, Tool, ToolOutput, conflict, foresee
@@ -163,6 +163,8 @@ async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial
             effect.check()  # no question about a call that fails anyway
         known = item.verdict is not None and verdict == item.verdict  # a policy may return None by mistake
         refused = None if known else await _refusal(state, call, verdict)
+        if isinstance(refused, Allow):  # the person has changed it
+            return await _prepare(state, _changed(state, call, refused), Message("assistant"), item.earlier)
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # a tool's or policy's error must not end a run; an unjudged call is not made
@@ -175,8 +177,18 @@ async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial
     return refused
 
 
-async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denial | ToolOutput | None:
-    """Return the reason why the call is not made, or None; for a call that must wait, the model's notice."""
+def _changed(state: AgentState, call: ToolCall, answer: Allow) -> ToolCall:
+    """Return a call with the arguments that the person wants instead; the model reads them after its results."""
+    changed = call if answer.arguments is None else replace(call, arguments=answer.arguments)
+    arguments = {name: value for name, value in changed.arguments.items() if value != call.arguments.get(name)}
+    text = f"The person has changed this call of {call.name} before it was made: {json_dump(arguments)}"
+    state.receive(user(text, sender="person"), "next")
+    return changed
+
+
+async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denial | ToolOutput | Allow | None:
+    """Return the reason why the call is not made, or None; for a call that must wait, the model's notice; for one that
+    the person has changed, the change."""
     match verdict:
         case Allow():
             return None
@@ -186,6 +198,8 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
             return _error(reason)
         case Ask() if (ask := state.neighbours.ask) is not None:
             refusal = await ask(call, replace(verdict, agent=state.path))
+            if isinstance(refusal, Allow):
+                return None if refusal.arguments in (None, call.arguments) else refusal
         case Ask(reason, remedy):
             refusal = f"{reason} There is nobody to ask in this run. {remedy}".rstrip()
         case _:
@@ -307,7 +321,7 @@ def _answer(
     denied = isinstance(outcome, Denial)
     output = _error(f"{DENIED}{outcome.reason}") if denied else outcome
     results[call.id] = result = ToolResult(call.id, output.content, output.is_error, denied)
-    state.add_result(result, seconds, output.diff)
+    state.add_result(result, seconds, output.diff, output.summary)
     state.journal.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
 
 

@@ -12,13 +12,13 @@ from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, ToolCall
 from sagent.model import Model, ModelLimits, Reply, Request
 from sagent.peer import Action
-from sagent.policy import Ask
+from sagent.policy import Allow, Ask
 from sagent.session.contents import AdviceContent
 from sagent.tool import Effect
 
 T = TypeVar("T")
-Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | None]]
-"""Asks a person: None means yes, a string is the reason for no."""
+Asker: TypeAlias = Callable[[ToolCall, Ask], Awaitable[str | Allow | None]]
+"""Asks a person: None means yes, a string is the reason for no, and Allow may have other arguments, judged again."""
 
 
 class ExtraCost(NamedTuple):

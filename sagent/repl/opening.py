@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sagent.events import Event
     from sagent.messages import ToolCall
     from sagent.peer import Switch
-    from sagent.policy import Ask
+    from sagent.policy import Allow, Ask
     from sagent.policy.permissions import Mode, PermissionPolicy
     from sagent.policy.rules import Rules
     from sagent.providers.wire.exchange import OnWaiting
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 Listener: TypeAlias = "Callable[[Event], None]"
-Asker: TypeAlias = "Callable[[ToolCall, Ask], Awaitable[str | None]]"
-"""Puts a question to the person: None is yes, a text the reason for no."""
+Asker: TypeAlias = "Callable[[ToolCall, Ask], Awaitable[str | Allow | None]]"
+"""Puts a question to the person: None is yes, a text the reason for no, and Allow has a changed call."""
 Opening: TypeAlias = "Callable[[Settings, Listener, Asker, Answerer, OnWaiting], AbstractAsyncContextManager[Opened]]"
 """Opens the session that settings describe, and closes it at the end. The listener receives its events, the asker
 answers its policy's questions, the answerer those of its agents, and the last receives why calls to local servers wait.

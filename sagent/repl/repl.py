@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
+from sagent.lib.figures import money
 from sagent.lib.text import printable
 from sagent.messages import Message, user
 from sagent.repl.commands.command import CommandContext, DisplaySetting
@@ -37,13 +38,27 @@ from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.events import Failure
     from sagent.messages import ToolCall
+    from sagent.policy import Ask
     from sagent.repl.commands.command import Command
     from sagent.repl.opening import Opened, Opening, SessionChoices
+    from sagent.repl.root import TreeAgent
+    from sagent.repl.terminal.picker import Option
+    from sagent.session.contents import ResultEntry
     from sagent.tools.ask import Question
     from sagent.tools.plan import PlanDecision
 
 MAX_SEARCHED_LINES = 500  # of the history that are looked through for commands
+
+
+def _results(node: "TreeAgent") -> "Sequence[ResultEntry]":
+    """Return the results in the log of an agent of this process."""
+    from sagent.agent import Agent
+    from sagent.session.contents import ResultEntry
+    from sagent.session.folds import contents
+
+    return contents(node.log.contents(), ResultEntry) if isinstance(node, Agent) else ()
 
 
 class Repl(CommandContext):
@@ -79,6 +94,7 @@ class Repl(CommandContext):
             allow=self._allow,
             matched=self._matched,
             write=self.write,
+            explain=self._explain,
         )
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
@@ -89,6 +105,8 @@ class Repl(CommandContext):
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
         session.on_unread = self.input.give_back
         session.on_lacking = self._set_up
+        self._ways_on: asyncio.Task[None] | None = None  # the question after a failed turn
+        session.on_failed, session.on_begin = self._on_failed, self._forget_failure
         self.pick, self.line, self.leave = questions.pick, questions.line, screen.leave
         self.edit = self.input.edit_text
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
@@ -215,6 +233,34 @@ class Repl(CommandContext):
         mark = "? " if self._questions.asks else "◌ " if self._session.busy else ""
         return f"{mark}{self._session.cwd.name or '/'} · sagent"
 
+    def _on_failed(self, failure: "Failure") -> None:
+        from sagent.repl.recovery import ways_on
+
+        title, ways = ways_on(failure, self.opened)
+        if ways := [one for one in ways if not one.value.startswith("/") or self.known(one.value[1:].split()[0])]:
+            self._ways_on = self._tasks.spawn(self._go_on(failure, title, ways))
+
+    def _forget_failure(self) -> None:
+        """Withdraw the question after a failed turn, because another begins."""
+        if self._ways_on is not None:
+            self._ways_on.cancel()
+            self._ways_on = None
+
+    async def _go_on(self, failure: "Failure", title: str, ways: "Sequence[Option[str]]") -> None:
+        """Have the person choose a way on after a failed turn, and take it."""
+        from sagent.repl.recovery import RAISE, RETRY, raised
+
+        said, agent = await self._questions.choose(title, ways, row=True), self.opened.agent
+        self._ways_on = None
+        if said == RAISE and (more := raised(failure, self.opened)) is not None:
+            agent.ledger.cap = more
+            self.say(f"The budget is {money(more)} now.")
+        before = agent.status().model
+        if said and said.startswith("/"):
+            await self.input.run_command(*said[1:].partition(" ")[::2])
+        if said in (RETRY, RAISE) or (said == "/model" and agent.status().model != before):
+            self._session.retry()
+
     async def _settle(self, reply: Message) -> None:
         """Have the person decide on the plan in an answer, and the model carry it out."""
         from sagent.context.plan import plan_in
@@ -256,6 +302,11 @@ class Repl(CommandContext):
 
         return rules_text(rules, call, self.opened.agent, self._session.cwd)
 
+    async def _explain(self, call: "ToolCall", ask: "Ask") -> Sequence[Line]:
+        from sagent.repl.explaining import explain
+
+        return await explain(self.local, call, ask, self._screen.surface.width)
+
     def _allow(self, rules: Sequence[str], always: bool) -> None:  # noqa: FBT001 -- a callback of two values
         """Apply rules that the person allows; save permanent ones in the settings."""
         for text, went_well in allow_rules(self, rules, always=always):
@@ -296,7 +347,7 @@ class Repl(CommandContext):
             raise UsageError(f"You are following {agent} already.")
         back = agent == ROOT
         self._screen.line.label = self._screen.line.home = "› " if back else f"{agent} › "
-        past = () if back else past_blocks(node.messages, ROOT)
+        past = () if back else past_blocks(node.messages, ROOT, results=_results(node))
         keys = "Esc interrupts it, ↓ lists the others." if node.running else "Esc goes back."
         notice = f"Back with {agent}." if back else f"Following {agent}: what you type goes to it. {keys}"
         self._painter.enter(agent, (Report(notice), *past))
@@ -304,7 +355,7 @@ class Repl(CommandContext):
     def recall(self, limit: int) -> None:
         if (node := self.opened.agent.tree.get(self._painter.near)) is None:
             raise UsageError(f"{self._painter.near} has ended.")
-        self._painter.write(*past_blocks(node.messages, ROOT, limit))
+        self._painter.write(*past_blocks(node.messages, ROOT, limit, _results(node)))
         self.say(f"Those were the last {min(limit, len(node.messages))} of {len(node.messages)} messages.")
 
     def copy(self, text: str) -> None:

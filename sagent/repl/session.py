@@ -31,19 +31,20 @@ from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.questions import Presence
-from sagent.repl.view.blocks import MAX_EARLIER_MESSAGES, PLAN_MODE, Block, Page, Report, past_blocks
+from sagent.repl.view.blocks import MAX_EARLIER_MESSAGES, PLAN_MODE, Block, Page, Report, failure_report, past_blocks
 from sagent.repl.view.panel import Figures, Queued, cost_line
 from sagent.repl.view.view import ROOT
 from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from sagent.config import Settings
-    from sagent.events import Event, Result
+    from sagent.events import Event, Failure, Result
     from sagent.policy.permissions import Mode
     from sagent.repl.opening import Asker, Opened, Opening
     from sagent.repl.root import RootAgent, TreeAgent
+    from sagent.session.entries import Entry
     from sagent.tools.ask import Answerer
 
 _LACKING = ("No model was named", "No server answers")  # beginnings of errors if no provider can be used
@@ -67,20 +68,36 @@ def guide(error: Exception) -> Sequence[Block]:
     return (Page(((("class:heading", "Welcome to sagent."),), (), why)),)
 
 
-def _read_last_messages(settings: "Settings") -> "Sequence[Message]":
-    """Return the last messages of the session in the settings; () if it is new. Raises SagentError, OSError and
-    ValueError."""
+def _last_blocks(settings: "Settings") -> "Sequence[Block]":
+    """Return the end of the session in the settings, and how it ended; () if it is new. Raises SagentError, OSError
+    and ValueError."""
     path, last = settings.session, settings.continue_session
     if settings.ephemeral or settings.fork is not None or not (path or last):
         return ()
-    from sagent.session.folds import last_messages
+    from sagent.session.contents import ResultEntry
+    from sagent.session.folds import contents, last_messages
     from sagent.session.log import read_end
     from sagent.session.store import is_session, latest
 
     path = path or latest(settings.state_dir, settings.cwd)
     if not is_session(path):
         return ()
-    return last_messages(read_end(path / "root.jsonl"), MAX_EARLIER_MESSAGES + 1)
+    entries = read_end(path / "root.jsonl")
+    messages = last_messages(entries, MAX_EARLIER_MESSAGES + 1)
+    if not messages:
+        return ()
+    return (*past_blocks(messages, ROOT, results=contents(entries, ResultEntry)), *_end_of(entries, messages[-1]))
+
+
+def _end_of(entries: "Sequence[Entry]", last: Message) -> "Iterator[Report]":
+    """Yield how the last turn ended, unless it ended well."""
+    from sagent.session.contents import FailedEntry
+
+    entry = next((entry for entry in reversed(entries) if entry.kind in ("failed", "message", "result")), None)
+    if entry is not None and isinstance(failed := entry.content, FailedEntry):
+        yield failure_report(failed.kind, failed.message)
+    elif last.calls or last.results or (last.role == "user" and not last.sender):
+        yield Report("The last turn was cut off as the process ended. Up brings your last message back.", "warning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +173,10 @@ class SessionLoop(CurrentSession):
         self.on_answered: Callable[[Message], object] = lambda reply: None  # receives the reply of a plan-mode turn
         self.on_lacking: Callable[[], object] = lambda: None  # called when there is no provider to use
         self.failed = False  # no session could be opened, and none is being opened
+        self.on_failed: Callable[[Failure], object] = lambda failure: None  # receives why the root's turn failed
+        self.on_begin: Callable[[], object] = lambda: None  # called when a turn begins
+        self._failure: Failure | None = None  # of the root's last turn
+        self._again = False  # the turn is to go on from what the conversation holds
         self.on_unread: Callable[[list[str]], object] = lambda texts: None  # texts that a failed run left unread
         self._planning = False  # the model has been told to propose a plan
         self._greeted = False
@@ -214,7 +235,7 @@ class SessionLoop(CurrentSession):
         settings, path, here = self.settings, Path(log.path), False
         with suppress(FileNotFoundError):  # the directory may have been deleted
             here = path.parent == sessions_of(settings.state_dir, Path.cwd())
-        way = "--continue" if here else f"--session {shlex.quote(log.path)}"
+        way = f"--resume {log.session_id}" if here else f"--session {shlex.quote(log.path)}"
         return f"\nTo continue:  sagent {way}\nSession {log.session_id}, {cost}\n"
 
     def refresh(self) -> None:
@@ -256,12 +277,12 @@ class SessionLoop(CurrentSession):
     async def _show_last_messages(self) -> bool:
         """Show the last messages of a session before it is opened, which may take time; return True if it had any."""
         try:
-            messages = await asyncio.to_thread(_read_last_messages, self.settings)
+            blocks = await asyncio.to_thread(_last_blocks, self.settings)
         except (SagentError, OSError, ValueError):
             return False  # opening the session reports it
-        self._painter.write(*past_blocks(messages, ROOT))
+        self._painter.write(*blocks)
         self._painter.paint()
-        return bool(messages)
+        return bool(blocks)
 
     async def _converse(self, opened: "Opened", *, shown: bool) -> None:
         """Answer prompts until another session is wanted; `shown` means that its last messages are on the screen."""
@@ -294,7 +315,8 @@ class SessionLoop(CurrentSession):
             self.outbox.release()
         while not self._other_wanted.is_set():
             message = await self.outbox.prompts.get()
-            if message is not None or agent.running:  # another person's prompt may have started it
+            again, self._again = self._again, False
+            if message is not None or again or agent.running:  # another person's prompt may have started it
                 await self._answer(opened, message)
 
     async def _probe_sandbox(self, opened: "Opened") -> None:
@@ -317,6 +339,16 @@ class SessionLoop(CurrentSession):
             if opened is not None and sent:
                 opened.agent.send(message, "now")
         self._status.redraw()
+
+    def retry(self) -> None:
+        """Ask the model again, with the conversation as it is; a reply that it has begun is to be gone on with."""
+        if self._opened is None or self.busy:
+            return
+        if self._opened.agent.messages[-1:] and self._opened.agent.messages[-1].role == "assistant":
+            self.send(user("Go on."), "Go on.", when_idle=False)
+        else:
+            self._again = True
+            self.outbox.prompts.put_nowait(None)
 
     def send_to(self, agent: str, message: Message, typed: str) -> bool:
         """Send a message to an agent below the root; False if the agent has ended."""
@@ -357,7 +389,8 @@ class SessionLoop(CurrentSession):
         """Run the agent on a message, then on those that came too late for that run. None: follow the current run."""
         agent = opened.agent
         began = self._began_at = time.monotonic()
-        self._resumable = opened
+        self._resumable, self._failure = opened, None
+        self.on_begin()
         self._painter.show_tasks(tasks_in(agent.messages))
         ticking = asyncio.create_task(self._status.tick(agent))
         planning = opened.policy.mode == "plan" and opened.elsewhere is None
@@ -381,6 +414,8 @@ class SessionLoop(CurrentSession):
             self._began_at = None
         if not good:
             self.on_unread(self.outbox.take_back(ROOT, agent))
+            if self._failure is not None and self._failure.kind != "interrupted":
+                self.on_failed(self._failure)
         self._status.update(opened)
         self._presence.ring(time.monotonic() - began)
         if good and not self.outbox.release() and planning:
@@ -423,6 +458,9 @@ class SessionLoop(CurrentSession):
                     self.on_unread(self.outbox.take_back(event.agent, self._node(event.agent)))
             case Received(_, message):
                 self.outbox.on_read(message)
+            case Finished("root", result):
+                self._failure = result.error
+                self._status.update(opened)
             case ReplyFinished("root", message):
                 self._status.update(opened)
                 if not message.calls and opened.agent.running and not opened.surface.asks_first:

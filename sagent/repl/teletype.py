@@ -197,7 +197,7 @@ class Teletype(CommandContext):
 
     async def _put_approval(self, call: "ToolCall", ask: "Ask") -> str | None:
         from sagent.policy.rules import rules_for
-        from sagent.repl.terminal.approval import allow_rules, approval_options
+        from sagent.repl.terminal.approval import allow_rules, approval_options, scope_text
         from sagent.repl.terminal.precedents import rules_text
         from sagent.repl.view.calls import read_text, render_approval
 
@@ -205,9 +205,8 @@ class Teletype(CommandContext):
         options = approval_options(rules, can_save=elsewhere is None)
         read = partial(read_text, cwd) if elsewhere is None else elsewhere.read
         rows = [plain(render_approval(call, ask, read, 100))]
-        if rules:
-            matched = await asyncio.to_thread(rules_text, rules, call, self.opened.agent, cwd)
-            rows.append(f"  {'s and a allow' if elsewhere is None else 's allows'}: {matched}")
+        matched = await asyncio.to_thread(rules_text, rules, call, self.opened.agent, cwd) if rules else ""
+        rows.append("  " + "".join(scope_text(rules, ask, matched, can_save=elsewhere is None)))
         rows += (f"  {option.key} {option.label}  {one_line(option.hint)}".rstrip() for option in options)
         label = f"{', '.join(option.key for option in options)}, or why not: "
         said = (await self._asked("\n".join(rows), label)).strip()

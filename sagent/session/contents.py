@@ -265,11 +265,13 @@ class RequestSent:
 
 @dataclass(frozen=True, slots=True)
 class ResultEntry:
-    """A call's result, logged at once; the message with it follows later. `diff` is the change it made."""
+    """A call's result, logged at once; the message with it follows later. `diff` is the change it made, `summary` its
+    outcome in a few words."""
 
     result: StoredResult
     seconds: float = 0.0
     diff: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,18 +263,22 @@ def find(state: Path, name: str, cwd: Path | None = None) -> Path:
 
 
 def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
-    """Return the session of a working directory that was written last and has a conversation; otherwise, if `empty` is
-    acceptable, one without. Raises SessionNotFound. If a file's time is in the future, times cannot be trusted: then it
-    is the session opened last."""
+    """Return the session of a working directory that was written last and has a conversation, preferably one that no
+    process holds; otherwise, if `empty` is acceptable, one without. Raises SessionNotFound. If a file's time is in the
+    future, times cannot be trusted: then it is the session opened last."""
+    from sagent.session.retention import in_use
+
     found = [(_written_at(path), path.name, path) for path in sessions(state, cwd)]
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():
         with suppress(OSError):
             opened = (sessions_of(state, cwd) / LAST).read_text("utf-8", "replace")
             order.sort(key=lambda path: path.name != opened)
-    for path in order:
-        if _has_conversation(path):
-            return path
+    talked = (path for path in order if _has_conversation(path))
+    if (last := next(talked, None)) is not None:
+        with suppress(OSError):
+            return next((path for path in chain((last,), talked) if not in_use(path)), last)
+        return last
     if order and empty:
         return order[0]
     raise SessionNotFound(f"no session of {cwd} yet; run without --continue to start one")

@@ -116,3 +116,24 @@ async def test_call_without_verdict_is_not_made(verdict: object, tmp_path: Path)
     agent = await run(tmp_path, call("a", "Write", file_path="x", content="x"), policy=Forgets())
     assert agent.messages[2].results[0].text.startswith("Write was not run: ")
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(("command", "made"), [("touch b", True), ("touch forbidden", False)])
+async def test_changed_call_is_judged_anew(tmp_path: Path, command: str, made: bool) -> None:
+    policy = PermissionPolicy("ask", home=tmp_path.parent)
+    policy.rules = Rules.parse((), ("Bash(touch forbidden)",))
+    asked = list[object]()
+
+    async def change(one: ToolCall, ask: Ask) -> Allow | None:
+        asked.append(one.arguments["command"])
+        return Allow({"command": command}) if len(asked) == 1 else None
+
+    model = ScriptedModel(calls(call("c", "Bash", command="touch a")), "Done.")
+    resources = Resources(workspace=Workspace(tmp_path), ask=change)
+    agent = Agent(model, tools=[Bash()], policy=policy, resources=resources)
+    await agent.run("go")
+    await agent.aclose()
+    assert asked == ["touch a", *([command] if made else [])]
+    assert [path.name for path in tmp_path.iterdir()] == (["b"] if made else [])
+    (told,) = [message for message in agent.messages if message.sender == "person"]
+    assert command in told.content  # as the model and the log have it

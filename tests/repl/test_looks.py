@@ -125,7 +125,7 @@ async def sheet(width: int) -> list[Line]:
         *lines,
         (),
         *render_panel(progress(), [Queued("and then", sent=False)], 10.0, width, 20, PanelContext(spent)),
-        *render_picker(Picker(question, approval_options(["Edit"]), keys=True), width, 16),
+        *render_picker(Picker(question, approval_options(["Edit"]), keys=True, row=True), width, 16),
         render_status(figures, width, find_segments(Installed())),
     ]
 

@@ -264,8 +264,7 @@ def test_question_shows_edit_diff() -> None:
     assert (
         "\n".join(line.rstrip() for line in shown.split("\n"))
         == """\
-? root/a wants to call Edit (2 more waiting)
-  a.py
+? root/a: Edit a.py? (2 more waiting)
   Outside.
     1   one
     2 - x = 1

@@ -57,7 +57,7 @@ def test_quoted_file_name_is_compared(tmp_path: Path) -> None:
     assert [line for line in shown.splitlines()[2:] if line[:1] in "+-"] == ["-old", "+new"]
     call = ToolCall("c", "Write", json_freeze_object({"file_path": "a\n  1 + b", "content": "new\n"}))
     rows = plain(render_approval(call, Ask("why"), lambda _: None, 60)).splitlines()
-    assert rows[1] == "  a⟨U+000A⟩  1 + b"
+    assert rows[0] == "? Write a⟨U+000A⟩  1 + b?"
     options = approval_options(["Edit(/a\n\tb)"])
     assert [one.hint for one in options[1:3]] == [
         "Edit(/a⟨U+000A⟩⟨U+0009⟩b)",

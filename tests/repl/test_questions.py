@@ -20,7 +20,7 @@ from test_painter import Terminal
 from sagent.agent import Agent, Resources
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
-from sagent.policy import Ask, Policy
+from sagent.policy import Allow, Ask, Policy
 from sagent.repl.commands.command import CommandContext
 from sagent.repl.input import InputActions, InputBuffer
 from sagent.repl.keys import bind_keys
@@ -28,7 +28,7 @@ from sagent.repl.plan import settle_plan
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusCommand, StatusDisplay
 from sagent.repl.tasks import Tasks
-from sagent.repl.terminal.approval import approval_options
+from sagent.repl.terminal.approval import approval_options, scope_text
 from sagent.repl.terminal.history import ProjectHistory
 from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import Lookup, Option, Picker, SecondKey, Stop, render_picker
@@ -256,6 +256,71 @@ async def test_letter_and_enter_answer(monkeypatch: pytest.MonkeyPatch, tmp_path
         desk.questions.type("y")
         desk.questions.enter()
         assert await asked is None
+
+
+async def test_changed_command_is_an_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        asked = await desk.ask()
+        for typed in (None, "make test", "make lint"):  # left, as it was, changed
+            await desk.wait()
+            desk.questions.type("e")
+            await desk.until_lining()
+            assert desk.screen.buffer.text == "make test"
+            if typed is not None:
+                desk.screen.buffer.reset()
+                desk.questions.take_line(typed)
+                continue
+            desk.questions.take_line(None)
+            while desk.questions.picker is None:
+                await asyncio.sleep(0)
+            assert not asked.done()
+        said = await asked
+        assert isinstance(said, Allow)
+        assert said.arguments == {"command": "make lint"}
+        assert desk.allowed == []
+
+
+async def test_explanation_answers_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        explained = list[ToolCall]()
+
+        async def explain(call: ToolCall, ask: Ask) -> list[Line]:
+            explained.append(call)
+            return []
+
+        desk.questions._explain = explain
+        asked = await desk.ask()
+        await desk.wait()
+        desk.questions.type("?")
+        while not explained:
+            await asyncio.sleep(0)
+        await desk.wait()
+        assert not asked.done()
+        desk.questions.type("y")
+        assert await asked is None
+        assert explained == [CALL]
+
+
+@pytest.mark.parametrize(("place", "rules"), [("a.py", ["Edit"]), ("../a.py", [])])
+async def test_edits_are_allowed_in_project(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, rules: list[str]
+) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        desk.screen.surface.directory = lambda: tmp_path
+        call = ToolCall("c", "Write", JsonObject({"file_path": place, "content": "a"}))
+        asked = asyncio.create_task(desk.questions.approve(call, Ask("Why.", "Allowed with --allow 'Edit(/a.py)'.")))
+        while desk.questions.picker is None:
+            await asyncio.sleep(0)
+        await desk.wait()
+        desk.questions.type("a")
+        assert await asked is None
+        assert desk.allowed == [(rules or ["Edit(/a.py)"], not rules)]
+
+
+def test_missing_answers_are_explained() -> None:
+    for remedy, words in (("", "covers"), ("Allowed with --allow 'x'", "written"), ("--allow " + "x" * 9_999, "long")):
+        assert words in scope_text([], Ask("Why.", remedy), "", can_save=True)[1]
+    assert "elsewhere" in scope_text(["Read"], Ask("Why."), "Read", can_save=False)[1]
 
 
 async def test_answer_in_words_gives_draft_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -78,10 +78,10 @@ def test_agent_tree_and_named_questions(console: Console) -> None:
     console.serve(family)
     console.start("--sandbox", "off", width=100)
     console.type("go on, both")
-    console.until("? root/slow wants to call Bash", "touch made.txt", "Yes, once", "? slow  asks")
+    console.until("? root/slow: Run this command?", "touch made.txt", "y once", "? slow  asks")
     console.keys("x", "BSpace", "Down")  # it lists no agents for when the question is answered
     console.until("when you have stopped typing")
-    console.until("Yes, once")
+    console.until("y once")
     console.keys("y")
     screen = console.until("● root/fast", "● root/slow", "It is touched.", "Both are at work.")
     assert (console.cwd / "made.txt").exists()
@@ -104,7 +104,7 @@ def test_precedents_of_all_agents(console: Console) -> None:
     console.serve(step)
     console.start("--sandbox", "off", width=100)
     console.type("begin here")
-    console.until("? root/worker wants to call Bash", "$ git x c", "y Yes, once")
+    console.until("? root/worker: Run this command?", "$ git x c", "y once")
     console.keys("y")
     console.until("$ git x b", "Bash(git x:*) · also matches git x c of")
 
@@ -129,10 +129,10 @@ def test_print_only_line_answers_seen_question(console: Console) -> None:
     console.start("--sandbox", "off", width=100, ready=">")
     console.type("begin here")
     console.until("At work.", "s and a allow: Bash(touch ", "or why not: ")
-    assert console.screen.count("wants to call Bash") == 1
-    seen = next(name for name in names if f"root/{name} wants to call Bash" in console.screen)
+    assert console.screen.count("Run this command?") == 1
+    seen = next(name for name in names if f"root/{name}: Run this command?" in console.screen)
     console.type("y")
-    console.until(f"Over with {seen}.", *(f"root/{name} wants to call Bash" for name in names))
+    console.until(f"Over with {seen}.", *(f"root/{name}: Run this command?" for name in names))
     while console.screen.count("or why not: ") < 2:  # a moment after the question
         time.sleep(0.05)
     console.type("not that")

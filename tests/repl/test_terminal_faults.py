@@ -139,7 +139,7 @@ def test_ends_with_its_terminal(console: Console, moment: str) -> None:
         case "working" | "asking":
             console.type("go")
             if moment == "asking":  # and the line of figures is there once, though the question has all five rows
-                assert console.until("y  s  a  n", "Esc says no").count("no sandbox") == 0
+                assert console.until("y  s  a  e  ?  n", "Esc says no").count("no sandbox") == 0
             else:
                 console.until("◌ Bash echo")
         case "editing":

@@ -51,7 +51,7 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.until("  three.", "Two.")
     assert len(server.requests) == 2
     console.type("exit")
-    console.until("To continue:  sagent --continue", "ended 0")
+    console.until("To continue:  sagent --resume ", "ended 0")
     assert console.tmux("display", "-p", "#{pane_title}").strip() != "work · sagent"
 
 

@@ -130,7 +130,7 @@ def test_plan_left_open_is_no_failure(console: Console) -> None:
     assert "✗" not in screen
     assert "has not decided on the plan" in last_text(server.requests[1])
     console.type("/exit")
-    console.until("sagent --continue")
+    console.until("sagent --resume ")
     console.leave()
     console.start("--continue", "--sandbox", "off", width=80, height=24, ready="Session resumed.")
     screen = console.until("› a file, please\n\nWrite one file.\n\n● ExitPlan ·", "I wait.")

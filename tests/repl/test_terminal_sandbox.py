@@ -38,9 +38,9 @@ def test_wanted_rules_allowed_for_session(console: Console, tmp_path: Path) -> N
     console.start(width=120)
     console.type("go")
     screen = console.until(
-        "Yes, once", f"wants: to write {tmp_path}/other", "the model says: the tests want ⟨U+001B⟩[31mit⟨U+202E⟩"
+        "y once", f"wants: to write {tmp_path}/other", "the model says: the tests want ⟨U+001B⟩[31mit⟨U+202E⟩"
     )
-    assert f"s Yes, for this session  Edit({tmp_path}/other)" in screen
+    assert f"s and a allow: Edit({tmp_path}/other)" in screen
     assert not file.exists()
     console.keys("s")
     console.until("Done.")  # the second one was not asked about
@@ -55,7 +55,7 @@ def test_small_terminal_shows_all_wants_above(console: Console, tmp_path: Path) 
     console.start(width=40, height=10)
     console.type("go")
     screen = console.until(
-        "? The model wants to call Bash", "$ echo line 0", "  ↓", "s and a allow:", "y once  s session  a always  n no"
+        "? Run this command?", "$ echo line 0", "  ↓", "s and a allow:", "y once s session a always e edit ? n no"
     )
     console.keys("C-o")
     screen = console.until("the model says:")
@@ -80,9 +80,9 @@ def test_unnameable_want_is_allowed_once(console: Console, tmp_path: Path) -> No
     console.serve([needing(f"echo free > {tmp_path}/made", "all"), Turn(text="Done.")])
     console.start()
     console.type("go")
-    screen = console.until("wants: to run without the sandbox", "y Yes, once", "n No, and say why")
-    assert "Yes, for this session" not in screen
-    assert "Yes, always" not in screen
+    screen = console.until("wants: to run without the sandbox", "y once", "n no, because …")
+    assert "only once: no rule" in screen
+    assert "s this session" not in screen
     console.keys("y")
     console.until("Done.")
     assert (tmp_path / "made").read_text() == "free\n"
@@ -124,8 +124,8 @@ def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: 
     console.start(ready=">", width=120)
     console.type("go")
     screen = console.until("y, s, a, n, or why not:", "wants: to write", f" {tmp_path}/other\n")
-    assert f"s Yes, for this session  Edit({tmp_path}/other)" in screen
-    assert f"a Yes, always  adds Edit({tmp_path}/other) to your settings" in screen
+    assert f"s this session  Edit({tmp_path}/other)" in screen
+    assert f"a always  adds Edit({tmp_path}/other) to your settings" in screen
     console.type(letter)
     console.until("Done.")  # the second one was not asked about
     assert file.read_text() == "one\ntwo\n"
@@ -140,7 +140,7 @@ def test_print_only_lines_are_reason_for_no(console: Console, tmp_path: Path, wo
     console.environment["TERM"] = "dumb"
     console.start(ready=">", width=120)
     console.type("go")
-    assert "Yes, always" not in console.until("y, n, or why not:")
+    assert "a always" not in console.until("y, n, or why not:")
     console.type(word)  # was not offered
     console.until(f"echo free > {tmp_path}/b")
     while console.screen.count("y, n, or why not:") < 2:  # a moment after the question

@@ -354,3 +354,15 @@ def test_child_of_moved_session_is_refused(place: Place) -> None:
     assert "No such file or directory" in json.dumps(server.requests[1].json["messages"])
     assert not list(place.state.rglob("*.jsonl"))
     assert faults(moved) == []
+
+
+def test_latest_prefers_a_free_session(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with Session.create(state, tmp_path) as left, Session.create(state, tmp_path) as busy:
+        for at, session in enumerate((left, busy)):  # the busy one is written last
+            session.log().append(MessageEntry(StoredMessage.of(user("hello"), None)))
+            os.utime(session.path / "root.jsonl", (1e9 + at, 1e9 + at))
+        left.close()
+        assert latest(state, tmp_path) == left.path
+        with Session.open(left.path):
+            assert latest(state, tmp_path) == busy.path  # who opens it is told who holds it

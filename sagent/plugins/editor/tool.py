@@ -12,7 +12,7 @@ from sagent.lib.names import quote_path
 from sagent.messages import Text, ToolCall
 from sagent.plugins.editor.link import EditorLink
 from sagent.plugins.hosting.proposal import proposal_of
-from sagent.policy import Ask
+from sagent.policy import Allow, Ask
 from sagent.policy.rules import EDITS
 from sagent.tool import Answer, RunContext, Tool, ToolOutput, Workspace
 from sagent.tools.wrapped import WrappedTool
@@ -50,7 +50,7 @@ def with_editor(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:
 def reviewing(ask: Asker, link: EditorLink, cwd: Path) -> Asker:
     """Show a change of a file to the person here and in the editor at the same time. The first answer counts."""
 
-    async def review(call: ToolCall, asked: Ask) -> str | None:
+    async def review(call: ToolCall, asked: Ask) -> str | Allow | None:
         change = proposal_of(call, Workspace(cwd))
         if change is None:
             return await ask(call, asked)

@@ -28,8 +28,10 @@ class HookPolicy(Policy):
         """Run the hooks, then, unless one refuses or changes the call, the inner policy; combine their verdicts."""
         agent = self._hooks.agent_in(workspace)
         answers = self._hooks.answers.setdefault(agent, {})
-        if (answer := answers.get(call.id)) is None:
-            answer = answers[call.id] = await self._ask(agent, call)
+        judged, answer = answers.get(call.id) or (None, HookAnswer())
+        if call.arguments not in (judged, answer.arguments):  # new, or changed by the person since
+            answer = await self._ask(agent, call)
+            answers[call.id] = call.arguments, answer
             self._note(agent, call, answer)
             if _is_changed(call, answer):
                 return Allow(answer.arguments)

@@ -15,7 +15,7 @@ from sagent.plugin import HookEvent
 from sagent.plugins.hooks.answer import combine
 from sagent.plugins.hooks.hook import Hook, names_of
 from sagent.plugins.hooks.runner import HookRunner
-from sagent.policy import Ask
+from sagent.policy import Allow, Ask
 from sagent.tool import Workspace
 
 SENDER = "hook"
@@ -45,7 +45,8 @@ class SessionHooks:
         self._states: dict[str, AgentState] = {}  # of the agents that have run, by path
         self._root: AgentState | None = None
         self.stopped: set[str] = set()  # agents whose run a hook has ended
-        self.answers: dict[str, dict[str, HookAnswer]] = {}  # by agent and call of its turn, judged more than once
+        # by agent and call of its turn, judged more than once: its arguments, and the answer
+        self.answers: dict[str, dict[str, tuple[JsonObject, HookAnswer]]] = {}
 
     def of(self, event: str) -> Sequence[Hook]:
         """List the hooks of an event."""
@@ -149,7 +150,7 @@ class SessionHooks:
         if not self.of("PermissionRequest"):
             return ask
 
-        async def decide(call: ToolCall, question: Ask) -> str | None:
+        async def decide(call: ToolCall, question: Ask) -> str | Allow | None:
             fields = {**call_fields(call.name, call.arguments, call.id), "reason": question.reason}
             said = await self.ask("PermissionRequest", question.agent, names_of(call.name), fields)
             match said.decision:

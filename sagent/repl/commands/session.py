@@ -185,9 +185,10 @@ async def cost(context: CommandContext, budget: str = "") -> None:
     if budget:
         context.require_person("--max-budget-usd")
         context.require_here("/cost with a budget")
+        usd = _usd(budget)
         if ledger.cap is None:
-            raise UsageError("This session has no budget. To set one: sagent --continue --max-budget-usd N.")
-        ledger.cap = _usd(budget)
+            _check_first_budget(context)
+        ledger.cap = usd
     totals, spent = ledger.totals(), ledger.cost()
     whole = totals.whole.usage
     least = "≥ " if spent.unpriced else ""
@@ -204,6 +205,18 @@ async def cost(context: CommandContext, budget: str = "") -> None:
     if ledger.held:
         lines.append((("class:dim", f"{money(ledger.held)} are reserved by calls in flight"),))
     context.write([*lines, *await saved(context), *_on_the_advisor_alone(context, totals)])
+
+
+def _check_first_budget(context: CommandContext) -> None:
+    """Raise UsageError or ConfigError if a session without a budget cannot get one that holds."""
+    from sagent.agent.options import check_body
+
+    if any(one.running for one in context.opened.agent.tree.living):
+        raise UsageError(
+            "Calls in flight would count in no budget: set the first one when nothing runs (Esc interrupts)."
+        )
+    for name, custom in context.settings.providers.items():
+        check_body(name, custom.row.quirks.body, capped=True)
 
 
 def _usd(text: str) -> Decimal:

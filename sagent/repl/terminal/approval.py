@@ -1,32 +1,69 @@
 """Approval of calls: the answers that a person may give, and what becomes of the rules that they allow."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import SagentError
+from sagent.lib.json import as_str
+from sagent.lib.names import path_of, unquote_path
 from sagent.lib.text import spelled_name
-from sagent.policy.rules import Rule
+from sagent.messages import ToolCall
+from sagent.policy.rules import EDITS, MAX_REMEDY_CHARS, Rule, is_inside
 from sagent.repl.settings_file import add_rule
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:
+    from sagent.policy import Ask
     from sagent.repl.opening import CurrentSession
 
-Answer: TypeAlias = Literal["once", "session", "always", "no"]
+Answer: TypeAlias = Literal["once", "session", "always", "edits", "edit", "explain", "no"]
+_MORE: Sequence[Option[Answer]] = (
+    Option("edit", "edit the command", key="e", short="edit"),
+    Option("explain", "explain", key="?", short="?"),
+)
 
 
-def approval_options(rules: Sequence[str], *, can_save: bool = True) -> list[Option[Answer]]:
-    """Return the options: only a call with rules can be allowed for longer, and for good only if `can_save`."""
+def approval_options(
+    rules: Sequence[str], *, can_save: bool = True, more: Collection[Answer] = ()
+) -> list[Option[Answer]]:
+    """Return the options: only a call with rules can be allowed for longer, and for good only if `can_save`; and those
+    of `more`, of which "edits" takes the place of "always"."""
     rules = [spelled_name(rule) for rule in rules]
     every = ", ".join(rule if "(" in rule else f"every call of {rule}" for rule in rules)
-    longer: list[Option[Answer]] = [
-        Option("session", "Yes, for this session", every, key="s", short="session"),
-        Option("always", "Yes, always", f"adds {', '.join(rules)} to your settings", key="a", short="always"),
-    ]
-    longer = longer if can_save else longer[:1]
-    no = Option[Answer]("no", "No, and say why", key="n", short="no")
-    return [Option("once", "Yes, once", key="y", short="once"), *(longer if rules else ()), no]
+    longer: list[Option[Answer]] = [Option("session", "this session", every, key="s", short="session")]
+    if "edits" in more:
+        longer.append(Option("edits", "all edits this session", key="a", short="all edits"))
+    elif can_save:
+        longer.append(Option("always", "always", f"adds {', '.join(rules)} to your settings", key="a"))
+    once, no = Option[Answer]("once", "once", key="y"), Option[Answer]("no", "no, because …", key="n", short="no")
+    return [once, *(longer if rules else ()), *(one for one in _MORE if one.value in more), no]
+
+
+def is_project_edit(call: ToolCall, directory: Path) -> bool:
+    """Return True if a call changes a file that the rule `Edit` covers too, below the project's directory."""
+    path = as_str(call.arguments.get("file_path"))
+    if call.name not in EDITS or not path:
+        return False
+    try:
+        real = os.path.realpath(directory / path_of(unquote_path(path)))
+    except (ValueError, OSError, RuntimeError):
+        return False
+    return is_inside(real, os.path.realpath(directory))
+
+
+def scope_text(
+    rules: Sequence[str], ask: "Ask", matched: str, *, can_save: bool, edits: bool = False
+) -> tuple[str, str]:
+    """Say which calls an answer for longer allows, `matched` in words, or why only this one can be allowed."""
+    if rules and edits:
+        return "s allows: ", f"{matched} · a allows every edit in the project"
+    if rules:
+        return ("s and a allow: ", matched) if can_save else ("s allows: ", f"{matched} · no a: settings are elsewhere")
+    why = "no rule can be written for this call" if "--allow" in ask.remedy else "no rule covers such a call"
+    return "only once: ", "its rules are too long to read" if len(ask.remedy) > MAX_REMEDY_CHARS else why
 
 
 def allow_rules(current: "CurrentSession", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:

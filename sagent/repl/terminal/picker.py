@@ -111,6 +111,7 @@ class Picker(Generic[T]):
     options: Sequence[Option[T]]
     foot: Line = ()  # its first span precedes each of its rows
     keys: bool = False
+    row: bool = False  # its options with keys stand on one line, or as few as they need
     ticked: set[int] | None = None
     words: bool = False
     held: str = ""
@@ -306,7 +307,7 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
     room = width * height  # characters: longer options cannot be shown
     shown = [replace(one, label=shorten(one.label, room)) for one in shown]
     options = [_option(picker, option, number, width) for number, option in enumerate(shown)]
-    if shown and all(option.key for option in shown) and sum(map(len, options)) + 4 > height:
+    if picker.row or (shown and all(option.key for option in shown) and sum(map(len, options)) + 4 > height):
         options = [_on_few_lines(picker, width, height)]
     elif sum(map(len, options)) > most:
         options = [_option(picker, option, number, width - COUNTED) for number, option in enumerate(shown)]
@@ -323,13 +324,27 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
 
 
 def _on_few_lines(picker: Picker[T], width: int, height: int) -> list[Line]:
-    named = (
-        f"{'❯' if number == picker.at else ''}{one.key} {one.short or one.label}"
-        for number, one in enumerate(picker.shown)
-    )
-    lines = wrap([("", "  ".join(named))], width, (("", " "),))
+    if picker.row and len(lines := _keys_row(picker, width, " · ", short=False)) <= min(3, height // 4):
+        return lines
+    wide, narrow = (_keys_row(picker, width, gap, short=True) for gap in ("  ", " "))
+    lines = wide if len(wide) == 1 else narrow
     keys = "  ".join(one.key for one in picker.shown)
-    return lines if len(lines) <= max(height // 2, 1) else [(("", f" {keys}"),)]
+    return lines if len(lines) <= max(height // 2, 1) else [(("class:said", f" {keys}"),)]
+
+
+def _keys_row(picker: Picker[T], width: int, gap: str, *, short: bool) -> list[Line]:
+    """Return keys and labels on as few lines as hold them; none is broken."""
+    lines: list[list[Span]] = [[("", " ")]]
+    for number, one in enumerate(picker.shown):
+        chosen = number == picker.at
+        label = (short and one.short) or one.label
+        text = f"{'❯' if chosen else ''}{one.key}{f' {label}' if label != one.key else ''}"
+        if lines[-1][1:]:
+            fits = line_width(tuple(lines[-1])) + width_of(gap + text) <= width
+            lines += [] if fits else [[("", " ")]]
+            lines[-1] += [("class:dim", gap)] if fits else []
+        lines[-1].append(("class:chosen" if chosen else "class:said", text))
+    return [cut_line(tuple(line), width) for line in lines]
 
 
 def _option(picker: Picker[T], option: Option[T], number: int, width: int) -> list[Line]:

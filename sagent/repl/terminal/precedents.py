@@ -39,9 +39,9 @@ def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directo
     except Exception:  # whatever the log holds, the person is asked about the call
         return f"{names} · what else they match is unknown: the session's log could not be read"
     more = f" and {len(others) - MAX_NAMED_CALLS} more" if len(others) > MAX_NAMED_CALLS else ""
-    matched = f"also matches {', '.join(others[:MAX_NAMED_CALLS])}{more}" if others else "matches no other"
     last = f"last {MAX_SEARCHED_CALLS:,} " if len(made) > MAX_SEARCHED_CALLS else ""
-    return f"{names} · {matched} of this session's {last}calls"
+    matched = f" · also matches {', '.join(others[:MAX_NAMED_CALLS])}{more} of this session's {last}calls"
+    return f"{names}{matched if others else ''}"
 
 
 def calls_made(agent: "RootAgent") -> list[ToolCall]:

@@ -4,14 +4,16 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
+from sagent.lib.json import as_str, json_freeze_object
 from sagent.lib.text import main_argument, one_line, spelled
 from sagent.messages import ToolCall
+from sagent.policy import Allow
 from sagent.policy.rules import rules_for
-from sagent.repl.terminal.approval import Answer, approval_options
+from sagent.repl.terminal.approval import Answer, approval_options, is_project_edit, scope_text
 from sagent.repl.terminal.picker import MAX_QUERY_CHARS, Lookup, Option, Picker, SecondKey, Shown, Stop, narrowed
 from sagent.repl.terminal.screen import Screen
 from sagent.repl.view.lines import Line, wrap
@@ -26,6 +28,7 @@ LOOKUP_DELAY_SECONDS = 0.15  # without a key, before a look-up
 QUIET_SECONDS = 0.7  # without a key and visible, before a question takes keys
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
+_EDITING: Line = (("class:ask", "? Change the command"), ("class:dim", "  Enter has it judged anew · Esc goes back"))
 _ESC = "\x1b"
 MAX_SAID_CHARS = 100  # of a refused call
 BELL_AFTER_SECONDS = 10.0  # of work, whose end then rings a bell
@@ -81,8 +84,8 @@ class Questions:
     meanwhile and the input is empty, or when Tab requests it.
 
     `read` returns the text of a file that a call would change; `kept` is True if rules can be saved; `allow` receives
-    the allowed rules, and True for permanent ones; `matched` describes what else the rules of a call match; `write`
-    prints lines above.
+    the allowed rules, and True for permanent ones; `matched` describes what else the rules of a call match; `explain`
+    has a model say what a call does; `write` prints lines above.
     """
 
     def __init__(
@@ -95,9 +98,10 @@ class Questions:
         allow: Callable[[Sequence[str], bool], None],
         matched: Callable[[Sequence[str], ToolCall], str],
         write: Callable[[Sequence[Line]], None],
+        explain: Callable[[ToolCall, "Ask"], Awaitable[Sequence[Line]]] | None = None,
     ) -> None:
         self._screen, self._presence = screen, presence
-        self._matched = matched
+        self._matched, self._explain = matched, explain
         self._read, self._kept, self._allow, self._write_above = read, kept, allow, write
         self.picker: Picker[object] | None = None
         self._kept_draft = ""  # the input when the last list was closed: the next one need not wait for it
@@ -346,10 +350,10 @@ class Questions:
                 picker.sought, picker.found = query, found
                 self._screen.redraw()
 
-    async def choose(self, title: str, options: Sequence[Option[T]]) -> T | None:
-        """Let the person choose by a key; None for no choice."""
+    async def choose(self, title: str, options: Sequence[Option[T]], *, row: bool = False) -> T | None:
+        """Let the person choose by a key; None for no choice. With `row`, the choices stand on one line."""
         asked = partial(wrap, [("class:ask", title)], first=(("class:ask", "? "),))
-        picker = Picker(asked, options, keys=True, leaving="leaves it")
+        picker = Picker(asked, options, keys=True, row=row, leaving="leaves it")
         async with self._floor:
             await self._put(picker)
         return picker.chosen.result()
@@ -470,8 +474,8 @@ class Questions:
 
     # -- calls to approve
 
-    async def approve(self, call: ToolCall, ask: "Ask") -> str | None:
-        """Have the person approve a call: None is yes, a text the reason for no."""
+    async def approve(self, call: ToolCall, ask: "Ask") -> str | Allow | None:
+        """Have the person approve a call: None is yes, a text the reason for no, and Allow has a changed command."""
         self.asking.append(ask.agent)
         self._screen.redraw()
         try:
@@ -481,11 +485,16 @@ class Questions:
             self.asking.remove(ask.agent)
             self._screen.redraw()
 
-    async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | None:
+    async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | Allow | None:
         from sagent.repl.view.calls import render_approval
 
         rules, waiting = rules_for(ask), len(self.asking) - 1
-        options = approval_options(rules, can_save=self._kept())
+        here, command = self._kept(), as_str(call.arguments.get("command"))
+        place = self._screen.surface.directory
+        edits = bool(rules) and place is not None and is_project_edit(call, place())
+        offered: Sequence[tuple[Answer, object]] = ("edits", edits), ("edit", command), ("explain", self._explain)
+        more: set[Answer] = {answer for answer, there in offered if there and here and call.id}  # not an advisor's stop
+        options = approval_options(rules, can_save=here, more=more)
         matched = await asyncio.to_thread(self._matched, rules, call) if rules else ""
         read = cache(self._read)  # the shown file must not change while it is read
 
@@ -493,19 +502,43 @@ class Questions:
         def title(width: int) -> Sequence[Line]:
             return render_approval(call, ask, read, width, waiting)
 
-        keys = "s and a allow" if self._kept() else "s allows"
-        allows = (("class:dim", f"  {keys}: "), ("class:tool", matched))
-        foot: Line = allows if rules else ()
-        picker: Picker[Answer] = Picker(title, options, foot=foot, keys=True, leaving="says no")
-        await self._put(picker)
-        answer = picker.chosen.result()
-        if answer in ("once", "session", "always"):
-            if answer != "once":
-                self._allow(rules, answer == "always")
-            return None
+        lead, scope = scope_text(rules, ask, matched, can_save=here, edits="edits" in more)
+        foot: Line = (("class:dim", f"  {lead}"), ("class:tool" if rules else "class:dim", scope))
+        while True:
+            picker: Picker[Answer] = Picker(title, options, foot=foot, keys=True, row=True, leaving="says no")
+            await self._put(picker)
+            match picker.chosen.result():
+                case "once":
+                    return None
+                case "session" | "always" as answer:
+                    self._allow(rules, answer == "always")
+                    return None
+                case "edits":
+                    self._allow(["Edit"], False)  # noqa: FBT003 -- a callback of two values
+                    return None
+                case "edit":
+                    changed = ((await self.line("$ ", text=command, about=_EDITING)) or "").strip()
+                    if changed and changed != command.strip():
+                        return Allow(json_freeze_object({**call.arguments, "command": changed}))
+                case "explain":
+                    await self._show_explanation(call, ask)
+                case answer:
+                    return await self._refuse(call, ask_why=answer == "no")
+
+    async def _show_explanation(self, call: ToolCall, ask: "Ask") -> None:
+        """Print what a model says that a call does, which is not made."""
+        assert self._explain is not None
+        self.about = (("class:ask", "? Asking what it would do …"), ("class:dim", "  it is not run"))
+        self._screen.redraw()
+        try:
+            self._write_above(await self._explain(call, ask))
+        finally:
+            self.about = ()
+
+    async def _refuse(self, call: ToolCall, *, ask_why: bool) -> str:
         what = spelled(one_line(main_argument(call.arguments), MAX_SAID_CHARS))
         no: Line = (("class:ask", "? No to "), ("class:tool", f"{spelled(call.name)} "), ("class:argument", what))
-        why = (await self.line("Why not? ", about=no) if answer == "no" else "") or ""
+        why = (await self.line("Why not? ", about=no) if ask_why else "") or ""
         return f"The person said no: {why.strip()}" if why.strip() else "The person said no."
 
     # -- what agents ask

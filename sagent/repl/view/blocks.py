@@ -3,8 +3,8 @@
 Pure: the same block in the same width gives the same lines.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Literal, TypeAlias, assert_never
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.context.prompt import SHOWN
 from sagent.events import Advice, Advised, Finished, ToolFinished
@@ -12,12 +12,15 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
 from sagent.lib.json import as_str, json_dump
 from sagent.lib.text import in_repl
-from sagent.messages import Message, Text
+from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.repl.view.calls import argument_line
 from sagent.repl.view.diff import counts, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
 from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
+
+if TYPE_CHECKING:
+    from sagent.session.contents import ResultEntry
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 PLAN_MODE = "plan mode"  # sender of messages that the status line shows instead
@@ -76,18 +79,26 @@ Block: TypeAlias = MessageBlock | Piece | Thought | ToolFinished | Advised | Fin
 """Some events are blocks as they are: a call that was answered, advice, and the end of another agent's turn."""
 
 
+def failure_report(kind: str, message: str) -> Report:
+    """Return a report of how a turn failed."""
+    return Report("Interrupted.", "warning") if kind == "interrupted" else Report(message, "error")
+
+
 def shown_file(sender: str) -> Report:
     """Return a report of a file that a message of this sender shows to the model."""
     return Report(f"{one_line(sender.removeprefix(SHOWN))} is shown to the model.")
 
 
-def past_blocks(messages: Sequence[Message], agent: str, limit: int = MAX_EARLIER_MESSAGES) -> Sequence[Block]:
-    """Return the end of an earlier conversation, after a note on how to see the rest."""
+def past_blocks(
+    messages: Sequence[Message], agent: str, limit: int = MAX_EARLIER_MESSAGES, results: "Iterable[ResultEntry]" = ()
+) -> Sequence[Block]:
+    """Return the end of an earlier conversation, after a note on how to see the rest. `results` are those of its log,
+    with facts that messages lack: seconds, outcome and diff."""
     blocks: list[Block] = []
     if len(messages) > limit:
         blocks.append(Report(f"Earlier messages are not shown here: /earlier {10 * limit} shows more."))
     messages = messages[-limit:]
-    results = {result.call_id: result for message in messages for result in message.results}
+    cards = _past_cards(messages, agent, results)
     for message in messages:
         if message.role == "user":
             texts = [part.text for part in message.parts if isinstance(part, Text)]
@@ -99,9 +110,37 @@ def past_blocks(messages: Sequence[Message], agent: str, limit: int = MAX_EARLIE
         blocks += pieces_of(message.content)
         for call in message.calls:
             blocks += pieces_of(as_str(call.arguments.get("plan"))) if call.name == "ExitPlan" and call.whole else ()
-            if (result := results.get(call.id)) is not None:
-                blocks.append(ToolFinished(agent, call, result, 0.0, past_summary(result.text)))
+            if cards and cards[-1].call is call:
+                blocks.append(cards.pop())
     return blocks
+
+
+def _past_cards(messages: Sequence[Message], agent: str, results: "Iterable[ResultEntry]") -> list[ToolFinished]:
+    """Return the cards of the calls in messages, the last one first: servers may give many calls one id."""
+    logged: dict[str, list[ResultEntry]] = {}
+    for entry in results:
+        logged.setdefault(entry.result.call_id, []).append(entry)
+    cards, found = list[ToolFinished](), dict[str, ToolResult]()
+    for message in reversed(messages):
+        for call in reversed(message.calls):
+            result = found.pop(call.id, None)
+            if result is None and message is messages[-1]:
+                result = ToolResult(call.id, (Text("has no result"),), is_error=True)
+            if result is not None:
+                same = logged.get(call.id)
+                cards.append(_past_card(agent, call, result, same.pop() if same else None))
+        found |= {result.call_id: result for result in message.results}
+    return cards
+
+
+def _past_card(agent: str, call: ToolCall, result: ToolResult, entry: "ResultEntry | None") -> ToolFinished:
+    """Return the card of an earlier call as it was shown, as far as the log has it."""
+    if result.denied:
+        shown = ToolResult(call.id, (Text(result.text.removeprefix(DENIED)),), is_error=True)
+        return ToolFinished(agent, call, shown, 0.0, "was denied")
+    if entry is None:
+        return ToolFinished(agent, call, result, 0.0, past_summary(result.text))
+    return ToolFinished(agent, call, result, entry.seconds, entry.summary or past_summary(result.text), entry.diff)
 
 
 def past_summary(text: str) -> str:

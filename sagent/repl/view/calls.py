@@ -8,9 +8,9 @@ from sagent.errors import ToolError
 from sagent.lib.json import as_str, json_dump
 from sagent.lib.text import main_argument, spelled, spelled_name
 from sagent.messages import ToolCall
-from sagent.policy.rules import EDITS
+from sagent.policy.rules import EDITS, PATH_TOOLS
 from sagent.repl.view.diff import render_whole_diff
-from sagent.repl.view.lines import TAB, Line, cut, one_line, printable, wrap
+from sagent.repl.view.lines import TAB, Line, Span, cut, one_line, printable, wrap
 from sagent.repl.view.markdown import pieces_of, render_piece
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will replace it
 MAX_REASON_COLUMNS = 600
 _IN_DIFF = ("file_path", "content", "old_string", "new_string", "edits")
+_VERBS = (*PATH_TOOLS, "NotebookEdit")  # names of tools that say what is done with their file
 _WITH_COMMAND = ("command", "reason", "needs")  # of Bash: requests beyond the sandbox are shown separately
 
 
@@ -61,22 +62,25 @@ def render_approval(
     misleading characters are marked.
 
     `read` returns a file's text, or None; `waiting` counts the calls waiting after this one."""
-    who = "The model wants" if ask.agent in ("", "root") else f"{ask.agent} wants"
-    more = f" ({waiting} more waiting)" if waiting else ""
-    lines: list[Line] = [(("class:ask", f"? {who} to call "), ("class:tool", spelled(call.name)), ("class:dim", more))]
     diff = proposal(call, read)
     command = as_str(call.arguments.get("command"))
+    path = as_str(call.arguments.get("file_path")) if call.name in _VERBS else ""
+    what = "Run this command" if call.name == "Bash" else f"{call.name if path else 'Call'} "
+    asked: list[Span] = [("class:ask", what), ("class:tool", spelled_name(path) if path else spelled(call.name))]
+    asked = asked[:1] if call.name == "Bash" else asked
+    more: list[Span] = [("class:dim", f" ({waiting} more waiting)")] if waiting else []
+    who = "? " if ask.agent in ("", "root") else f"? {ask.agent}: "
+    lines = wrap([("class:ask", who), *asked, ("class:ask", "?"), *more], width, (), (("", "  "),))
     if ask.wants:
         why = list(_wants(ask.wants, as_str(call.arguments.get("reason")), width))
     else:
         why = wrap([("class:dim", _lines(ask.reason))], width, (("", "  "),))
     if diff:  # a diff may be long, and the reason must be visible first
-        lines += wrap([("class:argument", spelled_name(as_str(call.arguments.get("file_path"))))], width, (("", "  "),))
         lines += [*why, *render_whole_diff(diff, width)]
     elif command:
         lines += wrap([("class:code", _lines(command))], width, (("class:mark", "  $ "),))
     known = _WITH_COMMAND if call.name == "Bash" else ("command",)
-    shown = _IN_DIFF if diff else known if command else ()
+    shown = _IN_DIFF if diff else known if command else ("file_path",) if path else ()
     for name, value in call.arguments.items():
         if name not in shown:
             text = value if isinstance(value, str) else json_dump(value)

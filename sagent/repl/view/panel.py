@@ -1,5 +1,6 @@
 """The activity panel above the input and the status line below it, as lines. Pure."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
@@ -36,6 +37,15 @@ _MARKS = {
     "done": ("●", "class:done"),
     "stopped": ("✗", "class:failed"),
     "failed": ("✗", "class:failed"),
+}
+_FAILURES = {
+    "rate_limit": "Rate limited",
+    "overloaded": "Overloaded",
+    "server": "Server error",
+    "network": "No connection",
+    "stalled": "No answer",
+    "cut": "The reply broke off",
+    "empty": "An empty reply",
 }
 _RANKS = ("asks", "waits for money", "working", "failed", "stopped", "done")
 
@@ -244,12 +254,12 @@ def _columns(rows: Sequence[tuple[Line, Sequence[str], str]], width: int) -> Ite
 
 
 def _waiting(wait: Retrying, left: float, width: int) -> Line:
-    when = f"trying again in {left:.0f} s" if left >= 0.5 else "trying again"
+    when = f"again in {left:.0f} s" if left >= 0.5 else "trying again"
     who = "" if wait.agent == ROOT else f"{wait.agent}: "
-    attempt, reason = f" (attempt {wait.attempt + 1}): ", one_line(wait.reason)
-    if len(reason) > width - len(who + when + attempt) - 2:
-        reason = reason.partition(": ")[2] or reason  # without the model's name, which the status line shows
-    return cut_line((("class:warning", f"… {who}{when}"), ("class:dim", f"{attempt}{reason}")), width)
+    status = re.search(r"\(HTTP (\d+)\)", wait.reason)
+    what = _FAILURES.get(wait.kind, "The call failed") + (f" ({status[1]})" if status else "")
+    rest = f" · Esc stops · attempt {wait.attempt + 1}: {one_line(wait.reason.partition(': ')[2] or wait.reason)}"
+    return cut_line((("class:warning", f"… {who}{what}, {when}"), ("class:dim", rest)), width)
 
 
 def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[Line]:

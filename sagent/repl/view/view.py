@@ -28,7 +28,7 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Text, ToolCall, ToolResult
-from sagent.repl.view.blocks import PLAN_MODE, Block, MessageBlock, Report, Thought, shown_file
+from sagent.repl.view.blocks import PLAN_MODE, Block, MessageBlock, Report, Thought, failure_report, shown_file
 from sagent.repl.view.calls import argument_line
 from sagent.repl.view.markdown import Flow, feed, finish
 from sagent.transcript.event_json import provider_tool_lines
@@ -130,8 +130,7 @@ def reduce(view: View, event: Event, at: float) -> Step:
             children = {path: child for path, child in view.children.items() if child.state == "working"}
             ended: tuple[Block, ...] = ()
             if (error := result.error) is not None:
-                interrupted = error.kind == "interrupted"
-                ended = (Report("Interrupted.", "warning") if interrupted else Report(error.message, "error"),)
+                ended = (failure_report(error.kind, error.message),)
             view = replace(view, since=None, said=True, running=running, children=children, consulting={})
             return view, (*blocks, *ended)
         case SessionOpened():

@@ -35,7 +35,7 @@ def test_editor_accepts_change_and_selection(console: Console) -> None:
         assert (console.cwd / "file1.txt").read_text() == "new\n"
         assert "some selected words" in requests[0]
         console.type("write another please")
-        console.until("Yes, once", "file3.txt")
+        console.until("y once", "file3.txt")
         console.keys("y")
         console.until("done 4")
         assert (console.cwd / "file3.txt").exists()

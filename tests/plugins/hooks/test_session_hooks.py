@@ -369,3 +369,12 @@ async def test_cut_calls_not_sent_to_hooks(tmp_path: Path) -> None:
     assert "touch ran" not in heard
     assert not (tmp_path / "ran").exists()
     assert "not run" in session.results()[1].text
+
+
+async def test_hooks_judge_a_changed_call(tmp_path: Path) -> None:
+    refuse = "grep -q forbidden && { echo 'not that' >&2; exit 2; }; exit 0"
+    session = Session(tmp_path, hook("PreToolUse", refuse), policy=Judge(Ask("Why.")))
+    policy, workspace = session.policy, Workspace(tmp_path)
+    made = map(call, ("touch a", "touch forbidden", "touch a"))
+    verdicts = [await policy.before_tool(one, Effect("execute"), workspace) for one in made]
+    assert [type(verdict) for verdict in verdicts] == [Ask, Deny, Ask]

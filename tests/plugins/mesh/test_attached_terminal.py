@@ -74,15 +74,13 @@ async def test_two_people_share_remote_session(tmp_path: Path) -> None:
         await one.attach(here, session)
         await two.attach(here, session, width=40)
         await here.node("n1", "--permission-mode", "ask", *TOOLS)
-        shown = await one.until(
-            "? The model wants to call Write", "1 + one", "2 + two ☂", "▸ Write ☂", "on n1", "y Yes, once"
-        )
-        assert "a Yes, always" not in shown  # the node's settings are its own
-        await two.until("? The model wants to call Write", "2 + two ☂", "y Yes, once")
+        shown = await one.until("? Write ", "1 + one", "2 + two ☂", "▸ Write ☂", "on n1", "y once")
+        assert "a always" not in shown  # the node's settings are its own
+        await two.until("? Write ", "2 + two ☂", "y once")
         await one.keys("y")
-        await two.until("? The model wants to call Edit", gone="to call Write")  # and the question there is gone
+        await two.until("? Edit ", gone="? Write")  # and the question there is gone
         await one.until("2 - two ☂", "2 + 2 ☂")  # compared with the file as it is there
-        await two.until("n No, and say why")
+        await two.until("n no, because …")
         await two.keys("n")
         await two.until("Why not?")
         await two.type("leave it")
@@ -128,13 +126,13 @@ async def test_detaching_does_not_answer(tmp_path: Path) -> None:
         await two.attach(here, session)
         await here.node("n1", "--permission-mode", "ask")
         for each in (one, two):
-            await each.until("? The model wants to call Write", "y Yes, once")
+            await each.until("? Write ", "y once")
         await one.keys("C-d")
         await one.until(f"To come back:  sagent attach {session}", "ended 0")
-        await two.until("? The model wants to call Write", "y Yes, once")
+        await two.until("? Write ", "y once")
         await late.attach(here, session)
-        shown = await late.until("? The model wants to call Write", "y Yes, once")
-        assert "a Yes, always" not in shown  # a question that was open before is the node's too
+        shown = await late.until("? Write ", "y once")
+        assert "a always" not in shown  # a question that was open before is the node's too
         await two.keys("y")
         await two.until("● Write a.txt", "All is done.", gone="? The model")
 
@@ -185,10 +183,10 @@ async def test_approval_moves_to_next_node(tmp_path: Path) -> None:
         session = await submitted(here)
         await one.attach(here, session)
         node = await here.node("n1", "--permission-mode", "ask")
-        await one.until("2 + two ☂", "home-n1", "y Yes, once")
+        await one.until("2 + two ☂", "home-n1", "y once")
         await here.node("n2", "--permission-mode", "ask")
         node.kill()
-        await one.until("Node n2 continues this session", "home-n2", "y Yes, once", gone="home-n1")
+        await one.until("Node n2 continues this session", "home-n2", "y once", gone="home-n1")
         await one.keys("s")
         await one.until("Write a.txt · +2 -0", "Done.", gone="outcome is unknown")
         written = [file.read_text() for file in here.directory.rglob("a.txt")]

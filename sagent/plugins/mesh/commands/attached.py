@@ -89,7 +89,8 @@ class _Texts:
             return f"The call is too large to be shown over a bus, so {question.tool} was not allowed."
         self._texts.update(question.texts)
         await self.begun.wait()
-        return await self._ask(question.call, question.ask)
+        said = await self._ask(question.call, question.ask)
+        return said if said is None or isinstance(said, str) else "A call cannot be changed from here."
 
     def read(self, path: str) -> str | None:
         return self._texts.get(path)
