@@ -19,7 +19,7 @@ from console import Console
 
 from sagent.errors import SessionBusy
 from sagent.session.store import Session, latest
-from sagent.testing.server import Call, Turn
+from sagent.testing.server import Call, Fail, Turn
 from tests.depth import deep, slow
 from tests.waiting import wait_until
 
@@ -286,3 +286,24 @@ def test_session_in_use_offers_new(console: Console) -> None:
         console.until("This is a new session.", "│ $0")
         console.type("hello again")
         console.until("There.")
+
+
+def test_failed_turn_goes_on_by_a_key(console: Console) -> None:
+    refused = Fail(401, message="invalid key")
+    server = console.serve([refused, Turn(text="Hello."), refused, Turn(text="Other."), Turn(text="Third.")])
+    console.start()
+    console.type("hi")
+    console.until("l /login anthropic", "r retry")
+    console.keys("r")
+    console.until("Hello.", gone="r retry")
+    console.type("more")
+    console.until("r retry")
+    console.type("no, this")  # a message withdraws the question
+    console.until("Other.", gone="r retry")
+    console.type("/cost 0.0001")  # the first budget of this session
+    console.until("of $0.0001")
+    console.type("third")
+    console.until("Raise the budget to", "y yes")
+    console.keys("y")
+    console.until("Third.", "The budget is", gone="y yes")
+    assert [str(one.json["messages"]).count("'third'") for one in server.requests] == [0, 0, 0, 0, 1]

@@ -128,7 +128,7 @@ def test_running_work_is_shown() -> None:
   │ one
   │ two
   │ three
-… trying again in 11 s (attempt 2): overloaded
+… Overloaded, again in 11 s · Esc stops · attempt 2: overlo…
 ◆ opus, asked 3 s
   │ Look at the cache.
 ◌ Waiting for the provider 10 s · Esc interrupts all"""
@@ -154,8 +154,10 @@ def test_agents_ended_after_turn_leave_nothing(order: tuple[str, str]) -> None:
 def test_errors_seen_on_narrow_terminal() -> None:
     error = "anthropic/claude-sonnet-4-6 (HTTP 529): Overloaded"
     view, _ = tell(Received("root", user("go")), Retrying("root", error, "overloaded", 1, 12.0))
-    assert error in plain(render_panel(view, (), 10.0, 90, 20))
-    assert "(attempt 2): Overloaded" in plain(render_panel(view, (), 10.0, 50, 20))
+    for width in (90, 50, 40):
+        shown = plain(render_panel(view, (), 10.0, width, 20))
+        assert "Overloaded (529), again in 3 s" in shown
+        assert width < 50 or "Esc stops" in shown
 
 
 def agents() -> View:
