@@ -8,7 +8,8 @@ from sagent.agent.resources import Resources
 from sagent.agent.tree import Node
 from sagent.engine.neighbours import Asker, Extension
 from sagent.errors import UsageError
-from sagent.messages import Message, ToolCall
+from sagent.lib.json import EMPTY, json_dump
+from sagent.messages import Message, ToolCall, user
 from sagent.model import Model, ModelLimits, full_name
 from sagent.peer import SpawnRequest
 from sagent.policy import Allow, Ask
@@ -25,7 +26,7 @@ class TreeNeighbours:
 
     def __init__(self, agent: Node, resources: Resources) -> None:
         self._agent, self._resources = agent, resources
-        self.ask = None if resources.ask is None else _checked_asker(resources.ask)
+        self.ask = None if resources.ask is None else _checked_asker(resources.ask, agent)
         self._spawned = False
         self.deepest: int | None = None  # generation that agents below may be of, as those above requested
 
@@ -87,15 +88,23 @@ class TreeNeighbours:
         return await self.checkpoints().around(self._agent.state, call, effect, work)
 
 
-def _checked_asker(ask: Asker) -> Asker:
-    """Wrap an asker: an answer that is neither yes nor no becomes a no that explains the valid ones."""
+def _checked_asker(ask: Asker, agent: Node) -> Asker:
+    """Wrap an asker: an answer that is neither yes nor no becomes a no that explains the valid ones. The model reads a
+    change of the call after its results."""
 
     async def asked(call: ToolCall, question: Ask) -> str | Allow | None:
         given = ask(call, question)
         if not isinstance(given, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] -- as below
             return "The function for ask= is not async, so it was not called: write `async def`."
         said = await given
-        if said is None or isinstance(said, str | Allow):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
+        if isinstance(said, Allow):
+            arguments = said.arguments or EMPTY
+            changed = {name: value for name, value in arguments.items() if value != call.arguments.get(name)}
+            text = f"The person has changed this call of {call.name} before it was made: {json_dump(changed)}"
+            if changed:
+                agent.state.receive(user(text, sender="person"), "next")
+            return said
+        if said is None or isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
             return said
         return f"The function for ask= returned {said!r:.60}: return None to allow, or a str with the reason to deny."
 

@@ -17,10 +17,10 @@ from sagent.engine.state import AgentState, Job, RunningCall, result_message, wo
 from sagent.errors import ToolError
 from sagent.events import Denial, Denied, ToolFinished, ToolProgress, ToolStarted
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import JsonObject, as_object, json_dump, valid_text
+from sagent.lib.json import JsonObject, as_object, valid_text
 from sagent.lib.raised import ends
 from sagent.lib.text import cut, failure
-from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult, user
+from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
 from sagent.policy import Allow, Ask, Deny, Hold, Verdict
 from sagent.tool import Answer, Effect, RunContext, Tool, ToolOutput, conflict, foresee
@@ -163,13 +163,13 @@ async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial
             effect.check()  # no question about a call that fails anyway
         known = item.verdict is not None and verdict == item.verdict  # a policy may return None by mistake
         refused = None if known else await _refusal(state, call, verdict)
-        if isinstance(refused, Allow):  # the person has changed it
-            return await _prepare(state, _changed(state, call, refused), Message("assistant"), item.earlier)
+        if isinstance(refused, Allow) and refused.arguments is not None:  # the person has changed it
+            return await _prepare(state, replace(call, arguments=refused.arguments), Message("assistant"), item.earlier)
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # a tool's or policy's error must not end a run; an unjudged call is not made
         return _error(f"{call.name} was not run: {failure(error)}")
-    if refused is None:
+    if refused is None or isinstance(refused, Allow):
         return replace(item, effect=effect, cwd=cwd, verdict=verdict)
     if isinstance(refused, Denial):
         state.run.denials.append(refused)
@@ -177,18 +177,8 @@ async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial
     return refused
 
 
-def _changed(state: AgentState, call: ToolCall, answer: Allow) -> ToolCall:
-    """Return a call with the arguments that the person wants instead; the model reads them after its results."""
-    changed = call if answer.arguments is None else replace(call, arguments=answer.arguments)
-    arguments = {name: value for name, value in changed.arguments.items() if value != call.arguments.get(name)}
-    text = f"The person has changed this call of {call.name} before it was made: {json_dump(arguments)}"
-    state.receive(user(text, sender="person"), "next")
-    return changed
-
-
 async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denial | ToolOutput | Allow | None:
-    """Return the reason why the call is not made, or None; for a call that must wait, the model's notice; for one that
-    the person has changed, the change."""
+    """Return why the call is not made, or None; if it must wait, the model's notice; if it was changed, the change."""
     match verdict:
         case Allow():
             return None
@@ -198,15 +188,13 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
             return _error(reason)
         case Ask() if (ask := state.neighbours.ask) is not None:
             refusal = await ask(call, replace(verdict, agent=state.path))
-            if isinstance(refusal, Allow):
-                return None if refusal.arguments in (None, call.arguments) else refusal
         case Ask(reason, remedy):
             refusal = f"{reason} There is nobody to ask in this run. {remedy}".rstrip()
         case _:
             from sagent.policy.verdict import no_verdict
 
             raise no_verdict(state.judge, call.name, verdict)
-    return None if refusal is None else Denial(call.name, call.id, refusal)
+    return Denial(call.name, call.id, refusal) if isinstance(refusal, str) else refusal
 
 
 def _split_arguments(tool: Tool, arguments: JsonObject) -> tuple[JsonObject, bool, float]:

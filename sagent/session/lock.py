@@ -57,6 +57,21 @@ class Lock:
         os.pwrite(self._fd, (json.dumps(content) + "\n").encode(), 0)
 
 
+def in_use(path: Path) -> bool:
+    """Return True if a process holds the session. Leaves no trace. Raises OSError."""
+    try:
+        fd = os.open(path / "lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _holder(fd: int) -> str:
     try:
         found = as_object(json.loads(os.pread(fd, 4096, 0)))

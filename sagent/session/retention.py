@@ -1,6 +1,5 @@
 """Glances at sessions, by the two ends of their logs."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -57,21 +56,6 @@ def glance(path: Path, room: bytearray | None = None) -> Glance:
         title=title([*first, *labels]),
         last=max((entry.at for entry in (*first, *last)), default=""),
     )
-
-
-def in_use(path: Path) -> bool:
-    """Return True if a process holds the session. Leaves no trace. Raises OSError."""
-    try:
-        fd = os.open(path / "lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:

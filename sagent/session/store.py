@@ -19,6 +19,7 @@ from sagent.session.blobs import OUTPUTS, BlobDirectory, is_blob, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
+from sagent.session.lock import in_use
 from sagent.session.log import Family, FileLog, begins_log, cut_torn, make_directory, read_log
 from sagent.session.names import agent_of, is_agent, is_session_id, new_session_id, sessions_of
 from sagent.session.view import first_id
@@ -266,8 +267,6 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
     """Return the session of a working directory that was written last and has a conversation, preferably one that no
     process holds; otherwise, if `empty` is acceptable, one without. Raises SessionNotFound. If a file's time is in the
     future, times cannot be trusted: then it is the session opened last."""
-    from sagent.session.retention import in_use
-
     found = [(_written_at(path), path.name, path) for path in sessions(state, cwd)]
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():

@@ -12,8 +12,8 @@ from sagent.plugins.a2a.parts import agent_message, answer_artifact, diff_artifa
 from sagent.plugins.a2a.records import RecordFile, State, TaskRecord
 from sagent.session.contents import FailedEntry, MessageEntry, ResultEntry
 from sagent.session.entries import Entry
+from sagent.session.lock import in_use
 from sagent.session.log import read_log
-from sagent.session.retention import in_use
 
 _WAITED = "The server stopped before it began this task. Nothing was done: send the message again."
 _STOPPED = "The server stopped while it worked on this task. Send a message with this contextId to continue."

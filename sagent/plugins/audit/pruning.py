@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.session.retention import Glance, in_use
+from sagent.session.lock import in_use
+from sagent.session.retention import Glance
 from sagent.session.store import delete, log_files
 
 _UNITS = {"h": 1, "d": 24, "w": 24 * 7}

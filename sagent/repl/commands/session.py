@@ -20,7 +20,8 @@ from sagent.repl.opening import SessionChoices
 from sagent.repl.terminal.picker import Lookup, Option, Stop
 from sagent.repl.view.lines import Line, Span, table
 from sagent.session.folds import title
-from sagent.session.retention import Glance, glances, in_use
+from sagent.session.lock import in_use
+from sagent.session.retention import Glance, glances
 from sagent.session.store import find
 from sagent.usage import Sum, Totals, Usage
 

@@ -10,7 +10,8 @@ import pytest
 from sagent.errors import UsageError
 from sagent.plugins.audit.pruning import age, prune
 from sagent.session.contents import Unknown
-from sagent.session.retention import glances, in_use
+from sagent.session.lock import in_use
+from sagent.session.retention import glances
 from sagent.session.store import Session, sessions
 from tests.session_place import aged_session
 

@@ -29,7 +29,7 @@ from sagent.plugins.slack.seen import KEPT, SeenMessages
 from sagent.plugins.slack.socket_mode import open_slack
 from sagent.plugins.slack.surface import Attachment, ChatError
 from sagent.policy.permissions import PermissionPolicy
-from sagent.session.retention import in_use
+from sagent.session.lock import in_use
 from sagent.session.store import delete
 from sagent.testing import ScriptedModel
 from sagent.testing.scripted import Line
