@@ -1,37 +1,30 @@
 """Three output formats of a run: the answer alone, one JSON object, or every event as a line of JSON."""
 
+import os
 import sys
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TextIO, assert_never
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from sagent.events import (
-    Advice,
-    AdviceDelta,
-    Advised,
-    Denied,
     Event,
     Finished,
     Notice,
-    Received,
     ReplyFinished,
     Result,
     Retrying,
-    SessionOpened,
-    Switched,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
-    ToolProgress,
-    ToolStarted,
 )
 from sagent.lib.json import json_dump
-from sagent.lib.money import in_words
-from sagent.lib.text import escaped, in_shell, main_argument, one_line, printable
-from sagent.messages import ToolCall
+from sagent.lib.text import escaped, in_shell, one_line, printable
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.repl.view.blocks import Block
 
+MAX_COLUMNS, MAX_DIFF_ROWS = 160, 400  # where there is no terminal; of a change
 PROPOSED = "planned"  # the answer is a plan, which was the argument of a call
 ROOT = "root"  # the agent that the person talks to
 
@@ -260,62 +253,65 @@ def waiting(seconds: float) -> str:
 
 
 class Transcript:
-    """A run as a person reads it in a terminal, line by line, without repainting."""
+    """A run as a person reads it in a terminal, line by line: the answer as it streams, and the REPL's blocks."""
 
     def __init__(self, out: TextIO, *, text: bool = True, before_calls: bool = False, thinking: bool = False) -> None:
         """`before_calls`: show only the text before calls, which is no answer yet."""
+        from sagent.repl.view.view import View
+
         self._out, self._text, self._before_calls, self._thinking = out, text, before_calls, thinking
+        self._colours = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._view = View()
         self.open_line = False
-        self._last_call = ""
 
     def on_event(self, event: Event) -> None:
         """Write what a person should see. Of agents below the root, only their calls and ends, with their names."""
-        if event.agent == ROOT:
-            if self._before_calls and isinstance(event, ReplyFinished) and event.message.calls:
-                self._line(*event.message.content.splitlines())
-            self._show(event)
-        elif isinstance(event, Finished):
-            spent = event.result.error.message if event.result.error else f"{event.result.turns} turns"
-            self._line(f"  {event.agent} ended: {spent}")
-        elif isinstance(event, ToolStarted):
-            self._line(f"  {event.agent} ⏺ {event.call.name}({argument_line(event.call)})")
-        elif isinstance(event, Notice):
-            self._line(f"! {event.agent}: {in_shell(event.text)}")
+        from sagent.repl.view.view import reduce
 
-    def _show(self, event: Event) -> None:
+        if self._before_calls and event.agent == ROOT and isinstance(event, ReplyFinished) and event.message.calls:
+            self._line(*event.message.content.splitlines())
+        self._view, blocks = reduce(self._view, event, time.monotonic())
         match event:
-            case TextDelta(_, text) if self._text:
+            case TextDelta("root", text) if self._text:
                 self._write(text)
-            case ToolStarted(_, call):
-                self._line(f"⏺ {call.name}({argument_line(call)})")
-                self._last_call = call.id
-            case ToolFinished(_, call, result, seconds, summary, diff):
-                mark = "✗" if result.is_error else "⎿"
-                took = f" ({seconds:.1f} s)" if seconds >= 1 else ""
-                which = "" if self._last_call == call.id else f"{call.name}({argument_line(call, 40)}): "
-                shown = f"  {mark} {which}{summary or call.name}{took}"
-                self._line(shown, *(f"    {line}" for line in diff.splitlines()))
-                self._last_call = ""
-            case Retrying(_, _, _, attempt, _, _):
+            case ThinkingDelta("root", text) if self._thinking:
+                self._write(text)
+            case ReplyFinished("root"):
+                self._line()
+                for block in blocks:
+                    self._show(block)
+            case Retrying("root", _, _, attempt, _, _):
                 self._line(f"… {again(event, f' (attempt {attempt + 1})')}")
-            case Notice(_, _, text):
-                self._line(f"! {in_shell(text)}")
-            case Switched(_, what):
-                self._line(f"→ {what}")
-            case Advised(_, advice):
-                self._line(*advice_lines(advice))
-            case ReplyFinished(_, message):
-                from sagent.transcript.event_json import provider_tool_lines
-
-                self._line(*provider_tool_lines(message))
-            case ThinkingDelta(_, text) if self._thinking:
-                self._write(text)
-            case TextDelta() | ThinkingDelta() | AdviceDelta() | ToolProgress():
+            case Finished("root"):  # its error is told at the end
                 pass
-            case SessionOpened() | Received() | Denied() | Finished():
-                pass
+            case ToolFinished() if event.agent != ROOT and not blocks:
+                self._show(event)
             case _:
-                assert_never(event)
+                for block in blocks:
+                    self._show(block)
+
+    def _show(self, block: "Block") -> None:
+        from shutil import get_terminal_size
+
+        from sagent.repl.view.blocks import MARKS, MessageBlock, Report, Thought, render_block
+        from sagent.repl.view.diff import render_diff
+        from sagent.repl.view.markdown import Piece
+        from sagent.repl.view.sgr import styled
+
+        if isinstance(block, Piece | Thought) or (isinstance(block, MessageBlock) and not block.sender):
+            return  # text is written as it streams, and the request is known
+        width = max(get_terminal_size().columns - 1, 40) if self._out.isatty() else MAX_COLUMNS
+        if isinstance(block, Report):
+            self._line(f"{MARKS[block.level][1]}{in_shell(block.text)}")
+            return
+        rows = render_block(block, width)
+        if isinstance(block, ToolFinished) and block.diff:
+            rows = [rows[0], *render_diff(block.diff, width, max_lines=MAX_DIFF_ROWS, hint="")]
+        lines = [styled(row, "auto") if self._colours else "".join(text for _, text in row) for row in rows]
+        self._write("\n" if self.open_line else "")
+        self._out.write("".join(f"{line if self._colours else printable(line)}\n" for line in lines))
+        self._out.flush()
+        self.open_line = False
 
     def _write(self, text: str) -> None:
         self._out.write(printable(text))
@@ -325,19 +321,6 @@ class Transcript:
     def _line(self, *texts: str) -> None:
         """Write whole lines, below earlier output."""
         self._write(("\n" if self.open_line else "") + "".join(f"{text}\n" for text in texts))
-
-
-def advice_lines(advice: Advice) -> list[str]:
-    """Return a consultation in a few lines: advisor, trigger, verdict and price, then the text."""
-    verdict = advice.verdict or advice.status
-    reason = f": {advice.reason}" if advice.reason else ""
-    head = f"◆ {advice.advisor} ({advice.model}), {advice.trigger}: {verdict}{reason} ({in_words(advice.usd)})"
-    return [head, *(f"  │ {line}" for line in advice.text.splitlines())]
-
-
-def argument_line(call: ToolCall, width: int = 100) -> str:
-    """Return the most informative argument of a call, on one line."""
-    return printable(one_line(main_argument(call.arguments), width))
 
 
 def binary_safe(stream: TextIO) -> TextIO:

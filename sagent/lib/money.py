@@ -32,7 +32,7 @@ def show(usd: Decimal) -> str:
 
 def in_words(usd: Decimal | None) -> str:
     """Describe a cost for people; an unknown price is not zero."""
-    return "price unknown" if usd is None else f"{usd:.6f} USD"
+    return "price unknown" if usd is None else show(usd)
 
 
 def number(usd: Decimal | None) -> float | None:

@@ -120,7 +120,7 @@ def _show_message(message: Message) -> dict[str, Any]:
 def provider_tool_lines(message: Message) -> list[str]:
     """Return a line for each action of the provider's own tools in a reply, without control characters."""
     found = (part.text for part in message.parts if isinstance(part, Opaque) and part.text.strip())
-    return [f"⏺ {printable(one_line(text, 160))}" for text in found]
+    return [f"{printable(one_line(text, 160))}" for text in found]
 
 
 def _show_part(part: Part) -> dict[str, Any]:

@@ -78,8 +78,8 @@ async def test_server_tool_results_return_and_bill() -> None:
         "text",
     ]
     assert two["messages"][1]["content"][1]["content"][0]["encrypted_content"] == "xx"
-    assert "⏺ [web_search: sagent news]" in shown
-    assert "⏺ Sagent https://s.example" in shown
+    assert "[web_search: sagent news]" in shown
+    assert "Sagent https://s.example" in shown
     kept = [part.text for message in agent.state.context.history for part in message.parts if isinstance(part, Opaque)]
     assert kept == ["[web_search: sagent news]", "Sagent https://s.example"]
     assert first.usage.fees == {"web_search": 1}

@@ -1,10 +1,16 @@
 """Changes as rows: numbers, changed words, the code's colours, and how much of it is shown."""
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import CALL, DIFF, EDIT, answer
 
+from sagent.cli.render import Transcript
+from sagent.events import ToolFinished
 from sagent.lib.diff import unified
+from sagent.repl.view.blocks import render_block
 from sagent.repl.view.diff import counts, diff_rows, render_diff, render_whole_diff
 from sagent.repl.view.lines import FILL, line_width, plain
 
@@ -73,3 +79,16 @@ def test_long_diff_is_counted_not_coloured() -> None:
     diff = unified([], [f"line {number}" for number in range(300)])
     *_, last = render_diff(diff, 80, max_lines=10)
     assert "290 more" in plain([last])
+
+
+def test_progress_has_cards_of_the_repl() -> None:
+    calls = (
+        ToolFinished("root", CALL, answer(CALL, "1 failed", failed=True), 3.2, "exit 1"),
+        ToolFinished("root", EDIT, answer(EDIT), 0.1, "Edited a.py", DIFF),
+        ToolFinished("root/review", EDIT, answer(EDIT), 0.1, "Edited a.py", DIFF),
+    )
+    shown = io.StringIO()
+    transcript = Transcript(shown)
+    for event in calls:
+        transcript.on_event(event)
+    assert shown.getvalue() == "".join(f"{plain([row])}\n" for event in calls for row in render_block(event, 160))

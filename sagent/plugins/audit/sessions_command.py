@@ -18,7 +18,7 @@ from sagent.config import Settings
 from sagent.config.plugins import named_errors
 from sagent.errors import UsageError
 from sagent.lib.json import as_object, json_freeze_object
-from sagent.lib.money import UNBILLED
+from sagent.lib.money import UNBILLED, show
 from sagent.lib.text import Table, count, printable
 from sagent.plugin import resolve
 from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, reading
@@ -298,7 +298,7 @@ def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> i
     _costs(spend(entry for file in files for entry in read_log(file)))
     saving = add_savings(files, _price(settings))
     if saving.compactions:
-        usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
+        usd = "USD unknown" if saving.usd is None else f"{show(saving.usd)}"
         _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
     for line in _further_costs(path, settings):
         _say(line)
@@ -319,7 +319,7 @@ def _further_costs(path: Path, settings: Settings) -> Iterator[str]:
 
 def _transcript(path: Path) -> None:
     """Print the conversation, without text that looks like a secret."""
-    from sagent.cli.render import argument_line
+    from sagent.repl.view.calls import argument_line
     from sagent.transcript.redaction import Redaction
 
     redaction = Redaction()
@@ -328,10 +328,10 @@ def _transcript(path: Path) -> None:
             _say(f"{'>' if message.role == 'user' else ' '} {line}")
         for call in message.calls:
             arguments = json_freeze_object(as_object(redaction.value(call.arguments)))
-            _say(f"  ⏺ {call.name}({argument_line(replace(call, arguments=arguments))})")
+            _say(f"  ● {call.name} {argument_line(replace(call, arguments=arguments))}")
         for result in message.results:
             first = printable(redaction.text(result.text.strip().split("\n", 1)[0][:_LOOKED_AT]))[:100]
-            _say(f"    {'✗' if result.is_error else '⎿'} {first}")
+            _say(f"    {'✗' if result.is_error else '│'} {first}")
     _say("")
     report_secrets(redaction)
 
@@ -345,10 +345,10 @@ def _costs(spent: Totals) -> None:
     )
     atleast = "≥ " if cost.unpriced else ""
     for model, usd in sorted(cost.by_model.items()):
-        _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else f'{usd:.6f} USD'}")
-    _say(f"cost     {atleast}{cost.total:.6f} USD")
+        _say(f"         {model:40} {'unpriced' if model in cost.unpriced and not usd else show(usd)}")
+    _say(f"cost     {atleast}{show(cost.total)}")
     if cost.unbilled:
-        _say(f"         {cost.unbilled:.6f} USD more count towards a budget ({UNBILLED})")
+        _say(f"         {show(cost.unbilled)} more count towards a budget ({UNBILLED})")
 
 
 def _size(size: float) -> str:

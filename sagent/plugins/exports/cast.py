@@ -5,8 +5,7 @@ See docs.asciinema.org/manual/asciicast/v2.
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -20,22 +19,14 @@ from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, re
 from sagent.repl.view.blocks import Block, MessageBlock, Report, Thought, past_summary, render_block, separated
 from sagent.repl.view.lines import Line, drawable, one_line
 from sagent.repl.view.markdown import pieces_of
-from sagent.repl.view.theme import rules_of
+from sagent.repl.view.sgr import styled
 from sagent.session.store import named_logs
 from sagent.transcript.redaction import Redaction
 
-WIDTH, HEIGHT = 100, 30
+WIDTH, HEIGHT, THEME = 100, 30, "dark"
 MAX_IDLE_SECONDS = 2.0  # between two pieces, however long it took
 TYPED, PRINTED = 0.03, 0.04  # seconds for a character of a prompt, and for a row of output
 MAX_TYPING_SECONDS = 2.0  # for a prompt
-_ATTRIBUTES = {"bold": "1", "dim": "2", "italic": "3", "underline": "4", "reverse": "7", "strike": "9"}
-_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray")
-_CODES = {
-    **_ATTRIBUTES,
-    **{f"ansi{name}": str(30 + place) for place, name in enumerate(_COLOURS)},
-    **{f"ansibright{name}": str(90 + place) for place, name in enumerate(_COLOURS)},
-}
-_CLASS = re.compile(r"class:([\w.-]+)")
 
 
 def write_cast(timeline: Timeline, redaction: Redaction) -> Iterator[bytes]:
@@ -67,7 +58,6 @@ class _Recording:
     def __init__(self) -> None:
         self._now = self._shown = 0.0  # and at the last output
         self._at: float | None = None  # of the log
-        self._styles = _sgr()
 
     def reach(self, at: float | None) -> None:
         """Advance the clock to a time in the log."""
@@ -82,23 +72,17 @@ class _Recording:
         pause = min(TYPED, MAX_TYPING_SECONDS / count)
         for row in rows:
             for style, text in row:
-                yield from (self.piece(self._styled(style, character), pause) for character in text)
+                yield from (self.piece(styled(((style, character),), THEME), pause) for character in text)
             yield self.piece("\r\n", pause)
 
     def rows(self, rows: Sequence[Line]) -> Iterator[bytes]:
         for row in rows:
-            yield self.piece(
-                "".join(self._styled(*span) for span in row) + "\r\n", min(PRINTED, MAX_IDLE_SECONDS / len(rows))
-            )
+            yield self.piece(styled(row, THEME) + "\r\n", min(PRINTED, MAX_IDLE_SECONDS / len(rows)))
 
     def piece(self, text: str, pause: float) -> bytes:
         self._now += pause
         self._shown = self._now
         return _line([round(self._now, 3), "o", valid_text(text)])
-
-    def _styled(self, style: str, text: str) -> str:
-        codes = [code for name in _CLASS.findall(style) if (code := self._styles.get(name))]
-        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes and text else text
 
 
 def export_cast(exporting: Exporting) -> Exported:
@@ -152,12 +136,6 @@ def _seconds(at: str) -> float | None:
         return datetime.fromisoformat(at).timestamp()
     except ValueError:
         return None
-
-
-def _sgr() -> Mapping[str, str]:
-    """Return the parameters of the escape sequences by style, in the dark theme's colours (ECMA-48, SGR)."""
-    rules = rules_of("dark").items()
-    return {name: ";".join(_CODES[word] for word in look.split() if word in _CODES) for name, look in rules}
 
 
 def _line(value: object) -> bytes:

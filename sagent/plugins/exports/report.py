@@ -122,10 +122,10 @@ class Report:
         yield " · ".join(filter(None, parts))
         yield from self._text(step.text, "  ", "  ")
         for call in step.calls:
-            yield f"  ⏺ {call.name} {self._arguments(call)}"
+            yield f"  ● {call.name} {self._arguments(call)}"
 
     def _answered(self, step: Answered) -> Iterator[str]:
-        mark = "✗" if step.failed else "⎿"
+        mark = "✗" if step.failed else "│"
         took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.1 else ""
         yield f"  {mark} {_who(step.agent)}{step.name}: {self._line(step.what) or 'no output'}{took}"
 

@@ -109,7 +109,7 @@ def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
         "",
         f"- Outcome: {_line(outcome)}",
         f"- Mode: {file.mode}{sight}",
-        f"- Cost: {'≥ ' if cost.unpriced else ''}{cost.total:.6f} USD, all rounds of the session",
+        f"- Cost: {'≥ ' if cost.unpriced else ''}{in_words(cost.total)}, all rounds of the session",
         *([f"- Saved by hand-offs that are left out or cut: {saved.tokens} tokens, {usd}"] if saved.tokens else []),
         *where,
         f"- Head: `{result.head}`",

@@ -31,7 +31,7 @@ MAX_FAILED_LINES, MAX_DONE_LINES = 5, 2  # of a call's output
 MAX_EXPANDED_LINES = 400  # of an expanded block
 _INDENT: Line = (("", "    "),)
 _BAR: Line = (("class:dim", "  │ "),)
-_LEVELS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
+MARKS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def render_block(block: Block, width: int) -> list[Line]:
         case Advised(_, advice):
             return _advice(advice, width)
         case Report(text, level):
-            style, mark = _LEVELS[level]
+            style, mark = MARKS[level]
             return wrap([(style, printable(in_repl(text)).strip())], width, ((style, mark),))
         case Finished():
             return [_returned(block, width)]

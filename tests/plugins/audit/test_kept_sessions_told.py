@@ -29,7 +29,7 @@ def test_unbilled_cap_cost_reported(place: Place):
         made.log().append(ChargeEntry(cut))
     for flags in ((), ("--costs",)):
         out, _ = place.run("sessions", "show", *flags, str(session))
-        assert "cost     0.100000 USD\n" in out and "0.650000 USD more count towards a budget" in out
+        assert "cost     $0.10\n" in out and "$0.65 more count towards a budget" in out
 
 
 def test_prune_needs_rule_and_reports(place: Place):

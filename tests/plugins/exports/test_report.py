@@ -51,13 +51,13 @@ def test_run_reported_turn_by_turn(source, recorded, told):
     text = told(source(recorded))
     order = (
         "session ", "> Remove the sky.", "turn 1 · anthropic/claude-sonnet-4-6", "  I look first.",
-        '  ⏺ look {"path":"sky"}', '  ⏺ delete {"path":"sky"}', "turn 2", "  The sky stays.", "> Are you sure?",
+        '  ● look {"path":"sky"}', '  ● delete {"path":"sky"}', "turn 2", "  The sky stays.", "> Are you sure?",
         "turn 3", "  Yes.", "policy  1 call denied", "executor  3 calls", "cost  ",
     )  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places), text
     assert "⊘ delete denied: deleting is not wanted" in text
-    assert re.search(r"⎿ look: .*sky is blue", text)
+    assert re.search(r"│ look: .*sky is blue", text)
     assert "✗" not in text  # a denial is told once
 
 
@@ -272,5 +272,5 @@ def test_odd_figures_reported(figure):
     report = Report()
     text = "\n".join(report.show(read_events(lines)))
     assert report.damaged == []
-    assert "⏺ look" in text
+    assert "● look" in text
     assert "ended: end" in text

@@ -17,10 +17,10 @@ def test_demo_fixes_test(shell: Shell) -> None:
     assert done.code == 0, done.err
     for words in (
         "a failing test",
-        "⏺ Edit(intervals.py)",
-        "+        if merged and start <=",
+        "● Edit intervals.py · +2 -2",
+        "+         if merged and start <=",
         "Ran 4 tests",
-        "USD",
+        "$0.03",
         "root.jsonl",
         "nothing was charged",
     ):

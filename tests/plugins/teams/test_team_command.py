@@ -95,7 +95,7 @@ def test_answer_progress_and_reports(shell: Shell, crew) -> None:
     server = shell.serve(says)
     done = team(shell, crew(), *MODEL, "The task. password=hunter2", "--output", "out")
     assert (done.code, done.out) == (0, "What three found.\n")
-    used = "1 turn, 1000 in, 100 out, 0.004500 USD"
+    used = "1 turn, 1000 in, 100 out, $0.0045"
     *progress, head = done.err.splitlines()
     assert head.startswith("sagent: session ")
     assert progress == [
@@ -165,7 +165,7 @@ def test_json_has_roles_handoffs_costs(shell: Shell, crew) -> None:
     assert found["cost_by_role"] == pytest.approx({"one": 0.0045, "two": 0.0045, "three": 0.0045})
     saved = found["handoffs_saved"]
     assert saved["tokens"] > 0 and saved["usd"] > 0
-    assert f"left out or cut: {saved['tokens']} tokens, {saved['usd']:.6f} USD" in str(found["report"])
+    assert f"left out or cut: {saved['tokens']} tokens, ${saved['usd']:.4f}" in str(found["report"])
     assert str(found["report"]).startswith("# Team crew\n")
     assert Path(str(found["session_path"])) == sessions(shell)[0]
     logged = [json.loads(line) for line in (sessions(shell)[0] / "root.jsonl").read_text().splitlines()]
@@ -508,7 +508,7 @@ def test_environment_logged(shell: Shell, crew) -> None:
 
 def test_role_progress_on_one_line() -> None:
     role = RoleReport("a", "done", "root/a", "p/m", 2, USAGE, Decimal("0.5"))
-    assert progress(role) == "a (p/m): done, 2 turns, 1000 in, 100 out, 0.500000 USD"
+    assert progress(role) == "a (p/m): done, 2 turns, 1000 in, 100 out, $0.50"
     assert progress(replace(role, usd=None, turns=1)).endswith("1 turn, 1000 in, 100 out, price unknown")
     assert progress(RoleReport("a", "failed", error=Failure("budget", "no"))).startswith("a: failed (budget), 0 turns")
     assert progress(replace(role, state="kept")).startswith("a (p/m): had finished, not run again; 2 turns")
