@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_parse
+from sagent.lib.names import path_of
 
 _MAX_FILE_BYTES = 64_000  # of a lock file
 _LISTENS = "0A"  # a socket's state, as Linux has it
@@ -35,7 +36,7 @@ def find_lock_file(cwd: Path, environ: Mapping[str, str]) -> LockFile | None:
 def _places(environ: Mapping[str, str]) -> Iterator[Path]:
     home = Path(environ.get("HOME") or Path("~").expanduser())
     named = environ.get("CLAUDE_CONFIG_DIR")
-    for base in dict.fromkeys([Path(named)] if named else [home / ".claude", home / ".config" / "claude"]):
+    for base in dict.fromkeys([path_of(named)] if named else [home / ".claude", home / ".config" / "claude"]):
         yield base / "ide"
 
 

@@ -271,7 +271,7 @@ def _arguments(environ: Mapping[str, str]) -> tuple[str, ...]:
 
     text = environ.get("LLAMA_CPP_ARGS", "")
     try:
-        arguments = tuple(shlex.split(text))
+        arguments = tuple(str(path_of(each)) if each.startswith("~/") else each for each in shlex.split(text))
     except ValueError as error:
         raise UsageError(f"LLAMA_CPP_ARGS: {error} in {text!r}.") from error
     if taken := next((each for each in arguments if each.partition("=")[0] in _OURS), None):

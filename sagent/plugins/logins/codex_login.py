@@ -13,6 +13,7 @@ from sagent.errors import ModelError, UsageError
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_object, as_str, wire_bytes
+from sagent.lib.names import path_of
 from sagent.lib.regular import read_given
 from sagent.plugins.logins.renewal import RENEWAL_TIMEOUT_SECONDS, one_at_a_time
 from sagent.providers.wire.exchange import read_answer
@@ -57,7 +58,8 @@ class LoginFile:
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> "LoginFile":
         """Find the login in CODEX_HOME, or ~/.codex. Raises UsageError with advice if there is no ChatGPT login."""
-        home = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME") or Path.home(), ".codex"))
+        named = environ.get("CODEX_HOME")
+        home = path_of(named) if named else Path(environ.get("HOME") or Path.home(), ".codex")
         file = cls(home / "auth.json", environ.get(_TOKEN_URL_VARIABLE) or _TOKEN_URL)
         if not file.path.is_file():
             raise UsageError(_where_else(home, file.path))

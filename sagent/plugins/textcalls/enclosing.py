@@ -21,6 +21,7 @@ from sagent.errors import ToolError
 from sagent.events import Failure
 from sagent.lib.encoding import Text, decode
 from sagent.lib.json import JsonObject, as_str
+from sagent.lib.names import quote_path
 from sagent.lib.regular import open_regular
 from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
@@ -30,12 +31,14 @@ from sagent.plugins.textcalls.endings import ECHOED, Ending, Fault, echoes
 from sagent.plugins.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
-from sagent.tools import Read
+from sagent.tools import List, Read
 
 MAX_FILE_BYTES = 8_000
 MAX_TOTAL_BYTES = 24_000
 MAX_FILES = 8
 MAX_FURTHER_FILES, MAX_FURTHER_BYTES = 2, 2_000  # files named by those files, and bytes of each
+MAX_LISTINGS, MAX_NAMES, MAX_NAMES_CHARS = 2, 40, 800  # directories, names of each, and characters of these
+MAX_ENTRIES = 10_000  # of a directory that are looked at
 MAX_LISTED = 8  # definitions that one write removes
 MAX_NAMED = 32  # files in one prompt about which the policy is asked
 MAX_TOLD = 2  # faults at the end of one run
@@ -46,6 +49,9 @@ Write the whole new file again, with all of this that is to stay."""
 UNREAD = "{path} exists, and you have not seen it. Print it first (cat), or change it with a command (sed)."
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 _WORDS = re.compile(r"[\"'](?=([^\"'\n]{1,200})[\"'])|([\w@%+=:,./\\~-]+)")  # in quotation marks, or without spaces
+_DIRECTORY = (  # where a word is the name of a directory
+    r"(?:[`'\"]{name}[`'\"]|\b(?:directory|folder)\s+{name}(?![\w./-])|(?<![\w./-]){name}\s+(?:directory|folder)\b)"
+)
 _PLACE = re.compile(r":\d+(?:[:-]\d+)*$")  # a line of a file, as compilers write it
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]{1,200})[ \t]+import|import[ \t]+([\w., \t]{1,400}))", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:async +)?(?:export +)?(?:def|class|function|func|fn|pub fn) +(\w+)", re.MULTILINE)
@@ -70,7 +76,7 @@ async def admit(
     named = {name for name, _ in files}
     kept = tuple(part for part in prompt.parts if _attached_name(part) not in named)
     left = prompt if len(kept) == len(prompt.parts) else replace(prompt, parts=kept)
-    shown = (left, *map(_shown, files))
+    shown = (left, *map(_shown, files), *[_shown(each) async for each in _listings(state, prompt)])
     return [each for message in read for each in (shown if message is prompt else (message,))]
 
 
@@ -241,11 +247,12 @@ async def _files_for(state: AgentState, message: Message) -> Sequence[Message]:
     """Return the files that a message of a person or of the agent above names."""
     if message.sender not in ("", state.above) or not is_text_model(state.model):
         return ()
-    return [_shown(file) async for file in _readable(state, message)]
+    files = [_shown(file) async for file in _readable(state, message)]
+    return [*files, *[_shown(each) async for each in _listings(state, message)]]
 
 
 def _shown(file: tuple[str, str]) -> Message:
-    """Return a file as a message. Compactions know it by its sender."""
+    """Return a file, or the names in a directory, as a message. Compactions know it by its sender."""
     return Message("user", (enclose(*file),), f"{SHOWN}{file[0]}")
 
 
@@ -321,6 +328,57 @@ async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
         if (text := await _read_unasked(state, path, min(left, MAX_FURTHER_BYTES))) is not None:
             left, count = left - len(text), count + 1
             yield name, text
+
+
+async def _listings(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[str, str]]:
+    """Give the directories that a prompt names and that may be read unasked: the name with a slash, and what is there.
+    One that is attached with @ is there already."""
+    attached = {(_attached_name(part) or "").rstrip("/") for part in prompt.parts}
+    text = "\n".join(
+        part.text for part in prompt.parts if isinstance(part, MessageText) and _attached_name(part) is None
+    )
+    named = await asyncio.to_thread(lambda: [*islice(named_directories(text, state.workspace), MAX_LISTINGS)])
+    for name, path in named:
+        arguments = JsonObject({"path": str(path)})
+        with suppress(ToolError, OSError):
+            effect = foresee(List(), arguments, state.workspace)
+            call = ToolCall(f"enclosed_{uuid4().hex}", "List", arguments)
+            verdict = await state.policy.before_tool(call, effect, state.workspace)
+            if name not in attached and isinstance(verdict, Allow) and verdict.arguments is None:
+                yield f"{name}/", await asyncio.to_thread(_names_in, effect.real or path)
+
+
+def named_directories(text: str, workspace: Workspace) -> Iterator[tuple[str, Path]]:
+    """Yield the directories below the workspace that a text names as such: with a slash, in quotation marks, or beside
+    the word directory or folder. Each comes once, without a slash at its end."""
+    seen: set[Path] = set()
+    roots = [root.resolve() for root in workspace.roots]
+    for name in islice(names_in(text), MAX_WORDS):
+        word = name.removeprefix("@")
+        if "/" not in word and not re.search(_DIRECTORY.format(name=re.escape(word)), text):
+            continue
+        try:
+            if not (workspace.cwd / word).is_dir():  # before names alike are looked for in every directory
+                continue
+            path = workspace.resolve(word).resolve()
+            if path in (*roots, *seen) or not any(map(path.is_relative_to, roots)):
+                continue
+        except (ToolError, OSError, ValueError):
+            continue
+        seen.add(path)
+        yield word.rstrip("/"), path
+
+
+def _names_in(path: Path) -> str:
+    """Return the first names in a directory, a line each; those of directories end with a slash. Hidden ones are left
+    out. Raises OSError."""
+    with os.scandir(path) as entries:
+        seen = [entry for entry in islice(entries, MAX_ENTRIES) if not entry.name.startswith((".", "__pycache__"))]
+    found = sorted(seen, key=lambda entry: entry.name)
+    names = [f"{quote_path(entry.name)}{'/' * entry.is_dir()}" for entry in found]
+    shown = [name for at, name in enumerate(names[:MAX_NAMES]) if sum(map(len, names[: at + 1])) <= MAX_NAMES_CHARS]
+    rest = [f"({len(names) - len(shown)} more)"] if len(shown) < len(names) else []
+    return "\n".join([*shown, *rest]) or "(empty)"
 
 
 def _named_in(files: Sequence[tuple[str, str]], workspace: Workspace) -> dict[str, Path]:

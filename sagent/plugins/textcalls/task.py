@@ -13,6 +13,7 @@ from sagent.plugins.textcalls.paths import path_in
 
 ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
 """The beginning of a text that a person gave with the words of a request."""
+_LISTING = re.compile(r"[^\n]+/\n```")
 _COMMAND = re.compile(r"`[^`\n]{1,400}`")
 _COMMANDS = (
     r"`(?:\./|(?:python[\d.]*|pytest|uv|tox|node|npm|npx|pnpm|yarn|deno|bun|make|cargo|go|sh|bash|ruby|perl|php|java|mvn|"
@@ -93,7 +94,7 @@ _FAILING = re.compile(  # a check that fails before the change
 def said_in(message: Message) -> str:
     """Return a message's text without the files within it and what was piped in."""
     texts = (part.text for part in message.parts if isinstance(part, Text))
-    return " ".join(text for text in texts if not is_enclosure(text) and not ATTACHED.match(text))
+    return " ".join(text for text in texts if not (is_enclosure(text) or _LISTING.match(text) or ATTACHED.match(text)))
 
 
 def is_enclosure(text: str) -> bool:
@@ -108,8 +109,8 @@ def encloses(message: Message) -> bool:
 
 
 def is_shown_file(message: Message) -> bool:
-    """Return True for a message with a file that an earlier message names."""
-    return message.sender.startswith(SHOWN) and encloses(message)
+    """Return True for a message with a file or directory that an earlier message names."""
+    return message.sender.startswith(SHOWN) and (encloses(message) or _LISTING.match(message.content) is not None)
 
 
 def _enclosed(message: Message) -> set[str]:
@@ -121,7 +122,7 @@ def _enclosed(message: Message) -> set[str]:
 def names_file(message: Message) -> bool:
     """Return True for a message that names a file outside a command in backticks. Such a file may have to be
     written."""
-    return bool(_FILE.search(_COMMAND.sub(" ", message.content)))
+    return bool(_FILE.search(_COMMAND.sub(" ", said_in(message))))
 
 
 def command_to_run(message: Message) -> str:

@@ -32,6 +32,7 @@ from sagent.model import Model, ModelLimits, Provider
 from sagent.plugins.local import llamacpp_server
 from sagent.plugins.local.llamacpp import LlamaCpp
 from sagent.plugins.local.llamacpp_server import Launch
+from sagent.plugins.local.packages import cache_folder
 from sagent.testing.model_suite import TIMEOUT_SECONDS, OpenModel, ServedModelSuite, ask, collect, failure
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Usage
@@ -764,3 +765,16 @@ async def test_proxy_not_used_for_child(opened: Callable[..., LlamaCpp], monkeyp
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     _, reply = await collect(opened().model("tiny"), ask(user("hi")))
     assert reply.message.stop == "end"
+
+
+def test_home_in_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    (tmp_path / "server").write_text("#!/bin/sh\n")
+    (tmp_path / "server").chmod(0o700)
+    named = {"LLAMA_CPP_MODEL": "~/m.gguf", "LLAMA_CPP_SERVER": "~/server", "LLAMA_CPP_ARGS": "--lora ~/my.gguf"}
+    launch = llamacpp_server.Launch.read(named)
+    assert launch is not None
+    assert (launch.model, launch.program) == (tmp_path / "m.gguf", str(tmp_path / "server"))
+    assert launch.arguments == ("--lora", str(tmp_path / "my.gguf"))
+    assert cache_folder({"XDG_CACHE_HOME": "~/caches"}) == tmp_path / "caches/sagent/models"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagent.cli.headless import EXIT_FAILED
-from sagent.plugins.textcalls.enclosing import MAX_WORDS, named_files, names_in
+from sagent.plugins.textcalls.enclosing import MAX_WORDS, named_directories, named_files, names_in
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tool import Workspace
@@ -206,3 +206,41 @@ def test_unchanged_write_beside_change_passes(shell: Shell) -> None:
     sent = run.sent("Write what notes.txt is not into other.txt")
     assert (shell.cwd / "other.txt").read_text() == "shut\n"
     assert "was not changed" not in sent[1] and "Is the task done?" in sent[1]
+
+
+def test_named_directory_listed(run: Run) -> None:
+    source = run.shell.cwd / "src"
+    (source / "net").mkdir(parents=True)
+    for name in ("__init__.py", ".secret", *(f"m{number:03}.py" for number in range(99))):
+        (source / name).write_text("gazebo\n")
+    sent = run.sent("Which file in src/ is the longest?")[0]
+    assert "src/\\n```\\n__init__.py\\nm000.py" in sent and "more)" in sent
+    assert ".secret" not in sent and "m099" not in sent and "gazebo" not in sent
+    assert sent.index("src/\\n```") < sent.index("(Do not guess")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("what is in src/", True),
+        ("look at src/net.", True),
+        ("the directory src has a fault", True),
+        ("in the src folder", True),
+        ("count the files in `src`", True),
+        ("the src of the image", False),
+        ("see docs/", False),
+        ("go up to ../ or /", False),
+        ("see .", False),
+    ],
+)
+def test_directories_of_text(tmp_path: Path, text: str, named: bool) -> None:
+    (tmp_path / "work/src/net").mkdir(parents=True)
+    assert bool([*named_directories(text, Workspace(tmp_path / "work"))]) == named
+
+
+def test_denied_directory_not_listed(run: Run) -> None:
+    (run.shell.cwd / "src").mkdir()
+    (run.shell.cwd / "src/gazebo.py").write_text("")
+    run.server = run.shell.serve([DONE, DONE], models=SMALL, require_key=False)
+    assert "gazebo" not in run.sent("--deny", "Read(src/**)", "What is in src/?")[0]
+    assert "gazebo" in run.sent("What is in src/?")[-1]
