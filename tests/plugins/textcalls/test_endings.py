@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED
+from sagent.context.prompt import SHOWN
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, Text, ToolCall, ToolResult, user
 from sagent.plugins.textcalls.endings import Ending, Fault
@@ -16,6 +17,8 @@ from sagent.plugins.textcalls.writing import NEXT, OUTPUT, enclose
 from sagent.testing.script import Listed, Turn
 from tests.cli.program import Shell
 from tests.depth import deep
+from tests.eval.suites import Say, Task
+from tests.eval.tasks import TASKS
 
 Step = tuple[str, str, bool]
 """A command, or the path of a written file; the result; and whether it failed."""
@@ -25,7 +28,7 @@ GUESS = "You can use the `grep` command to find it."
 
 def ending(request: str, steps: Sequence[Step], reply: str, *, files: Sequence[str] = tuple(FILES)) -> Fault | None:
     """Return the fault of a run in a directory that has these files."""
-    shown = [Message("user", (enclose(name, FILES[name]),), f"shown:{name}") for name in FILES if name in request]
+    shown = [Message("user", (enclose(name, FILES[name]),), f"{SHOWN}{name}") for name in FILES if name in request]
     history = [user(request), *shown]
     for at, (what, result, failed) in enumerate(steps):
         written = what in FILES
@@ -150,6 +153,37 @@ QUESTIONS = [
 @settings(max_examples=deep(40, 400))
 def test_no_answer_to_question_is_fault(question: str, reply: str, steps: list[Step]) -> None:
     assert ending(question, steps, reply) is None
+
+
+RUNS = {
+    "run-script": "checksum.py",
+    "run-tests": "-m unittest",
+    "write-test": "test_slugs.py",
+    "fix-syntax": "invoice.py",
+}
+UNSEEN = {"add-parameter", "translate-constant"}  # their verbs may also ask for words
+
+
+@pytest.mark.parametrize("task", TASKS, ids=[task.name for task in TASKS])
+def test_tasks_of_suite(task: Task) -> None:
+    """Done the right way there is no fault; not done there is one, unless it is a question."""
+    shown = [
+        Message("user", (enclose(*file),), f"{SHOWN}{file[0]}") for file in task.files.items() if file[0] in task.prompt
+    ]
+    changed = [step.path for step in task.right if not isinstance(step, Say)]
+    calls = [ToolCall(path, "Write", json_freeze_object({"file_path": path})) for path in changed]
+    if task.name in RUNS:
+        calls.append(ToolCall("run", "Bash", json_freeze_object({"command": f"python3 {RUNS[task.name]}"})))
+    done = [Message("assistant", tuple(calls)), Message("user", tuple(ToolResult(call.id, ()) for call in calls))]
+    answer = Message("assistant", (Text("Yes, the task is done."),))
+    right = Ending(
+        [user(task.prompt), *shown, *done, answer], ("",), ("Bash", "Write").__contains__, {*changed}.__contains__
+    )
+    assert right.fault() is None
+    fault = Ending(
+        [user(task.prompt), *shown, answer], ("",), ("Bash", "Write").__contains__, {*task.files}.__contains__
+    ).fault()
+    assert (fault is not None) == (bool(calls) and task.name not in UNSEEN)
 
 
 def test_refused_call_excuses() -> None:
