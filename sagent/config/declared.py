@@ -243,7 +243,7 @@ _SLASH = {
     "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
     "model": "model executor provider effort advisor ask-advisor",
     "session": "resume new sessions:list_sessions rename status cost",
-    "setup": "permissions sandbox tools:list_tools skills:show_skills config:show_config vim:set_vim theme",
+    "setup": "permissions plan sandbox tools:list_tools skills:show_skills vim:set_vim theme",
 }
 """Modules of slash commands, with the names of commands in each, and of the function if that differs."""
 _MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/providers/rows.py, as are their data

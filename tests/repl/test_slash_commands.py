@@ -81,9 +81,9 @@ COMMANDS = (
     Row("/tools", "/tools", "Read", wrong="x"),
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
     Row("/init", "/init", wrong="x"),
-    Row("/config [name]", "/config permission_mode", "permission_mode", wrong="nonsense"),
     Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
-    Row("/theme <name>", "/theme light", refuses="no terminal", completes="plain"),
+    Row("/theme [name]", "/theme light", refuses="no terminal", completes="plain"),
+    Row("/plan [text]", "/plan", refuses="give --plan on the command line"),
     Row("/quit", "/quit", wrong="now"),
     Row("/exit", "/exit", wrong="now"),
 )
@@ -169,8 +169,6 @@ async def test_wrong_arguments_are_told(context: RecordingContext) -> None:
         await context.do("/effort hihg")
     with pytest.raises(UsageError, match="/send needs text: /send <agent> <text>"):
         await context.do("/send root/a")
-    with pytest.raises(UsageError, match="/theme needs name, which is one of auto, dark, light, plain: /theme <name>"):
-        await context.do("/theme")
     with pytest.raises(UsageError, match="takes no 'now'"):
         await context.do("/quit now")
     with pytest.raises(UsageError, match="There is no agent"):
@@ -250,7 +248,6 @@ async def test_looking(context: RecordingContext) -> None:
     assert "/ask-advisor" in await context.do("/help")
     assert "/send <agent> <text>" in await context.do("/help send")
     assert "Read" in await context.do("/tools")
-    assert "permission_mode" in await context.do("/config permission")
     assert "█" in await context.do("/context")
     assert "edit" in await context.do("/status")
     assert "root" in await context.do("/agents")

@@ -46,7 +46,10 @@ plugin = Plugin(
     ),
     parts=(Part(f"{__name__}.trace_part:add", ("trace",)),),
     settings=(TRACE,),
-    slash_commands=(SlashCommand("export", f"{__name__}.slash:export"),),
+    slash_commands=(
+        SlashCommand("export", f"{__name__}.slash:export"),
+        SlashCommand("share", f"{__name__}.slash:share"),
+    ),
     export_formats=(
         ExportFormat("bundle", "all of it, checked by `sagent verify`", f"{_FORMATS}:export_bundle_file", "tar"),
         ExportFormat("html", "one page", f"{_FORMATS}:export_html"),

@@ -48,6 +48,22 @@ async def export(context: CommandContext, form: str = "html", file: str = "") ->
         context.say(await asyncio.to_thread(show_page, path))
 
 
+@command(here=True)
+async def share(context: CommandContext, folder: str = "shared") -> None:
+    """Add this session to a folder that any web server can show.
+
+    As a page, as Markdown and as a recording, beside others in the folder (./shared). Strings that look like secrets
+    are taken out and counted.
+    """
+    from sagent.plugins.exports.commands.share import share_session
+
+    session = context.opened.agent.log.path
+    if not session:
+        raise UsageError("This session is not saved, so there is nothing to share.")
+    for sentence in await asyncio.to_thread(share_session, Path(session), context.settings.cwd / path_of(folder)):
+        context.say(sentence)
+
+
 async def _replaces(context: CommandContext, path: Path) -> bool:
     """Ask whether to replace a file. Raises UsageError if no one can be asked."""
     if not context.has_person:

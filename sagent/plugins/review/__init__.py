@@ -3,7 +3,7 @@
 `forge` calls the APIs of GitHub and GitLab, and `posting` puts the findings there as comments.
 """
 
-from sagent.plugin import EVERYDAY, Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Plugin, SlashCommand
 
 plugin = Plugin(
     "review",
@@ -16,4 +16,5 @@ plugin = Plugin(
             group=EVERYDAY,
         ),
     ),
+    slash_commands=(SlashCommand("review", "sagent.plugins.review.slash:review"),),
 )

@@ -37,6 +37,7 @@ plugin = Plugin(
         SlashCommand("doctor", f"{_SLASH}:doctor"),
         SlashCommand("bug", f"{_SLASH}:bug"),
         SlashCommand("login", "sagent.plugins.setup.key:login"),
+        SlashCommand("config", "sagent.plugins.setup.settings:config"),
         SlashCommand("setup", "sagent.plugins.setup.first:setup"),
     ),
     checks=(

@@ -59,15 +59,15 @@ def _rows(context: CommandContext) -> list[tuple[str, str]]:
     return list(zip(models, _aligned(models.values()), strict=True))
 
 
-async def _pick_model(context: CommandContext, title: str, *more: tuple[str, str]) -> str | None:
-    """Let the person choose a model; the current one is marked."""
+async def _pick_model(context: CommandContext, title: str, now: Sequence[str], *more: tuple[str, str]) -> str | None:
+    """Let the person choose a model; the current ones are marked."""
     models = await asyncio.to_thread(_models, context)
     if not models:
         raise UsageError("No other model is known here; name one: /model provider/model")
-    now, options = context.opened.agent.status().model, [Option(name, name, about) for name, about in more]
+    options = [Option(name, name, about) for name, about in more]
     about = _aligned((name.partition("/")[0], *cells) for name, cells in models.items())
     for name, detail in zip(models, about, strict=True):
-        options.append(Option(name, _marked(name.partition("/")[2], current=name == now), detail, also=name))
+        options.append(Option(name, _marked(name.partition("/")[2], current=name in now), detail, also=name))
     return await context.pick(f"{title} (USD per M tokens)", options)
 
 
@@ -77,7 +77,7 @@ async def model(context: CommandContext, name: str = "") -> None:
 
     It is used from the next model call on. Without a name, choose from a list.
     """
-    chosen = name or await _pick_model(context, "Which model?")
+    chosen = name or await _pick_model(context, "Which model?", (context.opened.agent.status().model,))
     if chosen:
         _take(context, chosen)
 
@@ -142,6 +142,14 @@ def _marked(label: str, *, current: bool) -> str:
     return f"{label} ✓" if current else label
 
 
+def _advisors(context: CommandContext) -> Sequence[str]:
+    """Return the models of the advisors that are asked."""
+    from sagent.advisor.extension import AdvisorExtension
+
+    advisory = context.opened.agent.advisory
+    return [one.model for one in advisory.roster.active] if isinstance(advisory, AdvisorExtension) else ()
+
+
 def _rate(context: CommandContext, word: str, name: str) -> None:
     """Record the person's rating of the last advice."""
     from sagent.advisor.extension import AdvisorExtension
@@ -163,7 +171,7 @@ async def advisor(context: CommandContext, text: str = "") -> None:
         word, _, name = rest.strip().partition(" ")
         _rate(context, word, name.strip())
         return
-    chosen = text or await _pick_model(context, "Which advisor?", *_TOGGLES)
+    chosen = text or await _pick_model(context, "Which advisor?", _advisors(context), *_TOGGLES)
     if chosen:
         context.opened.agent.apply(Switch(advisor=chosen))
 

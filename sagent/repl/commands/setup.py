@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.policy.permissions import MODES, Mode
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.settings_file import store_value
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, cut, table
 from sagent.repl.view.theme import THEMES
@@ -43,6 +45,19 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
     rows += [(("class:done", "  allow "), ("", str(rule))) for rule in policy.rules.allow]
     rows += [(("class:failed", "  deny  "), ("", str(rule))) for rule in policy.rules.deny]
     context.write([*rows, *table([("class:dim", name), ("", text)] for name, text in await sandbox_rows(context))])
+
+
+@command()
+async def plan(context: CommandContext, text: str = "") -> None:
+    """Have the model plan before it changes anything.
+
+    It reads only, and ends with a plan, which you accept, change or refuse. With a text, that is sent at once.
+    """
+    context.require_person("--plan")
+    context.opened.policy.mode = "plan"
+    context.say(f"Permission mode plan: {MODE_WORDS['plan']}")
+    if text:
+        context.prompt(text)
 
 
 @command(complete=_SANDBOX.items(), here=True)
@@ -110,30 +125,22 @@ async def show_skills(context: CommandContext) -> None:
     context.write(table([("", skill.name), ("class:dim", skill.description)] for skill in found))
 
 
-@command(name="config", here=True)
-async def show_config(context: CommandContext, name: str = "") -> None:
-    """Show the settings and where they come from.
-
-    With a word, only settings whose names contain it.
-    """
-    from sagent.config.report import show
-
-    rows = [row for row in show(context.settings) if name in row.name]
-    if not rows:
-        raise UsageError(f"No setting has {name!r} in its name.")
-    width = max(len(row.name) for row in rows)
-    context.write(
-        [(("", f"  {row.name:{width}}"), ("", f"  {row.value}"), ("class:dim", f"  ({row.origin})")) for row in rows]
-    )
-
-
 @command(name="vim")
 async def set_vim(context: CommandContext, state: Literal["on", "off", ""] = "") -> None:
     """Turn vi keys in the input on or off."""
     context.set_display("vim", state)
 
 
-@command(complete=[(name, "") for name in THEMES])
-async def theme(context: CommandContext, name: str) -> None:
-    """Set the colours: auto, dark, light or plain."""
-    context.set_display("theme", name)
+@command(complete=THEMES.items())
+async def theme(context: CommandContext, name: str = "") -> None:
+    """Set the colours: auto, dark, light or plain.
+
+    Without a name, choose from a list. It is kept as `theme` in your config.
+    """
+    settings = context.settings
+    options = [Option(one, f"{one} ✓" if one == settings.theme else one, words) for one, words in THEMES.items()]
+    if name := name or await context.pick("Which colours?", options) or "":
+        context.set_display("theme", name)
+        context.use(replace(settings, theme=name))
+        await asyncio.to_thread(store_value, settings.user_file, "theme", name)
+        context.say(f"Theme {name}: {THEMES[name]}, also from now on")

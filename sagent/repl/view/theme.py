@@ -5,9 +5,13 @@ from functools import cache
 
 from sagent.lib.toml import toml_beside
 
-THEMES = ("auto", "dark", "light", "plain")
-"""The names of themes. "auto" is "dark" or "light" by the terminal's reported background. "plain" only has styles that
-show the selection."""
+THEMES = {
+    "auto": "dark or light, by the background that the terminal reports",
+    "dark": "for a dark background",
+    "light": "for a light background",
+    "plain": "no colours but the selection",
+}
+"""The names of themes, each with a description."""
 
 
 @cache

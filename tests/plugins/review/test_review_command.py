@@ -12,9 +12,11 @@ import pytest
 from github_api import Repository, github
 from reviewed import BAD, KEY, answer, event, git, two_commits
 
+from sagent.errors import UsageError
 from sagent.testing.script import Call, Fail
-from sagent.testing.server import Cut, Step, Turn, Usage
+from sagent.testing.server import Cut, FakeProviderServer, Step, Turn, Usage
 from tests.cli.program import Outcome, Shell
+from tests.repl.recorded import RecordingContext
 
 FAR = {**BAD, "file": "b.py", "line": 99, "end_line": 99, "severity": "low", "title": "Far", "suggestion": "x"}
 
@@ -336,3 +338,24 @@ def test_non_event_refused(shell: Shell, shas: tuple[str, str], api: Repository)
     for text in ("", "[]", '{"repository": {"full_name": "../x"}}', '{"repository": {"full_name": "o/r"}, "ref": "x"}'):
         (shell.cwd / ".git/event.json").write_text(text)
         assert run(shell).code == 2
+
+
+@pytest.mark.needs("git")
+async def test_review_in_a_session(context: RecordingContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    cwd = context.settings.cwd
+    git(cwd, "init", "-q", "-b", "main")
+    git(cwd, "commit", "-q", "--allow-empty", "-m", "one")
+    with pytest.raises(UsageError, match="no changes"):
+        await context.do("/review")
+    (cwd / "a.py").write_text("def mean(total, n):\n    return total / n\n")
+    with FakeProviderServer([answer(BAD)], strict=False).in_thread() as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        settings = replace(context.settings, ephemeral=True)
+        context.use(settings)
+        monkeypatch.setattr(context.opened.agent.state.model, "provider", "anthropic")
+        monkeypatch.setattr(context.opened.agent.state.model, "id", "claude-sonnet-4-6")
+        context.picks = ["fix"]
+        shown = await context.do("/review")
+    assert "Divides by zero" in shown and "a.py:2" in shown
+    assert "Divides by zero" in context.prompts[-1]

@@ -42,13 +42,15 @@ def run_share(argv: Sequence[str]) -> int:
         sessions = [stack.enter_context(reading(partial(session_path, settings, name), name, place)) for name in names]
         try:
             for session in sessions:
-                _share(session, SharedFolder(folder))
+                report(*share_session(session, folder))
         except OSError as error:
             raise UsageError(f"{error.filename or folder}: {error.strerror or error}.") from error
     return 0
 
 
-def _share(session: Path, folder: SharedFolder) -> None:
+def share_session(session: Path, directory: Path) -> Sequence[str]:
+    """Add a session to a shared folder; return a sentence about it, and a warning for each problem. Raises OSError."""
+    folder = SharedFolder(directory)
     redaction, again = Redaction(), Redaction()
     page, done = export_text(session, "html", redaction)
     text, _ = export_text(session, "md", again)
@@ -60,5 +62,5 @@ def _share(session: Path, folder: SharedFolder) -> None:
         if redaction.count
         else "nothing in it looks like a secret"
     )
-    report(f"{folder.path / session.name}/index.html: {said}; read it before you publish it")
-    report(*(f"warning: {problem}" for problem in done.problems[:10]))
+    where = f"{folder.path / session.name}/index.html: {said}; read it before you publish it"
+    return [where, *(f"warning: {problem}" for problem in done.problems[:10])]

@@ -1,0 +1,81 @@
+"""The charges of all sessions in a state directory, each with its time and its project."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+from sagent.errors import SagentError
+from sagent.session.contents import ChargeEntry
+from sagent.session.folds import origin
+from sagent.session.log import read_log
+from sagent.session.store import log_files, sessions
+from sagent.usage import Charge, Sum
+
+Grouping: TypeAlias = Literal["day", "week", "project", "model"]
+
+
+class Paid(NamedTuple):
+    """A settled charge. `day` is a date of this machine's time zone."""
+
+    day: date
+    project: str
+    charge: Charge
+
+
+class Spending(NamedTuple):
+    """Sums by name, in order, and the models without a known price, so that the sums are minima."""
+
+    sums: Mapping[str, Sum]
+    unpriced: tuple[str, ...]
+
+    @property
+    def usd(self) -> Decimal:
+        """USD of all of them."""
+        return sum((each.usd for each in self.sums.values()), Decimal(0))
+
+
+def paid(state: Path) -> Iterator[Paid]:
+    """Yield every settled charge once: a copied session begins with the charges of its original. Logs that cannot be
+    read, and what follows damage, are left out."""
+    seen = set[str]()
+    for session in sessions(state):
+        project = ""
+        with suppress(OSError, SagentError, ValueError):
+            for file in log_files(session):
+                for entry in read_log(file):
+                    if not project:
+                        project = origin([entry]).cwd or str(session.parent)
+                    if entry.kind != "spent" or entry.id in seen or not isinstance(entry.content, ChargeEntry):
+                        continue
+                    seen.add(entry.id)
+                    yield Paid(datetime.fromisoformat(entry.at).astimezone().date(), project, entry.content.charge)
+
+
+def grouped(charges: Iterable[Paid], by: Grouping) -> Spending:
+    """Return the sums by day or week, latest first, or by project or model, dearest first."""
+    sums, unpriced = dict[str, Sum](), dict[str, None]()
+    for each in charges:
+        charge, name = each.charge, _name(each, by)
+        before = sums.get(name, Sum())
+        sums[name] = replace(before, usage=before.usage + charge.usage, usd=before.usd + (charge.usd or 0))
+        if charge.usd is None:
+            unpriced[f"{charge.provider}/{charge.model}"] = None
+    if by in ("day", "week"):
+        return Spending(dict(sorted(sums.items(), reverse=True)), tuple(unpriced))
+    return Spending(dict(sorted(sums.items(), key=lambda item: -item[1].usd)), tuple(unpriced))
+
+
+def _name(each: Paid, by: Grouping) -> str:
+    match by:
+        case "day":
+            return each.day.isoformat()
+        case "week":  # by its Monday
+            return (each.day - timedelta(days=each.day.weekday())).isoformat()
+        case "project":
+            return each.project
+        case "model":
+            return f"{each.charge.provider}/{each.charge.model}"

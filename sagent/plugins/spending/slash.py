@@ -1,0 +1,60 @@
+"""`/usage`: what all sessions on this machine have cost."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal
+
+from sagent.lib.figures import count, money
+from sagent.plugins.spending.charges import Paid, Spending, grouped, paid
+from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.greeting import short_path
+from sagent.repl.view.lines import Line, Span, table
+
+MAX_ROWS = 14
+_BAR = 16  # columns
+_WAYS = (("day", "the last days"), ("week", "the last weeks"), ("project", "by directory"), ("model", "by model"))
+
+
+@command(complete=_WAYS, here=True)
+async def usage(context: CommandContext, by: Literal["day", "week", "project", "model", ""] = "") -> None:
+    """Show what all sessions here have cost.
+
+    By day, week, project or model. Without one of these, the last days, and the sums of today, the week and the month.
+    """
+    found = await asyncio.to_thread(lambda: list(paid(context.settings.state_dir)))
+    spending = grouped(found, by or "day")
+    lines: list[Line] = [] if by else [*_sums(found), ()]
+    lines += _rows(spending, is_path=by == "project") or [(("class:dim", "  nothing was spent yet"),)]
+    if spending.unpriced:
+        lines.append((("class:warning", f"  At least: no known price of {', '.join(spending.unpriced)}"),))
+    context.write(lines)
+
+
+def _sums(found: Sequence[Paid]) -> list[Line]:
+    today = datetime.now().astimezone().date()
+    monday, first = today - timedelta(days=today.weekday()), today.replace(day=1)
+    rows: list[list[Span]] = []
+    for name, since in (("today", today), ("this week", monday), ("this month", first)):
+        usd = grouped((each for each in found if each.day >= since), "day").usd
+        rows.append([("class:dim", name), ("", money(usd))])
+    return list(table(rows, right=(1,)))
+
+
+def _rows(spending: Spending, *, is_path: bool) -> list[Line]:
+    most = max((each.usd for each in spending.sums.values()), default=Decimal(0))
+    shown = list(spending.sums.items())[:MAX_ROWS]
+    rows: list[list[Span]] = [[("class:dim", head) for head in ("", "read", "written", "USD", "")]] if shown else []
+    for name, each in shown:
+        bar = "█" * max(round(_BAR * each.usd / most), 1) if each.usd else ""
+        figures = (count(each.usage.total_input), count(each.usage.output))
+        label = short_path(Path(name)) if is_path else name
+        rows.append(
+            [("", label), *(("class:dim", text) for text in figures), ("", money(each.usd)), ("class:mark", bar)]
+        )
+    lines = list(table(rows, right=(1, 2, 3)))
+    if (rest := len(spending.sums) - len(shown)) > 0:
+        lines.append((("class:dim", f"  … {rest} more"),))
+    return lines
