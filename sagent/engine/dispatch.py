@@ -224,7 +224,7 @@ async def _run_one(
         if before:
             await asyncio.wait(before)
         state.journal.emit(ToolStarted(state.path, item.call))
-        started = time.monotonic()
+        started = ongoing.started = time.monotonic()
         judged: PreparedCall | Denial | ToolOutput = await _judge(state, item) if before else item
         while isinstance(judged, PreparedCall) and judged.cwd != state.workspace.cwd:  # a call before it went elsewhere
             judged = await _judge(state, judged)

@@ -187,9 +187,11 @@ class Journal:
 
 @dataclass(slots=True)
 class RunningCall:
-    """A running call, whether it is a job or not: its latest output, and the way to detach it, if any."""
+    """A running call, whether it is a job or not: its latest output, and the way to detach it, if any. `started` is
+    when its tool was called, by a monotonic clock."""
 
     tail: str = ""
+    started: float = field(default_factory=time.monotonic)
     detach: Callable[[], str] | None = None  # makes it outlive this process; returns its output's path
 
 
@@ -233,7 +235,8 @@ class Jobs:
     def begin(self, call: ToolCall, task: asyncio.Task[None]) -> Job:
         """Make a job of a call's task."""
         self.last += 1
-        job = Job(f"job:{self.last}", call, task, self.ongoing(task))
+        ongoing = self.ongoing(task)
+        job = Job(f"job:{self.last}", call, task, ongoing, started=ongoing.started)
         self._jobs[job.name] = job
         return job
 

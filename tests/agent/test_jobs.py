@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from sagent.agent import Agent, RunLimits
+from sagent.engine.state import Jobs
 from sagent.errors import UsageError
 from sagent.events import ToolFinished, ToolStarted
 from sagent.lib.json import JsonObject, json_freeze_object
@@ -253,3 +254,11 @@ async def test_missing_jobs_are_said_missing() -> None:
     agent = Agent(ScriptedModel("x"))
     with pytest.raises(UsageError, match=r"no 'job:1'\. The jobs are: none"):
         agent.job_output("job:1")
+
+
+async def test_job_keeps_its_calls_start() -> None:
+    jobs, task = Jobs(), asyncio.create_task(asyncio.sleep(0))
+    running = jobs.ongoing(task)
+    running.started -= 100
+    assert jobs.begin(call("a", "Bash"), task).started == running.started
+    await task

@@ -112,7 +112,7 @@ class Desk:
             await asyncio.sleep(0)
         return asked
 
-    async def ask(self) -> "asyncio.Task[str | None]":
+    async def ask(self) -> "asyncio.Task[str | Allow | None]":
         asked = asyncio.create_task(self.questions.approve(CALL, RULED))
         while self.questions.picker is None:
             await asyncio.sleep(0)

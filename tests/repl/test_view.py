@@ -364,8 +364,9 @@ def test_job_time_seen_after_long_command(agent: str) -> None:
 @pytest.mark.parametrize(
     ("output", "below"),
     [
-        ("one\ntwo\nthree", ["two", "three"]),
-        ("one\n" + "words " * 100, ["words words words words words words", "words words words words words words…"]),
+        ("one\ntwo\nthree", ["  … 1 more line · Ctrl-O", "two", "three"]),
+        ("one\n" * 9, ["  … 7 more lines · Ctrl-O", "one", "one"]),
+        ("words " * 100, ["words words words words words words", "words words words words words words…"]),
         ("漢" * 1000, ["漢" * 18, "漢" * 17 + "…"]),
         ("a" * 50 + "\nlast", ["a" * 35 + "…", "last"]),
     ],

@@ -11,6 +11,7 @@ from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
 from sagent.lib.json import as_str, json_dump
+from sagent.lib.text import count as counted
 from sagent.lib.text import in_repl
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.repl.view.calls import argument_line
@@ -315,10 +316,12 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
 
 
 def _last_rows(lines: Sequence[str], width: int, limit: int) -> list[Line]:
-    """Return the end of an output in at most so many rows; cut lines get an ellipsis."""
+    """Return the end of an output in at most so many rows, below the number of hidden lines; cut ones get an
+    ellipsis."""
     rows: list[Line] = []
-    for text in reversed(lines):
+    for number, text in enumerate(reversed(lines)):
         if not (room := limit - len(rows)):
+            rows.insert(0, (("class:dim", f"  … {counted(len(lines) - number, 'more line')} · Ctrl-O"),))
             break
         found = list(_output(text[: room * width], width))
         if len(found) > room or len(text) > room * width:
