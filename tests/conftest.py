@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from importlib.util import find_spec
@@ -195,19 +195,32 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(place.cleanup)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave most cases of tests with many to `make test-all`, in a quick run."""
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Leave most cases of tests with many to `make test-all`, in a quick run. What is left out here is never made into
+    a test: to make all of them would take a quarter of the time of collecting."""
+    yield
     if QUICK:
-        kept, all_of_them = spread(items), len(items)
-        items[:] = [item for item in items if item in kept]
-        note_cases(config, all_of_them - len(items))
+        cases = metafunc._calls
+        kept = spread(cases, lambda case: case.marks)
+        note_cases(metafunc.config, len(cases) - len(kept))
+        cases[:] = kept
 
 
 def note_cases(config: pytest.Config, number: int) -> None:
-    """Note how many cases a quick run does not take; a worker tells its controller when it ends."""
-    config.stash[CASES] = number
+    """Note how many cases more a quick run does not take; a worker tells its controller when it ends."""
+    config.stash[CASES] = number = config.stash.get(CASES, 0) + number
     if hasattr(config, "workeroutput"):
         config.workeroutput["cases"] = number  # pyright: ignore[reportAttributeAccessIssue] -- of xdist
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[object]) -> None:
+    """Let the workers of a run of all tests be forks of what has imported them, in a quick run."""
+    if QUICK and sys.platform == "linux" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        from tests.seeds import sow
+
+        sow(config, len(specs))
 
 
 @pytest.hookimpl(optionalhook=True)

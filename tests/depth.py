@@ -1,8 +1,7 @@
 """How often the costliest tests look: by `make test` as often as minutes allow, by `make test-all` as was promised."""
 
 import os
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import pytest
@@ -29,15 +28,9 @@ def few(items: Sequence[T]) -> Sequence[T]:
     return [items[0], items[-1]] if QUICK and len(items) > 2 else items
 
 
-def spread(items: Sequence[pytest.Item]) -> Collection[pytest.Item]:
-    """Return the cases of a quick run: at most MAX_CASES of each test function, at even distances among those that are
+def spread(cases: Sequence[T], marks: Callable[[T], Iterable[pytest.Mark]]) -> Sequence[T]:
+    """Return the cases of one test function in a quick run: at most MAX_CASES, at even distances among those that are
     not slow."""
-    by_function: dict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        by_function[item.nodeid.partition("[")[0]].append(item)
-    kept: set[pytest.Item] = set()
-    for all_of_them in by_function.values():
-        cases = [item for item in all_of_them if slow.mark not in item.iter_markers()] or all_of_them
-        number = min(len(cases), MAX_CASES)
-        kept.update(cases[place * (len(cases) - 1) // max(number - 1, 1)] for place in range(number))
-    return kept
+    found = [case for case in cases if slow.mark not in marks(case)] or cases
+    number = min(len(found), MAX_CASES)
+    return [found[place * (len(found) - 1) // max(number - 1, 1)] for place in range(number)]

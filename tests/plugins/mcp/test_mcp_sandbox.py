@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import random
 import re
 import subprocess
 import sys
@@ -219,17 +220,21 @@ async def test_servers_share_sandbox(boxed: Place) -> None:
     assert (shared != os.readlink("/proc/self/ns/mnt")) is is_namespace
 
 
-async def test_child_processes_end_with_server(place: Place) -> None:
-    sleep = "import subprocess; subprocess.Popen(['sleep', '" + NAP + "'], start_new_session=True)"
+@pytest.fixture
+def nap() -> str:
+    """How long to sleep: what others run on this machine is not counted."""
+    return f"987.{random.randrange(10**9)}"
+
+
+async def test_child_processes_end_with_server(place: Place, nap: str) -> None:
+    sleep = "import subprocess; subprocess.Popen(['sleep', '" + nap + "'], start_new_session=True)"
     async with place.opened(place.server(Need("all")), place.server()) as tools:
         for tool in tools:
             assert await place.run(tool, sleep) == "done"
-        assert len(running(f"sleep {NAP}")) == 2
+        assert len(running(f"sleep {nap}")) == 2
     await place.sandbox.aclose()
-    await until(lambda: not running(f"sleep {NAP}"), "the end of what the servers started")
+    await until(lambda: not running(f"sleep {nap}"), "the end of what the servers started")
 
-
-NAP = f"987.{os.getpid()}"  # what others run on this machine is not counted
 
 HOST = """
 import asyncio, sys
@@ -255,18 +260,18 @@ asyncio.run(main())
 """
 
 
-async def test_killed_session_kills_servers(place: Place) -> None:
+async def test_killed_session_kills_servers(place: Place, nap: str) -> None:
     start = (
-        "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; subprocess.Popen(['sleep', '" + NAP + "'])"
+        "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; subprocess.Popen(['sleep', '" + nap + "'])"
     )
     argv = [sys.executable, "-c", HOST, str(place.script), str(place.work), start]
     host = await asyncio.create_subprocess_exec(*argv, stdout=subprocess.PIPE)
     assert host.stdout is not None
     assert await host.stdout.readline() == b"2\n"
-    assert len(running(f"sleep {NAP}")) == 2
+    assert len(running(f"sleep {nap}")) == 2
     host.kill()
     await host.wait()
-    await until(lambda: not running(f"sleep {NAP}") and not running(str(place.script)), "the end of the servers")
+    await until(lambda: not running(f"sleep {nap}") and not running(str(place.script)), "the end of the servers")
 
 
 async def test_endless_line_ends_connection(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
