@@ -20,6 +20,7 @@ from tests.deleted import deleted, lacked
 from tests.depth import QUICK, deep, spread
 from tests.forks import Forks
 from tests.left_out import list_left_out
+from tests.roots import defer
 from tests.surroundings import FOR_NPM, settle
 from tests.walls import has_bubblewrap
 
@@ -186,6 +187,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """What tests leave among temporary files, as what the guard keeps for a person, goes with them. What pytest itself
     keeps stays where it was."""
     settle()
+    defer()
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # it has the controller's
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())

@@ -18,6 +18,7 @@ import runpy
 import select
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -28,6 +29,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from tests.roots import defer
+
 P = ParamSpec("P")
 T = TypeVar("T")
 CHECKOUT = Path(__file__).parents[1]
@@ -36,21 +39,21 @@ PACKAGES = (  # what most runs import
     "advisor", "agent", "app", "cli", "context", "cost", "engine", "lib", "policy", "providers.families", "sandbox",
     "session", "tools",
 )  # fmt: skip
-PLUGINS = ("mesh",)  # the same of these, where they are there
+HEAVY = ("a2a", "clouds", "mcp", "papers")  # plugins that a few runs import, with what takes longest of all
 OTHERS = ("nacl.signing", "nats.js", "pydantic_core")  # of other projects, which take longest
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
 
 
 class Forks:
-    """Runs of the program, as forks of one server."""
+    """Runs of the program, as forks of one server. It has these modules loaded, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         self._control, theirs = socket.socketpair()
         self._started: dict[int, Sequence[str]] = {}
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.forks", str(theirs.fileno()), *modules],
                 cwd=CHECKOUT, env={"PYTHONPATH": str(CHECKOUT)}, pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,  # streams find out what they are
                 start_new_session=True,
@@ -143,15 +146,18 @@ def _write(fd: int, data: bytes) -> None:
         file.write(data)
 
 
-def load() -> None:
-    """What most runs import, for all that come."""
-    plugins = (f"plugins.{name}" for name in PLUGINS if (CHECKOUT / "sagent/plugins" / name).is_dir())
+def load(*more: str) -> None:
+    """What most runs import, and other modules, for all that come."""
+    defer()
+    ssl.create_default_context()  # read once, and by no fork again
+    found = (each.name for each in pkgutil.iter_modules([str(CHECKOUT / "sagent/plugins")]) if each.ispkg)
+    plugins = (f"plugins.{name}" for name in found if name not in HEAVY)
     for package in (*PACKAGES, *plugins):
         home = importlib.import_module(f"sagent.{package}")
         for module in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
-            if "demo_project" not in module.name and not module.name.endswith("_suite"):
+            if "demo_" not in module.name and not module.name.endswith("_suite"):
                 importlib.import_module(module.name)
-    for name in OTHERS:
+    for name in (*OTHERS, *more):
         importlib.import_module(name)
     for kind in gc.get_objects():
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -221,7 +227,7 @@ def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
 if __name__ == "__main__":
     asked: list[int] = []
     with suppress(KeyboardInterrupt):
-        load()
+        load(*sys.argv[2:])
         asked = requests(socket.socket(fileno=int(sys.argv[1])))
     if asked:
         answer(*asked)
