@@ -2,8 +2,8 @@
 
 A function's docstring opens with a verb, a class's or a module's with a noun, none with a clause ("What ...", "Whether
 ...") or a pronoun; no later sentence opens with such a clause either. A limit is MAX_... or MIN_..., and has its unit
-in its name where there is room: ..._SECONDS, ..._BYTES. Fails, with the places, where more than MAX_SHARE of docstrings
-or any limit is otherwise.
+in its name where there is room: ..._SECONDS, ..._BYTES. A number whose comment begins with "seconds" has ..._SECONDS in
+its name. Fails, with the places, where more than MAX_SHARE of docstrings or any limit is otherwise.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MAX_SHARE = 0.02
 OPENING = re.compile(
-    r"(What|Where|Whether|Who|Whoever|Whatever|How|When|Which|The same|The ones?|Another|That|Those|It|They"
+    r"(What|Where|Whether|Who|Whoever|Whatever|How|When|Which|The same|The ones?|One of|Another|Any|That|Those|It|They"
     r"|This|These)\b"
 )
 LATER = re.compile(r"[.!?]\s+(What|Whoever|Whatever|Whether|Who|How much|How many)\b")
@@ -22,6 +22,10 @@ NOUN = re.compile(r"(The|An?|All|Every|Each|True|False|None|No|Nothing|Some|One|
 LIMIT = re.compile(
     r"_?((MOST|LONGEST|PATIENCE|LEAST|SOON|ENOUGH|SHORTEST|LARGEST|SMALLEST|FEWEST|BIGGEST)(_\w+)?"
     r"|FEW|WAIT|GRACE|LONG(_\w+)?(?<!_SECONDS)(?<!_TOKENS)(?<!_BYTES)(?<!_CHARS))"
+)
+NUMBER = re.compile(
+    r"^(?P<name>_?[A-Z][A-Z0-9_]*) = [-\d_.e*<() ]*\d[)]*  # ((maximum|minimum|at most|at least) )?(?P<unit>seconds)\b",
+    re.MULTILINE,
 )
 
 
@@ -40,7 +44,10 @@ def check(source: str) -> tuple[list[str], int, list[str]]:
         for line, text, acts in docstrings
         if OPENING.match(text) or LATER.search(text) or (acts and NOUN.match(text))
     ]
-    return opened, len(docstrings), [f"{line}: {name}" for line, name in names if LIMIT.fullmatch(name)]
+    limits = [f"{line}: {name}" for line, name in names if LIMIT.fullmatch(name)]
+    numbers = (found for found in NUMBER.finditer(source) if f"_{found['unit'].upper()}" not in found["name"])
+    limits += [f"{source.count(chr(10), 0, found.start()) + 1}: {found['name']}" for found in numbers]
+    return opened, len(docstrings), limits
 
 
 def _does_something(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -59,7 +66,7 @@ def main() -> int:
         opened += [f"{file.relative_to(ROOT)}:{each}\n" for each in wrong]
         limits += [f"{file.relative_to(ROOT)}:{each}\n" for each in named]
     sys.stdout.write(f"docstrings that open otherwise: {len(opened)} of {total:,}; at most {MAX_SHARE:.0%}\n")
-    sys.stdout.write(f"limits without MAX_ or MIN_: {len(limits)}; at most 0\n")
+    sys.stdout.write(f"limits without MAX_, MIN_ or unit: {len(limits)}; at most 0\n")
     failed = len(opened) > MAX_SHARE * total
     sys.stderr.writelines([*(opened if failed else ()), *limits])
     return int(failed or bool(limits))

@@ -26,6 +26,7 @@ def check(root: Path, source: str) -> tuple[int, str]:
         'class Date:\n    """A day."""\n    @property\n    def year(self):\n        """The year."""\n',
         'class Date:\n    """A day."""\n    def next(self):\n        """Return the day after it."""\n',
         "MOSTLY = 1\nleast = 2\nprint(MOST)\n",
+        "PAUSE_SECONDS = 0.5  # seconds between tries\nPARTS = 3  # of a second\n",
     ],
 )
 def test_plain_source_passes(tmp_path: Path, source: str) -> None:
@@ -44,6 +45,7 @@ def test_plain_source_passes(tmp_path: Path, source: str) -> None:
         ("A, _LONGEST_NAME = 1, 2\n", "sagent/module.py:1"),
         ("class Clock:\n    PATIENCE: float = 1.0\n", "sagent/module.py:2"),
         ("x = 1\nGRACE = 2\n", "sagent/module.py:2"),
+        ("x = 1\n_PAUSE = 8 * 3_600.0  # seconds between tries\n", "sagent/module.py:2"),
     ],
 )
 def test_old_dialect_fails_with_place(tmp_path: Path, source: str, place: str) -> None:

@@ -55,7 +55,7 @@ class Composite(ABC):
 
 
 class Stage:
-    """One run of several agents together: it runs each, and adds up their usage.
+    """Run of several agents together: it runs each, and adds up their usage.
 
     Without a caller, each agent runs itself, with its own log and ledger. With one, a copy of it runs below the caller,
     whose tree, ledger, log and permissions then apply; on one stage the copy's conversation continues from run to run.

@@ -55,7 +55,7 @@ class Adapted:
 
 
 class Tagged:
-    """One of several classes, named by its member "type": `ToolCall` is "tool_call", as in a log."""
+    """Marker of a union of classes that the member "type" tells apart: `ToolCall` is "tool_call", as in a log."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: Core) -> "CoreSchema":
         from pydantic_core import core_schema

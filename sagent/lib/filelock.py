@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sagent.lib.atomic import atomic_write
 
-_PAUSE = 0.05  # seconds between two tries
+_RETRY_INTERVAL_SECONDS = 0.05  # seconds between two tries
 _MAX_TURN_SECONDS = 10.0  # a process that holds it longer is stuck and no longer waited for
 
 
@@ -26,7 +26,7 @@ async def locked(path: Path, timeout: float) -> AsyncGenerator[None]:
                 with suppress(BlockingIOError):
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
         yield
     finally:
         os.close(handle)

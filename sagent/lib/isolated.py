@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sagent.lib.process import Finished
 
 MEMORY = 1_000_000_000  # bytes of address space
-SECONDS = 20  # of a processor
+MAX_CPU_SECONDS = 20  # of a processor
 _START = "import sys; sys.path[:] = sys.argv[1:]; from %(module)s import %(function)s; %(function)s()"
 _FROM_OUTSIDE = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons need these to start
 
@@ -61,7 +61,7 @@ def limit() -> None:
         import resource
     except ImportError:
         return
-    for bound, most in (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, SECONDS), (resource.RLIMIT_CORE, 0):
+    for bound, most in (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, MAX_CPU_SECONDS), (resource.RLIMIT_CORE, 0):
         soft, _ = resource.getrlimit(bound)
         if soft == resource.RLIM_INFINITY or soft > most:
             with suppress(OSError, ValueError):

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-SHARE = 0.004  # seconds of a round of the event loop in which agents may begin work
+ROUND_SECONDS = 0.004  # seconds of a round of the event loop in which agents may begin work
 ABREAST = 4  # waiters that continue in one round
 Outcome = TypeVar("Outcome")
 
@@ -20,7 +20,7 @@ class _Pace:
         self.waiting = deque[asyncio.Future[None]]()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.until = perf_counter() + SHARE
+        self.until = perf_counter() + ROUND_SECONDS
         loop.call_soon(self._next_round, loop)
 
     def _next_round(self, loop: asyncio.AbstractEventLoop) -> None:

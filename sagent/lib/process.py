@@ -26,7 +26,7 @@ any program does both. process.sh knows this number too.
 
 _REAPER = Path(__file__).with_name("process.sh")
 _MAX_NOTES_BYTES = 1 << 21  # a command may write as much as it likes
-_POLL = 0.01  # seconds, if the system has no handle for a process's end
+_POLL_INTERVAL_SECONDS = 0.01  # seconds, if the system has no handle for a process's end
 _REAPER_TIMEOUT_SECONDS = 15.0  # for a reaper, which gives up after about ten itself
 
 
@@ -381,7 +381,9 @@ async def _ended(process: "subprocess.Popen[bytes]") -> None:
     while process.returncode is None and not await _await_exit(process.pid):
         if process.poll() is not None:
             return
-        await asyncio.sleep(_POLL)  # no thread: one that waits for a released process would delay our own end
+        await asyncio.sleep(
+            _POLL_INTERVAL_SECONDS
+        )  # no thread: one that waits for a released process would delay our own end
 
 
 async def _await_exit(pid: int) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from sagent.errors import ModelError
 
-_REST = 60.0  # seconds to pause a key if its provider names no time
-_SPENT = 3_600.0  # the same for one without credit, which somebody may add
+_DEFAULT_PAUSE_SECONDS = 60.0  # seconds to pause a key if its provider names no time
+_NO_CREDIT_PAUSE_SECONDS = 3_600.0  # the same for one without credit, which somebody may add
 
 
 class Keys:
@@ -42,7 +42,7 @@ class Keys:
         if refused != self.current:  # another call was refused before this one
             return True
         now = time.monotonic()
-        rest = _SPENT if error.kind == "payment" else error.retry_after or _REST
+        rest = _NO_CREDIT_PAUSE_SECONDS if error.kind == "payment" else error.retry_after or _DEFAULT_PAUSE_SECONDS
         self._rests[self._at], refused_at = now + rest, self._at
         following = [*range(self._at + 1, len(self._keys)), *range(self._at + 1)]
         self._at = min(following, key=lambda at: max(self._rests[at], now))

@@ -106,7 +106,7 @@ class ErrorEvent:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Any response at all: an HTML error page, garbage, an error under status 200."""
+    """Response of any content: an HTML error page, garbage, an error under status 200."""
 
     status: int = 200
     headers: Headers = (("content-type", "text/html; charset=utf-8"),)

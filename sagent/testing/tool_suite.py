@@ -30,7 +30,7 @@ from sagent.session.blobs import BlobDirectory
 from sagent.tool import Foreseeable, RunContext, Tool, ToolOutput, Workspace, foresee, traits_of
 
 TIMEOUT_SECONDS = 20.0  # after which a hanging tool fails its test
-SETTLING = 10.0  # seconds that threads and children of a cancelled call get to finish their step
+SETTLING = 10.0  # public name; seconds that threads and children of a cancelled call get to finish their step
 _SAMPLES: Sequence[tuple[str, Json]] = (("object", JsonObject()), ("array", ()), ("boolean", True))
 
 

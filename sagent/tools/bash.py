@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sagent.sandbox.profile import Need, Profile
     from sagent.tools.capture import Capture
 
-DEFAULT_TIMEOUT = 120.0
+DEFAULT_TIMEOUT_SECONDS = 120.0
 MAX_TIMEOUT_SECONDS = 3600.0
 OUTPUT_LIMIT = 1 << 30
 
@@ -161,7 +161,7 @@ class Bash:
             if capture.flooded:
                 stopped = f"killed: it printed more than {OUTPUT_LIMIT >> 20:,} MiB"
             elif not in_time:
-                limit = DEFAULT_TIMEOUT if timeout is None else timeout
+                limit = DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout
                 stopped = f"timed out after {limit:g} s: killed, with everything it had started"
             else:
                 stopped = ""
@@ -371,7 +371,7 @@ def _script() -> str:
 async def _attend(shell: asyncio.Task[None], capture: "Capture", timeout: float | None, run: RunContext) -> bool:
     """Wait for the shell and show its last lines now and then; return False when the time is up, with `shell` ended."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + (DEFAULT_TIMEOUT if timeout is None else timeout)
+    deadline = clock() + (DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout)
     pause, shown = _FIRST_PROGRESS, 0
     try:
         while not shell.done():

@@ -55,7 +55,7 @@ def _failure(done: "Finished") -> str:
     if len(done.output) > _MAX_ANSWER_BYTES:
         return f"becomes more than {_MAX_ANSWER_BYTES // 1_000_000} MB"
     if done.code == -signal.SIGXCPU:
-        return f"takes longer than {isolated.SECONDS} s of a processor"
+        return f"takes longer than {isolated.MAX_CPU_SECONDS} s of a processor"
     ended = signal.Signals(-done.code).name if done.code < 0 else f"exit code {done.code}"
     return f"needs more than {isolated.MEMORY // 1_000_000} MB of memory or is damaged ({ended})"
 

@@ -21,7 +21,7 @@ from sagent.lib.names import quote_path
 from sagent.lib.regular import open_regular
 from sagent.tools.globs import glob_regex
 
-TIME = 20  # seconds for a search, which then shows its results so far
+MAX_SEARCH_SECONDS = 20  # seconds for a search, which then shows its results so far
 PROCESS_SECONDS = 30  # for one in a separate process
 CUT = "(There was not enough time to search the whole directory. Give a narrower path.)"
 _BLOCK_BYTES = 4_000_000  # read at once
@@ -72,7 +72,7 @@ class Report(NamedTuple):
 
 def search(query: Query, stop: Callable[[], bool]) -> Report:
     """Run a query, with files in the order of their paths. Return the results so far when `stop` is True."""
-    end = monotonic() + TIME
+    end = monotonic() + MAX_SEARCH_SECONDS
     wanted = name_filter(query.glob, query.names)
     page = _Page(query)
     finder = _Finder(query, lambda: stop() or monotonic() > end)
@@ -299,7 +299,8 @@ class _Finder:
             if paths:
                 notes.append(f"(Not searched, because they {why}: {_listed(paths)}.)")
         if self.stopped:
-            notes.append(f"(Stopped after {TIME} s at {quote_path(self.stopped)}. Give a narrower path, glob or type.)")
+            where = quote_path(self.stopped)
+            notes.append(f"(Stopped after {MAX_SEARCH_SECONDS} s at {where}. Give a narrower path, glob or type.)")
         if self._query.ignored:
             those = _listed(list(self._query.ignored))
             notes.append(

@@ -98,7 +98,7 @@ async def test_background_call_keeps_its_deps(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         Journal, "make_durable", sync
     )  # as where that is done at once: nothing waits before the next run
-    monkeypatch.setattr(pace, "SHARE", 60)
+    monkeypatch.setattr(pace, "ROUND_SECONDS", 60)
     go_on = asyncio.Event()
 
     @tool(effect="none")

@@ -10,7 +10,7 @@ from sagent.lib.pace import ABREAST, give_way
 
 
 async def test_sequential_work_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.lib.pace.SHARE", 60.0)
+    monkeypatch.setattr("sagent.lib.pace.ROUND_SECONDS", 60.0)
     rounds = 0
 
     async def count() -> None:

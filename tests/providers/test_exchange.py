@@ -98,7 +98,7 @@ async def test_stream_without_closing_event_is_cut(raw_server, pieces) -> None:
 
 
 async def test_finished_reply_ignores_pings(raw_server, monkeypatch) -> None:
-    monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER", 0.05)
+    monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER_TIMEOUT_SECONDS", 0.05)
     pings = [0.01, chunk(PING)] * 6_000
     async with raw_server([HEAD, chunk(says("hello", "stop") + USAGE), *pings]) as server, chat(server.url) as model:
         async with asyncio.timeout(20):
@@ -297,7 +297,7 @@ async def test_failed_generation_is_retried_twice(raw_server, status: bytes) -> 
 
 
 async def test_endless_error_body_keeps_status(raw_server, monkeypatch) -> None:
-    monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER", 0.05)
+    monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER_TIMEOUT_SECONDS", 0.05)
     told = b'{"error":{"message":"slow down"}}'
     endless = b"HTTP/1.1 429 Too Many\r\nretry-after: 9\r\ncontent-length: 5000\r\n\r\n" + told
     async with raw_server([endless, 30.0]) as server, chat(server.url) as model:

@@ -371,7 +371,7 @@ async def test_watchdogs_spare_released_process(markers: tuple[str, str]) -> Non
 
 
 async def test_default_time_limit_is_foreground_only(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bash_module, "DEFAULT_TIMEOUT", 0.2)
+    monkeypatch.setattr(bash_module, "DEFAULT_TIMEOUT_SECONDS", 0.2)
     agent = an_agent(
         work,
         bash,

@@ -636,7 +636,7 @@ async def test_no_large_file_delays_a_search(call, root, engine, monkeypatch) ->
         for pattern in ("hel+o", "(?=hel)hello"):
             text = text_of(await call(Grep(), pattern=pattern))
             assert text == "found.txt:1:hello\n(Not searched, because they are larger than 1 GB: text.log.)"
-        monkeypatch.setattr("sagent.tools.search.TIME", 0.1)
+        monkeypatch.setattr("sagent.tools.search.MAX_SEARCH_SECONDS", 0.1)
         text = text_of(await call(Grep(), pattern="nothing", path="text.log"))
         assert text.startswith("No matches.\n(Stopped after 0.1 s at text.log.")
         monkeypatch.setattr("sagent.tools.view._SCAN_SECONDS", 0.1)
@@ -645,7 +645,7 @@ async def test_no_large_file_delays_a_search(call, root, engine, monkeypatch) ->
 
 
 async def test_large_text_is_searched(call, root, engine, monkeypatch) -> None:
-    monkeypatch.setattr("sagent.tools.search.TIME", 600)  # on a busy machine, too
+    monkeypatch.setattr("sagent.tools.search.MAX_SEARCH_SECONDS", 600)  # on a busy machine, too
     with (root / "a.log").open("wb") as file:
         file.write(b"one\n" * 20_000)
         file.truncate(80_000_000)

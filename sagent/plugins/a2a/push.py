@@ -25,7 +25,7 @@ MAX_KEPT = 1_000  # of one caller; those that know their task's end are removed 
 _MAX_CONFIG_BYTES = 8_192  # of a config
 _LINES = 50  # notifications that are on their way at a time
 _TRIES = 3
-_PAUSE = 1.0  # seconds before another try, and twice as many before the next
+_RETRY_DELAY_SECONDS = 1.0  # seconds before another try, and twice as many before the next
 _FLUSH_TIMEOUT_SECONDS = 3.0  # for the last notifications when the server stops
 
 
@@ -67,7 +67,7 @@ class Receiver:
         for attempt in range(_TRIES):
             if await self._post(self.config, task):
                 return True
-            await asyncio.sleep(_PAUSE * 2**attempt)
+            await asyncio.sleep(_RETRY_DELAY_SECONDS * 2**attempt)
         return False
 
     def stop(self) -> None:

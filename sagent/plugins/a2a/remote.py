@@ -40,7 +40,7 @@ from sagent.usage import Charge, Usage
 ROLE = "a2a"
 """Whom the work of agents elsewhere is billed to."""
 _CARD_TIMEOUT_SECONDS = 10.0  # for a card
-_SILENCE = 600.0  # seconds of silence, after which a connection counts as lost
+_MAX_SILENCE_SECONDS = 600.0  # seconds of silence, after which a connection counts as lost
 _PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before a task is requested again
 _MAX_DESCRIPTION_CHARS = 1_500
 _FAILURES = (A2AError, A2AClientError, httpx.HTTPError, ValueError)
@@ -57,7 +57,7 @@ async def find_agents(named: Sequence[str], notices: list[str]) -> "AsyncGenerat
             name, _, url = text.partition("=")
             token = os.environ.get(f"A2A_{name.upper().replace('-', '_')}_TOKEN")
             headers = {"authorization": f"Bearer {token}"} if token else {}
-            timeout = httpx.Timeout(_CARD_TIMEOUT_SECONDS, read=_SILENCE)
+            timeout = httpx.Timeout(_CARD_TIMEOUT_SECONDS, read=_MAX_SILENCE_SECONDS)
             http = await stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=timeout, verify=tls))
             try:
                 async with asyncio.timeout(_CARD_TIMEOUT_SECONDS):

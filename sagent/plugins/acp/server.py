@@ -38,7 +38,7 @@ KEY, LOGIN = "key", "login"  # ways to authenticate
 _NAME = re.compile(r"[\w-]{1,100}", re.ASCII)  # of a session
 _INFO = {"name": "sagent", "title": "sagent", "version": __version__}
 _CLOSE_TIMEOUT_SECONDS = 0.8  # for open work when the client is gone, and half of that for its cancellation
-_CLOSING = 0.8  # seconds for the end of its sessions: commands and servers end with this process
+_CLOSING_TIMEOUT_SECONDS = 0.8  # seconds for the end of its sessions: commands and servers end with this process
 
 
 class Host(Protocol):
@@ -103,7 +103,7 @@ class Server:
             session.cancel()
         await self.connection.settle(_CLOSE_TIMEOUT_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING):
+            async with asyncio.timeout(_CLOSING_TIMEOUT_SECONDS):
                 if self._turns:
                     await asyncio.wait(self._turns)
                 await asyncio.gather(*(each.aclose() for each in (*self._sessions.values(), *self._opening)))

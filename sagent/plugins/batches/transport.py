@@ -23,9 +23,9 @@ from sagent.providers.wire.transport import Answer, DirectTransport, Transport
 
 ANSWER_TIMEOUT_SECONDS = 26 * 3_600.0  # longest wait for an answer; all providers promise 24 hours
 _MAX_ANSWERS_BYTES = 1 << 30  # read of a batch's answers
-_SETTLED = 600.0  # seconds for one request of ours
+_REQUEST_TIMEOUT_SECONDS = 600.0  # seconds for one request of ours
 _MAX_POLL_SECONDS = 60.0
-_LAST = 15.0  # seconds for sending a batch at the end of the process
+_LAST_BATCH_TIMEOUT_SECONDS = 15.0  # seconds for sending a batch at the end of the process
 _DATE = re.compile(rb"Date: \d{4}-\d\d-\d\d")  # of the day, in system prompts: an answer may come on the next
 _PASSING = ("prompt_cache_key", "metadata", "user", "safety_identifier")  # members that differ from session to session
 
@@ -122,7 +122,7 @@ class Batches:
             if group.timer is not None:
                 group.timer.cancel()
         if self._sends:
-            await asyncio.wait(self._sends, timeout=_LAST)
+            await asyncio.wait(self._sends, timeout=_LAST_BATCH_TIMEOUT_SECONDS)
         if left := len(self._waits):
             self.report(f"{count(left, 'batch', 'batches')} in progress: the provider continues them")
         for task in (*self._sends, *self._waits):
@@ -166,10 +166,10 @@ class Batches:
 
     async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
         try:
-            async with asyncio.timeout(_SETTLED):
+            async with asyncio.timeout(_REQUEST_TIMEOUT_SECONDS):
                 return await self._through.get(url, headers)
         except TimeoutError as error:
-            raise ExchangeFailed("stalled", f"no answer within {_SETTLED:g} s") from error
+            raise ExchangeFailed("stalled", f"no answer within {_REQUEST_TIMEOUT_SECONDS:g} s") from error
 
     async def aclose(self) -> None:
         """Close unused connections; others may still wait for their answers."""
@@ -266,7 +266,7 @@ class Batches:
         async def ask(url: str, body: bytes | None = None, content_type: str = "application/json") -> bytes:
             headers, sent = (own, None) if body is None else ({**own, "content-type": content_type}, (body,))
             answer, found = await read_answer(
-                self._through, url, headers, sent, timeout=_SETTLED, max_bytes=_MAX_ANSWERS_BYTES
+                self._through, url, headers, sent, timeout=_REQUEST_TIMEOUT_SECONDS, max_bytes=_MAX_ANSWERS_BYTES
             )
             if not 200 <= answer.status < 300:
                 raise _RefusedError(answer.status, answer.headers, found)

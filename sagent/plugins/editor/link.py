@@ -23,8 +23,8 @@ MAX_SELECTION_CHARS = 8_000
 _MAX_ERRORS = 20
 _MAX_MESSAGE_BYTES = 1 << 24  # of one message
 _REVISION = "2025-03-26"  # of MCP, as the extensions speak it
-_SETTLING = 1.5  # seconds for an editor to look at a file that was changed
-_PAUSE = 0.25
+_SETTLING_SECONDS = 1.5  # seconds for an editor to look at a file that was changed
+_POLL_INTERVAL_SECONDS = 0.25
 
 Problem: TypeAlias = tuple[str, int, str]
 """An error in a file: its severity, its line from 1, and its message."""
@@ -108,9 +108,9 @@ class EditorLink:
         """Return the problems that a change has brought, once the editor has looked at it; lines may have moved."""
         known = {(severity, text) for severity, _, text in before}
         waited = 0.0
-        while waited < _SETTLING:
-            await asyncio.sleep(_PAUSE)
-            waited += _PAUSE
+        while waited < _SETTLING_SECONDS:
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            waited += _POLL_INTERVAL_SECONDS
             found = await self.problems(path)
             if found is None:
                 return ()

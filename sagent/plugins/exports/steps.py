@@ -120,7 +120,7 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Another event, with its known details by name."""
+    """Event without a class of its own here, with its known details by name."""
 
     agent: str
     kind: str

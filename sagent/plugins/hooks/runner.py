@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT_BYTES = 1 << 20  # that a hook may answer
 _MAX_ERROR_BYTES = 1 << 16
-_LAST = 0.2  # seconds for output to arrive after the command has ended
+_LAST_OUTPUT_SECONDS = 0.2  # seconds for output to arrive after the command has ended
 
 
 class HookRunner:
@@ -98,7 +98,7 @@ class HookRunner:
             program.writer.write(data)
             program.writer.close()
             await program.process.ended()
-            await asyncio.wait([reading, program.listening], timeout=_LAST)
+            await asyncio.wait([reading, program.listening], timeout=_LAST_OUTPUT_SECONDS)
         except BaseException:
             await program.process.kill_tree()
             raise

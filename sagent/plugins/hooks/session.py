@@ -20,7 +20,7 @@ from sagent.tool import Workspace
 
 SENDER = "hook"
 """The sender of messages that hooks add to a conversation."""
-_LAST_WORDS = 10.0  # seconds for a hook when the session ends
+_SESSION_END_TIMEOUT_SECONDS = 10.0  # seconds for a hook when the session ends
 _MODES: Mapping[str, str] = {"plan": "plan", "ask": "default", "edit": "acceptEdits", "full": "bypassPermissions"}
 """Permission modes as programs call them that brought this protocol up."""
 
@@ -169,7 +169,9 @@ class SessionHooks:
         """End the session, if it has begun."""
         try:
             if self._root is not None:
-                await self.ask("SessionEnd", self._root.path, ("other",), {"reason": "other"}, _LAST_WORDS)
+                await self.ask(
+                    "SessionEnd", self._root.path, ("other",), {"reason": "other"}, _SESSION_END_TIMEOUT_SECONDS
+                )
         finally:
             self._ended = True
             await self._runner.aclose()

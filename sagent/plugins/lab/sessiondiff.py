@@ -32,7 +32,7 @@ from sagent.usage import BUCKETS, Sum, Totals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two sessions. `seconds` only count turns of the root agent, not the time between prompts."""
+    """Session of a comparison. `seconds` only count turns of the root agent, not the time between prompts."""
 
     session: str
     path: str

@@ -25,7 +25,7 @@ JUDGED: tuple[Outcome, ...] = ("solved", "unsolved")
 """Outcomes decided by the check. Others say nothing about the task."""
 FINISHED: tuple[Outcome, ...] = (*JUDGED, "budget")
 """Outcomes that another run would repeat: such a trial is not made again."""
-TIMEOUT = 1800.0  # seconds, the default for tasks
+DEFAULT_TIMEOUT_SECONDS = 1800.0  # seconds, the default for tasks
 _MEMBERS = ("name", "prompt", "check", "directory", "timeout")
 
 
@@ -42,7 +42,7 @@ class Task:
     prompt: str
     check: str
     directory: Path | None = None
-    timeout: float = TIMEOUT
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
     session: str = ""
     commit: str = ""
     then: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ def _task(file: Path, location: str, row: object) -> Task:
     for name in ("name", "prompt", "check"):
         if not as_str(body.get(name)).strip():
             raise UsageError(f"{location}: {name} is missing: give it as a string.")
-    name, timeout = as_str(body.get("name")), body.get("timeout", TIMEOUT)
+    name, timeout = as_str(body.get("name")), body.get("timeout", DEFAULT_TIMEOUT_SECONDS)
     if len(name) > 100 or not name.isprintable():
         raise UsageError(f"{location}: give a name of at most 100 printable characters.")
     seconds = float(timeout) if isinstance(timeout, int | float | Decimal) and not isinstance(timeout, bool) else 0.0

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 KEY, BASE_URL = "LLAMA_CPP_API_KEY", "LLAMA_CPP_BASE_URL"
 _DEATHS = 3  # in a row without an answer, after which calls are no longer repeated automatically
 _PATIENT = Timeouts(stall=5.0)  # for requests that a server answers at once
-_READING = 900.0  # seconds for 2,048 tokens of a prompt, between two reports, on a slow machine
-_LISTENING = 60.0  # seconds until a llama-server listens at its port, long before the model is loaded
+_PROMPT_TIMEOUT_SECONDS = 900.0  # seconds for 2,048 tokens of a prompt, between two reports, on a slow machine
+_LISTEN_TIMEOUT_SECONDS = 60.0  # seconds until a llama-server listens at its port, long before the model is loaded
 _DEATH_TIMEOUT_SECONDS = 0.5  # to notice that a server has died after it dropped a connection
 
 
@@ -53,7 +53,7 @@ class LlamaCpp(ChatProvider):
         usual = Timeouts()
         timeouts = timeouts or usual
         if timeouts.reasoning_stall == usual.reasoning_stall:  # the default was not changed
-            timeouts = replace(timeouts, reasoning_stall=_READING)
+            timeouts = replace(timeouts, reasoning_stall=_PROMPT_TIMEOUT_SECONDS)
         if launch is not None and transport in (None, "direct"):  # a proxy does not lead to a child
             transport = DirectTransport(connect=timeouts.connect, proxied=False)
         super().__init__(row, access, transport=transport, timeouts=timeouts)
@@ -221,11 +221,11 @@ class LlamaCpp(ChatProvider):
                 server.fate = (False, why)
                 server.kill()
                 continue
-            if waited > _LISTENING and not server.listens:
+            if waited > _LISTEN_TIMEOUT_SECONDS and not server.listens:
                 from sagent.plugins.local.llamacpp_server import REMEDY
 
                 why = f"LLAMA_CPP_SERVER: {launch.program} was ended, for it did not answer at its port within"
-                server.fate = (False, f"{why} {_LISTENING:g} s: is it a llama-server? {REMEDY}")
+                server.fate = (False, f"{why} {_LISTEN_TIMEOUT_SECONDS:g} s: is it a llama-server? {REMEDY}")
                 server.kill()
                 continue
             if await self._answers(server):

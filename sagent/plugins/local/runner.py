@@ -10,7 +10,7 @@ from sagent.plugins.local.answer import Answer, Job, LoadedModel
 from sagent.plugins.local.weights import Source, StoppedError, Weights, load
 from sagent.providers.wire.waiting import loading_line
 
-_IDLE = 0.25  # seconds between checks whether the program has ended
+_POLL_INTERVAL_SECONDS = 0.25  # seconds between checks whether the program has ended
 
 
 class Runner:
@@ -66,7 +66,7 @@ class Runner:
     def _next(self) -> Job | None:
         while threading.main_thread().is_alive():
             with suppress(Empty):
-                return self._jobs.get(timeout=_IDLE)
+                return self._jobs.get(timeout=_POLL_INTERVAL_SECONDS)
         return None
 
     def _is_over(self) -> bool:

@@ -35,7 +35,7 @@ _MAX_DESCRIPTION_CHARS = 2_000  # it cuts longer ones (2,048)
 _LIKE_ITSELF = (b'{"type":"assistant","parent_tool_use_id":null,"session_id":"","message":', b"}")
 _PREFIX = f"mcp__{SERVER}__"  # of our tools' names, in programs that cannot be made to leave it out
 _BROKEN_OFF = ("Stream ended", "Connection", "connect", "timed out", "ECONNRESET")  # its messages about connections
-_SETTLING = 10.0  # seconds for output after a reply has ended
+_SETTLING_SECONDS = 10.0  # seconds for output after a reply has ended
 _GOES_ON = ("max_tokens", "model_context_window_exceeded", "pause_turn", "compaction")  # by itself, with another call
 
 
@@ -238,7 +238,7 @@ class ProgramRun:
         if message.calls or message.stop not in ("end", "stop_sequence"):  # it does not wait for results of cut calls
             return False
         with contextlib.suppress(ModelError):  # the reply is whole, whatever becomes of the program
-            while (line := await self._next(_SETTLING)) is not None:
+            while (line := await self._next(_SETTLING_SECONDS)) is not None:
                 if line.get("type") == "result":
                     return not line.get("is_error")
         return False

@@ -26,8 +26,8 @@ _TOKEN_URL = "https://auth.openai.com/oauth/token"  # noqa: S105 -- an address
 _TOKEN_URL_VARIABLE = "CODEX_REFRESH_TOKEN_URL_OVERRIDE"  # noqa: S105 -- a name
 _CLAIMS = "https://api.openai.com/auth"
 
-_EARLY = 300.0  # seconds before its end that a token is renewed
-_OLDEST = 8 * 86_400.0  # seconds after which a token without an expiry is renewed, as in the program
+_RENEWAL_LEAD_SECONDS = 300.0  # seconds before its end that a token is renewed
+_MAX_TOKEN_AGE_SECONDS = 8 * 86_400.0  # seconds after which a token without an expiry is renewed, as in the program
 _MAX_ANSWER_BYTES = 1_048_576
 
 LOGIN = "Run `codex login`, then try again."
@@ -45,7 +45,7 @@ class Login:
     @property
     def is_fresh(self) -> bool:
         """True if the token is still valid for a call made now."""
-        return time.time() < self.expires - _EARLY
+        return time.time() < self.expires - _RENEWAL_LEAD_SECONDS
 
 
 class LoginFile:
@@ -80,7 +80,11 @@ class LoginFile:
             )
         claims = _claims(access)
         expiry = claims.get("exp")
-        expires = float(expiry) if isinstance(expiry, int | float) else _since(fields.get("last_refresh")) + _OLDEST
+        expires = (
+            float(expiry)
+            if isinstance(expiry, int | float)
+            else _since(fields.get("last_refresh")) + _MAX_TOKEN_AGE_SECONDS
+        )
         account = (
             as_str(tokens.get("account_id")) or _account(claims) or _account(_claims(as_str(tokens.get("id_token"))))
         )

@@ -42,7 +42,7 @@ HEADERS: Mapping[str, str] = {
 _GITHUB_API = "2025-04-01"  # the requested version of the exchange
 _USUAL_API = "https://api.githubcopilot.com"
 _MAX_LIST_BYTES = MAX_BYTES // 2  # of a list of models to keep, so that the file stays readable
-_EARLY = 60.0  # seconds before its expiry to renew a token, if it names no time
+_RENEWAL_LEAD_SECONDS = 60.0  # seconds before its expiry to renew a token, if it names no time
 _UNCHANGED = {"refresh_in": 3_600}  # seconds until the next check whether there is an exchange
 _KEPT = ("id", "name", "supported_endpoints", "capabilities", "billing", "policy", "model_picker_enabled")
 
@@ -112,7 +112,7 @@ async def exchange(login: CopilotLogin, transport: Transport, origin: Origin) ->
     if not access:
         raise own.error("auth", f"{urlsplit(login.host).netloc} gives no token for Copilot. {LOG_IN}")
     # by our own clock, if it names a duration: clocks may differ
-    until = time.time() + lasts if lasts > 0 else as_int(answer.get("expires_at")) - _EARLY
+    until = time.time() + lasts if lasts > 0 else as_int(answer.get("expires_at")) - _RENEWAL_LEAD_SECONDS
     named = as_str(as_object(answer.get("endpoints")).get("api"))
     fresh = replace(login, access=access, until=until, api=_usable(named, login.host))
     with suppress(ModelError):  # the known ones are good enough

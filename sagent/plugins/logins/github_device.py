@@ -25,7 +25,7 @@ _SCOPE = "read:user"
 _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _DEFAULT_POLL_SECONDS = 5  # between two polls, by default
 _MIN_POLL_SECONDS = 1  # whatever the server names
-_USUAL_LIFE = 900  # seconds that a code is valid
+_DEFAULT_CODE_LIFE_SECONDS = 900  # seconds that a code is valid
 _TIMEOUT_SECONDS = 30.0  # for an answer
 _HEADERS = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
 _AGAIN = "Log in again"
@@ -61,7 +61,7 @@ async def begin(host: str, transport: Transport, origin: Origin) -> DeviceCode:
     page, code, shown = (as_str(answer.get(name)) for name in ("verification_uri", "device_code", "user_code"))
     if not (page and code and shown):
         raise origin.error("server", f"{host} gives no code to log in with: {_reason(answer)}")
-    life = as_int(answer.get("expires_in")) or _USUAL_LIFE
+    life = as_int(answer.get("expires_in")) or _DEFAULT_CODE_LIFE_SECONDS
     wait = max(_MIN_POLL_SECONDS, as_int(answer.get("interval"), _DEFAULT_POLL_SECONDS))
     return DeviceCode(shown, page, code, wait, time.monotonic() + life)
 

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 START_TIMEOUT_SECONDS = 20.0  # for a server to be ready for a call, if it has nothing more to start
-_ENDING = 3.0  # seconds for a connection to end
+_CLOSE_TIMEOUT_SECONDS = 3.0  # seconds for a connection to end
 _MAX_RESTART_DELAY_SECONDS = 30.0  # between two starts
 _MAX_CALL_WAIT_SECONDS = 4.0  # that a call waits for a restart; with longer waits it fails at once
-_RELISTEN = 60.0  # maximum seconds until changes are listened for again
+_MAX_RELISTEN_DELAY_SECONDS = 60.0  # maximum seconds until changes are listened for again
 
 
 class NotYet(ConnectionError):
-    """It is too early to start a server again."""
+    """Refusal to start a server again so soon."""
 
 
 class Link:
@@ -267,7 +267,7 @@ class Link:
             except (MCPError, SubscriptionLost, TimeoutError):
                 pass
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _RELISTEN)
+            pause = min(2 * pause, _MAX_RELISTEN_DELAY_SECONDS)
             for kind, wanted in (("tools", tools), ("prompts", prompts), ("resources", resources)):
                 if wanted:  # it may have changed meanwhile
                     self.on_changed(cast("Kind", kind))
@@ -286,7 +286,7 @@ class Link:
         if isinstance(error, NotYet):
             return str(error)
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=_ENDING)
+            await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_SECONDS)
         if self._too_long:
             return f"it answered with more than {MAX_LINE_BYTES >> 20} MiB"
         return self.login_wanted() or (self._program.fault if self._died or is_closed(error) else "") or failure(error)
@@ -311,7 +311,7 @@ class Link:
     async def aclose(self) -> None:
         self._stop.set()
         if self._lives:
-            _, left = await asyncio.wait(self._lives, timeout=_ENDING)
+            _, left = await asyncio.wait(self._lives, timeout=_CLOSE_TIMEOUT_SECONDS)
             for task in left:
                 task.cancel()
             if left:

@@ -31,8 +31,8 @@ from sagent.plugins.mcp.host import client_info
 from sagent.plugins.mcp.server import McpServer
 
 LOGIN_TIMEOUT_SECONDS = 300.0  # for a person to log in
-_RENEWING = 30.0  # seconds that another process may take to renew a token
-_EARLY = 30.0  # seconds before its expiry to renew a token
+_RENEWAL_TIMEOUT_SECONDS = 30.0  # seconds that another process may take to renew a token
+_RENEWAL_LEAD_SECONDS = 30.0  # seconds before its expiry to renew a token
 
 Redirect = Callable[[str], Awaitable[None]]
 Callback = Callable[[], Awaitable[AuthorizationCodeResult]]
@@ -111,7 +111,7 @@ class LoginFile(LoginStore):
     async def locked(self) -> AsyncGenerator[None]:
         """Yield the right to renew the tokens, among the processes of this machine. Raises TimeoutError."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        async with locked(self.path.with_suffix(".lock"), _RENEWING):
+        async with locked(self.path.with_suffix(".lock"), _RENEWAL_TIMEOUT_SECONDS):
             yield
 
 
@@ -145,7 +145,7 @@ class Login(OAuthClientProvider):
     async def _initialize(self) -> None:
         await super()._initialize()
         expires = self._store.read().expires
-        self.context.token_expiry_time = None if expires is None else expires - _EARLY
+        self.context.token_expiry_time = None if expires is None else expires - _RENEWAL_LEAD_SECONDS
 
     async def _perform_authorization(self) -> httpx2.Request:
         self.context.client_metadata.scope = union_scopes(self.context.client_metadata.scope, self._scope)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 1 << 26  # of one message
 _END_SECONDS = 1.0  # that a program gets to end by itself, once its standard input has ended
 _LAST_WORDS = 2_000  # bytes of its standard error to keep
-_PROBED = 3.0  # seconds for a server to state its protocol, before the earlier handshake is used
+_PROBE_TIMEOUT_SECONDS = 3.0  # seconds for a server to state its protocol, before the earlier handshake is used
 _CHUNK = 1 << 16
 _INTERNAL_ERROR = -32603  # JSON-RPC's code for an error of the server
 _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
@@ -99,7 +99,7 @@ class Program:
         from mcp.shared.message import SessionMessage
         from mcp.types import REQUEST_TIMEOUT, ErrorData, JSONRPCError
 
-        await asyncio.sleep(_PROBED)
+        await asyncio.sleep(_PROBE_TIMEOUT_SECONDS)
         if not self._heard:
             error = ErrorData(code=REQUEST_TIMEOUT, message="no answer")
             with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -43,7 +43,7 @@ LOGINS = "mcp"
 MAX_TOOLS = 128  # of one server
 MAX_SCHEMA_CHARS = 200_000  # of descriptions and schemas of one server, which every request carries
 MAX_DESCRIBED_CHARS = 20_000  # of them, for added tools, in one message that describes them
-_RELISTING = 1.0  # minimum seconds between two checks for changes
+_MIN_RELIST_INTERVAL_SECONDS = 1.0  # minimum seconds between two checks for changes
 
 
 class Servers:
@@ -221,7 +221,7 @@ class Servers:
                     listed = await list_tools(link)
                 if text := offer.update({info.name: info for info in listed}):
                     self._announce(text)
-            await asyncio.sleep(_RELISTING)
+            await asyncio.sleep(_MIN_RELIST_INTERVAL_SECONDS)
             if link.name not in self._again:
                 return
 

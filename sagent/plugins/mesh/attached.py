@@ -51,9 +51,9 @@ from sagent.session.view import LogView, MemoryLogView
 from sagent.tool import Workspace
 from sagent.usage import Cost
 
-_LOOK = 1.0  # seconds between checks of who holds the session
+_CHECK_INTERVAL_SECONDS = 1.0  # seconds between checks of who holds the session
 _SILENT = 3  # checks after which a node without the lease counts as stopped, or all nodes as full
-_PAUSE = 0.5  # seconds between two times that the log is read
+_READ_INTERVAL_SECONDS = 0.5  # seconds between two times that the log is read
 _ANSWER_TIMEOUT_SECONDS = 5.0  # for an answer to another thread
 _RESTS = "No node is running this session now. Send a message first, or include this in one."
 
@@ -352,7 +352,7 @@ class RemoteAgent:
             self._stale.clear()
             with suppress(Unavailable):
                 await self._take_new()
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_READ_INTERVAL_SECONDS)
 
     async def _take_new(self) -> None:
         await self._copy.read()
@@ -363,7 +363,7 @@ class RemoteAgent:
         """Report when nobody holds a session that has work, and when the bus is away."""
         leases, silent, away = self._bus.bucket(names.LEASES), 0, False
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
             if self._bus.is_up == away:
                 away = not away
                 text = "The bus cannot be reached." if away else "The bus is back. To see messages since then: /earlier"

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_SECONDS = 10.0  # default time a call waits for the bus
 INBOX_LIMIT = 1_000  # messages waiting at one address; then senders wait
-_STARTING = 0.9  # seconds for a server to begin to listen
+_SERVER_START_SECONDS = 0.9  # seconds for a server to begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
 _NO_PEERS, _NO_STREAM = 10005, 10059
 _FULL_DISK = (
@@ -151,7 +151,7 @@ class Connection:
             for refusal in self._refusals:
                 if not refusal.done():
                     refusal.set_result(str(error))
-        nobody = isinstance(error, ConnectionRefusedError) and time.monotonic() - self._began > _STARTING
+        nobody = isinstance(error, ConnectionRefusedError) and time.monotonic() - self._began > _SERVER_START_SECONDS
         if not self._is_open and (nobody or isinstance(error, ssl.SSLError | Refused) or "uthorization" in str(error)):
             raise error  # otherwise it would retry for ever
 

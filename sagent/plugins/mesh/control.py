@@ -31,7 +31,7 @@ from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import PlanDecision
 
 _MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will replace it
-_AGAIN = 10.0  # seconds until a question is repeated for clients that came since
+_REPEAT_INTERVAL_SECONDS = 10.0  # seconds until a question is repeated for clients that came since
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Asking:
 
     async def _once(self, subject: str, data: bytes) -> bytes:
         """Ask once and return the answer. Raises Unavailable if the question has to be repeated."""
-        asking = asyncio.create_task(self._bus.request(subject, data, timeout=_AGAIN))
+        asking = asyncio.create_task(self._bus.request(subject, data, timeout=_REPEAT_INTERVAL_SECONDS))
         newcomer = asyncio.create_task(self._newcomer.wait())
         try:
             await asyncio.wait((asking, newcomer), return_when=asyncio.FIRST_COMPLETED)

@@ -4,59 +4,59 @@ from sagent.errors import SagentError
 
 
 class MeshError(SagentError):
-    """Root of what fails on the bus."""
+    """Failure on the bus, of any kind."""
 
     kind = "mesh"
 
 
 class Unavailable(MeshError):
-    """The bus is unreachable, or did not answer in time: the request may or may not have been carried out."""
+    """Failure to reach the bus in time: the request may or may not have been carried out."""
 
     kind = "unavailable"
 
 
 class NoRoom(Unavailable):
-    """The bus has no room for anything; nothing was stored."""
+    """Lack of room on the bus; nothing was stored."""
 
     kind = "no_room"
 
 
 class Refused(MeshError):
-    """The bus does not admit this user, or does not let it do this."""
+    """Refusal of a user or of a request by the bus."""
 
     kind = "refused"
 
 
 class Missing(Refused):
-    """The bus lacks a stream that it had: its disk was lost."""
+    """Loss of a stream that the bus had, with its disk."""
 
 
 class Fenced(MeshError):
-    """Somebody else has written since: whoever meets this does not hold the thing any more."""
+    """Loss of a lease or record to another writer, who has written since."""
 
     kind = "fenced"
 
 
 class Full(MeshError):
-    """The inbox of an address is full; nothing was sent."""
+    """Lack of room in the inbox of an address; nothing was sent."""
 
     kind = "full"
 
 
 class TooLarge(MeshError):
-    """A message is larger than the bus carries; nothing was sent."""
+    """Message larger than the bus carries; nothing was sent."""
 
     kind = "too_large"
 
 
 class NobodyThere(MeshError):
-    """Nobody took a message in the time it was kept."""
+    """Expiry of a message that nobody has taken."""
 
     kind = "nobody_there"
 
 
 class DeadlineExceeded(MeshError):
-    """No answer in time. The receiver was told to stop."""
+    """Lack of an answer in time. The receiver was told to stop."""
 
     kind = "deadline_exceeded"
 
@@ -68,13 +68,13 @@ class Cancelled(MeshError):
 
 
 class WrongVersion(MeshError):
-    """A message in a version that this sagent does not know."""
+    """Message in a version that this sagent does not know."""
 
     kind = "wrong_version"
 
 
 class Failed(MeshError):
-    """The other side has failed. `failure` is its own kind of error."""
+    """Failure of the other side. `failure` is its own kind of error."""
 
     kind = "failed"
 

@@ -9,8 +9,8 @@ from sagent.plugins.mesh.connection import INBOX_LIMIT
 if TYPE_CHECKING:
     from nats.js.api import StreamConfig
 
-PARCELS_KEPT = 7 * 86_400.0  # seconds
-REPLIES_KEPT = 3_600.0  # seconds
+PARCEL_LIFE_SECONDS = 7 * 86_400.0  # seconds
+REPLY_LIFE_SECONDS = 3_600.0  # seconds
 
 
 def every_stream() -> "list[StreamConfig]":
@@ -30,13 +30,13 @@ def every_stream() -> "list[StreamConfig]":
         StreamConfig(name=names.LOG, subjects=["sagent.log.>"], allow_direct=True, deny_delete=True),
         inbox,
         StreamConfig(name=names.WORK, subjects=["sagent.work.>"], retention=RetentionPolicy.WORK_QUEUE),
-        StreamConfig(name=names.REPLIES, subjects=["sagent.replies.>"], max_age=REPLIES_KEPT, allow_direct=True),
+        StreamConfig(name=names.REPLIES, subjects=["sagent.replies.>"], max_age=REPLY_LIFE_SECONDS, allow_direct=True),
         _bucket(names.LEASES, names.LEASE_TTL),
         _bucket(names.CARDS, names.CARD_TTL),
         _bucket(names.SESSIONS),
-        _once(names.FATES, PARCELS_KEPT),
+        _once(names.FATES, PARCEL_LIFE_SECONDS),
         _objects(names.BLOBS),
-        _objects(names.PARCELS, PARCELS_KEPT),
+        _objects(names.PARCELS, PARCEL_LIFE_SECONDS),
     ]
 
 

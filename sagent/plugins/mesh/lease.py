@@ -8,10 +8,12 @@ from sagent.plugins.mesh import names
 from sagent.plugins.mesh.errors import Fenced, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream
 
-RENEW = 1.0  # seconds between renewals
-HOLD = 3.0  # seconds after the last renewal in which a holder may act; the key itself lives for the longer LEASE_TTL
+RENEWAL_INTERVAL_SECONDS = 1.0  # seconds between renewals
+HOLD_SECONDS = (
+    3.0  # seconds after the last renewal in which a holder may act; the key itself lives for the longer LEASE_TTL
+)
 
-_RELEASE = 1.0  # seconds to release a lease
+_RELEASE_TIMEOUT_SECONDS = 1.0  # seconds to release a lease
 
 
 def clock() -> float:
@@ -36,7 +38,7 @@ class Lease:
         """Become the holder; return None if there is another. Raises Unavailable."""
         since, value = clock(), holder.encode()
         try:
-            revision = await bus.bucket(names.LEASES).create(names.token(what), value, timeout=HOLD)
+            revision = await bus.bucket(names.LEASES).create(names.token(what), value, timeout=HOLD_SECONDS)
         except Fenced:
             return None
         return cls(bus, what, value, revision, since)
@@ -51,37 +53,37 @@ class Lease:
             if entry is not None and seen and entry.revision != seen:  # its holder renews it
                 return (entry.value or b"").decode("utf-8", "replace")
             seen = seen if entry is None else entry.revision
-            await asyncio.sleep(RENEW)
+            await asyncio.sleep(RENEWAL_INTERVAL_SECONDS)
         return lease
 
     @property
     def holds(self) -> bool:
         """True while this holds the lease; once False, it stays False, and the caller must stop working."""
-        if clock() - self._renewed >= HOLD:
-            self._renewed = -HOLD
+        if clock() - self._renewed >= HOLD_SECONDS:
+            self._renewed = -HOLD_SECONDS
         return self._renewed > 0
 
     async def keep(self) -> None:
         """Renew the lease; returns when it is lost."""
         while self.holds:
-            await asyncio.sleep(RENEW)
+            await asyncio.sleep(RENEWAL_INTERVAL_SECONDS)
             since = clock()
             if not self.holds:
                 return
-            left = HOLD - (since - self._renewed)
+            left = HOLD_SECONDS - (since - self._renewed)
             try:
                 self._last = await self._bucket.update(self._key, self._holder, self._last, timeout=left)
                 self._renewed = since if self.holds else self._renewed
                 self.problem = None
             except Fenced:
-                self._renewed = -HOLD
+                self._renewed = -HOLD_SECONDS
             except Unavailable as error:
                 self.problem = error
 
     async def release(self) -> None:
         """Release it for others at once. If the bus is unreachable it expires by itself."""
-        self._renewed = -HOLD
+        self._renewed = -HOLD_SECONDS
         try:
-            await self._bucket.delete(self._key, self._last, timeout=_RELEASE)
+            await self._bucket.delete(self._key, self._last, timeout=_RELEASE_TIMEOUT_SECONDS)
         except (Fenced, Unavailable):
             return

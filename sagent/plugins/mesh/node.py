@@ -18,11 +18,13 @@ from sagent.plugins.mesh.streams import LeasedMessage
 from sagent.plugins.mesh.tasks import end, keep_running
 
 ACK_TIMEOUT_SECONDS = 4.0  # after which the work of a vanished node goes to another
-_ROUND = 3.0  # seconds of one request for work; below ACK_TIMEOUT_SECONDS, so that a stopped process gets none
-_SHORT = 0.3  # seconds of one if other labels wait for the same slot
-_SIGN = 1.0  # seconds between two signs of life
-_GONE = 3.0  # seconds without the bus, after which a drained node ends anyway
-_LATER = 2.0  # seconds until work that another node holds is checked again
+_WORK_REQUEST_SECONDS = (
+    3.0  # seconds of one request for work; below ACK_TIMEOUT_SECONDS, so that a stopped process gets none
+)
+_SHARED_SLOT_REQUEST_SECONDS = 0.3  # seconds of one if other labels wait for the same slot
+_HEARTBEAT_SECONDS = 1.0  # seconds between two signs of life
+_MAX_OFFLINE_SECONDS = 3.0  # seconds without the bus, after which a drained node ends anyway
+_RECHECK_DELAY_SECONDS = 2.0  # seconds until work that another node holds is checked again
 _MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
 
 
@@ -61,7 +63,7 @@ class Node:
                 naming.result()
             await end(naming)
             with suppress(MeshError):
-                await self._cards.delete(self._key, timeout=_SIGN)
+                await self._cards.delete(self._key, timeout=_HEARTBEAT_SECONDS)
             await self._lease.release()
 
     async def _named(self) -> Lease:
@@ -82,7 +84,7 @@ class Node:
                 self.drain()
                 raise
             except Unavailable:
-                await asyncio.sleep(_SIGN)
+                await asyncio.sleep(_HEARTBEAT_SECONDS)
 
     async def _take_all(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -94,9 +96,9 @@ class Node:
         await self._draining.wait()
         with suppress(MeshError, TimeoutError):
             while True:
-                async with asyncio.timeout(_GONE):
+                async with asyncio.timeout(_MAX_OFFLINE_SECONDS):
                     await self._cards.get(self._key)
-                await asyncio.sleep(_SIGN)
+                await asyncio.sleep(_HEARTBEAT_SECONDS)
         self._warn("the bus cannot be reached: the sessions of this node are left to other nodes")
 
     def drain(self) -> None:
@@ -111,7 +113,11 @@ class Node:
         async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_TIMEOUT_SECONDS, limit=_MANY) as intake:
             while not self._draining.is_set():
                 await self._slots.acquire()
-                round_ = _SHORT if self.options.labels and self._slots.locked() else _ROUND
+                round_ = (
+                    _SHARED_SLOT_REQUEST_SECONDS
+                    if self.options.labels and self._slots.locked()
+                    else _WORK_REQUEST_SECONDS
+                )
                 try:
                     taken = None if self._draining.is_set() else await intake.next(round_)
                 except Missing:
@@ -150,7 +156,7 @@ class Node:
             self._stopped.discard(session)
         finally:
             await end(signs)
-        await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _LATER))
+        await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _RECHECK_DELAY_SECONDS))
 
     async def _say_full(self, session: str, error: NoRoom) -> None:
         """Report once, here and to clients, why a session is paused: nobody can store that."""
@@ -179,9 +185,9 @@ class Node:
             self._changed.clear()
             with suppress(MeshError):
                 await self._cards.put(self._key, wire_bytes(self._card()))
-            await asyncio.sleep(_SIGN)  # however many sessions come and go
+            await asyncio.sleep(_HEARTBEAT_SECONDS)  # however many sessions come and go
             with suppress(TimeoutError):
-                async with asyncio.timeout(names.CARD_TTL / 3 - _SIGN):
+                async with asyncio.timeout(names.CARD_TTL / 3 - _HEARTBEAT_SECONDS):
                     await self._changed.wait()
 
     def _card(self) -> JsonObject:
@@ -209,5 +215,5 @@ class Node:
 
 async def _give_signs(taken: LeasedMessage) -> None:
     while True:
-        await asyncio.sleep(_SIGN)
+        await asyncio.sleep(_HEARTBEAT_SECONDS)
         await taken.working()

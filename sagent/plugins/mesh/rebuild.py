@@ -15,7 +15,7 @@ from sagent.session.log import make_directory, read_contents
 from sagent.session.names import log_file
 from sagent.session.store import log_files
 
-_LAGGING = 0.1  # seconds until a replica is read again
+_REREAD_DELAY_SECONDS = 0.1  # seconds until a replica is read again
 _KEPT = 3  # directories of a session that were set aside
 
 
@@ -43,7 +43,7 @@ async def rebuild(stream: LogStream, directory: Path, until: int = 0) -> Rebuilt
     copy = LogCopy(stream, directory)
     try:
         while await copy.read() < until:  # noqa: ASYNC110 -- nobody tells when a replica has it
-            await asyncio.sleep(_LAGGING)
+            await asyncio.sleep(_REREAD_DELAY_SECONDS)
     finally:
         copy.close()
     for file in log_files(directory) if copy.found.lines else ():

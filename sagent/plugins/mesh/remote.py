@@ -43,11 +43,11 @@ from sagent.session.names import new_session_id
 from sagent.tools.plan import PlanDecision
 from sagent.usage import Cost
 
-_AGAIN = 0.5  # seconds until a request is repeated
-_REACHED = 4.0  # seconds for the bus to answer when stopping
-_NOBODY = 30.0  # seconds after which to check that some node has the label
+_REPEAT_INTERVAL_SECONDS = 0.5  # seconds until a request is repeated
+_STOP_TIMEOUT_SECONDS = 4.0  # seconds for the bus to answer when stopping
+_LABEL_CHECK_DELAY_SECONDS = 30.0  # seconds after which to check that some node has the label
 _UNBEGUN = "it was interrupted before a node had begun"
-_LAST_WORDS = 1.0  # seconds for the last events of a run, which are not stored
+_LAST_EVENTS_SECONDS = 1.0  # seconds for the last events of a run, which are not stored
 
 
 class RemotePeer:
@@ -157,7 +157,7 @@ class RemotePeer:
             self.expect(await asyncio.shield(posting))
         except asyncio.CancelledError:
             with suppress(MeshError, TimeoutError):
-                async with asyncio.timeout(_REACHED):
+                async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
                     self.expect(await posting)
                     await self.withdraw(Failure("interrupted", _UNBEGUN))
             raise
@@ -198,7 +198,7 @@ class RemotePeer:
             raise UsageError(f"session {self.record.id} has not run yet")
         result = self.record.answers.get(self._last, self.record.result)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS):
+            async with asyncio.timeout(_LAST_EVENTS_SECONDS):
                 await self._over.wait()
         return result
 
@@ -208,7 +208,7 @@ class RemotePeer:
         while True:
             record, revision = await self._records.get(self.path)
             if record.state != "idle":
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_REPEAT_INTERVAL_SECONDS)
                 continue
             if (cost := await cost_of(SessionStream(self._bus, record.id))) is None:
                 return None
@@ -229,7 +229,7 @@ class RemotePeer:
         `wait` raises that."""
         while not self._rests or (self._sending is not None and not self._sending.done()):
             try:
-                async with asyncio.timeout(_REACHED):
+                async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
                     if await self.withdraw(Failure("interrupted", _UNBEGUN)):
                         return
             except (TimeoutError, Unavailable):
@@ -238,10 +238,10 @@ class RemotePeer:
                     self._sending.cancel()
                 return
             with suppress(NobodyThere, Unavailable, TimeoutError):
-                async with asyncio.timeout(_REACHED):
+                async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
                     await self.ask(op="interrupt", scope=scope)
                 return
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_REPEAT_INTERVAL_SECONDS)
 
     def _fail(self, why: str) -> None:
         """Make `wait` raise that the session cannot be followed, and say how to look at it."""
@@ -447,11 +447,12 @@ class Mesh:
     async def _give_up(self, peer: RemotePeer) -> None:
         """Withdraw a session that no node has begun, if none has its label."""
         while peer.record.state == "queued" and not peer.record.node and (label := peer.record.label):
-            await asyncio.sleep(_NOBODY)
+            await asyncio.sleep(_LABEL_CHECK_DELAY_SECONDS)
             with suppress(Unavailable):
                 if label not in (known := await self._labels()):
                     there = f"The labels are: {', '.join(sorted(known))}." if known else "No node has a label."
-                    text = f"No node takes sessions for the label {label!r}, and none did for {_NOBODY:g} s. {there}"
+                    duration = f"{_LABEL_CHECK_DELAY_SECONDS:g} s"
+                    text = f"No node takes sessions for the label {label!r}, and none did for {duration}. {there}"
                     await peer.withdraw(Failure(NobodyThere.kind, text))
 
     async def _labels(self) -> set[str]:

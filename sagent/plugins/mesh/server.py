@@ -29,7 +29,7 @@ from sagent.session.log import make_directory
 MAX_PAYLOAD = 8 << 20
 PORT = 4222
 START_TIMEOUT_SECONDS = 60.0  # for a server to read its data and listen
-_LOOK = 0.05  # seconds between checks that it does
+_POLL_INTERVAL_SECONDS = 0.05  # seconds between checks that it does
 _LOG, _PORTS = "server.log", "ports"
 _ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
 """Variables that the configuration refers to."""
@@ -300,7 +300,7 @@ async def _while_it_starts(process: Process, folder: Path) -> AsyncIterator[None
                 yield
                 if not process.alive:
                     raise UsageError(f"The bus did not start: {_reason(folder / _LOG)}")
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(_POLL_INTERVAL_SECONDS)
     except TimeoutError:
         raise Unavailable(f"The bus does not listen after {START_TIMEOUT_SECONDS:g} s; see {folder / _LOG}.") from None
 

@@ -51,7 +51,7 @@ from sagent.session.folds import origin
 
 _MOVED_TO = "This session has moved to another machine. Your working directory is now "
 MOVED = "moved"  # stop reason of a turn that another node continues
-_LOOK = 1.0  # seconds between checks for waiting messages
+_CHECK_INTERVAL_SECONDS = 1.0  # seconds between checks for waiting messages
 _TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events after which figures have changed
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # problems of this disk that another node does not have
 _RETRY_DELAY_SECONDS = 0.2  # until the bus is tried again
@@ -279,7 +279,7 @@ class SessionWorker:
                 break
             else:  # a message of another node, soon delivered to us or just acknowledged
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK):
+                    async with asyncio.timeout(_CHECK_INTERVAL_SECONDS):
                         await agent.state.inbox.arrival()
         oldest = min(before.answered, default=0)
         if result is None and all(number < oldest or number in before.answered for number in self._taken):

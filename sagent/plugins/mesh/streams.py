@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js.client import JetStreamContext
 
-_ROUND = 5.0  # seconds of one request for messages, which is repeated
+_FETCH_TIMEOUT_SECONDS = 5.0  # seconds of one request for messages, which is repeated
 _BATCH = 8  # messages in one request: each may have 8 MB
 
 
@@ -106,7 +106,7 @@ class Reader(_Consumer):
         assert self._pull is not None
         try:
             pull = self._pull
-            found = await self._bus.unless_refused(lambda: pull.fetch(_BATCH, _ROUND))
+            found = await self._bus.unless_refused(lambda: pull.fetch(_BATCH, _FETCH_TIMEOUT_SECONDS))
         except (TimeoutError, Error):
             found = list["Msg"]()
             if not await self._bus.is_there(self._pull):
@@ -144,9 +144,9 @@ class Intake(_Consumer):
         self, bus: Connection, stream: str, subject: str, name: str, ack_wait: float, limit: int, idle: float
     ) -> None:
         self._bus, self._stream, self._subject, self._name = bus, stream, subject, name
-        self._ack_wait, self._limit, self._idle = ack_wait, limit, max(idle, ack_wait, 2 * _ROUND)
+        self._ack_wait, self._limit, self._idle = ack_wait, limit, max(idle, ack_wait, 2 * _FETCH_TIMEOUT_SECONDS)
 
-    async def next(self, timeout: float = _ROUND) -> LeasedMessage | None:
+    async def next(self, timeout: float = _FETCH_TIMEOUT_SECONDS) -> LeasedMessage | None:
         """Return the next message; None if none arrived in time, or the bus was away. Raises Refused."""
         from nats.errors import Error
         from nats.js.api import ConsumerConfig
@@ -174,14 +174,19 @@ class Streams(Connection):
 
     async def read(self, stream: str, subject: str, after: int = 0) -> AsyncGenerator[Message]:
         """Yield the messages on a subject (wildcards allowed) after a sequence, in order, up to the present end."""
-        async with self.following(stream, subject, after=after, idle=_ROUND) as messages:
+        async with self.following(stream, subject, after=after, idle=_FETCH_TIMEOUT_SECONDS) as messages:
             async for message, left in messages.until_end():
                 yield message
                 if not left:
                     return
 
     def following(
-        self, stream: str, *subjects: str, after: int = 0, latest: bool = False, idle: float = 6 * _ROUND
+        self,
+        stream: str,
+        *subjects: str,
+        after: int = 0,
+        latest: bool = False,
+        idle: float = 6 * _FETCH_TIMEOUT_SECONDS,
     ) -> AbstractAsyncContextManager[Reader]:
         """Follow the messages on subjects after a sequence, in order. No two subjects may overlap. `latest` starts with
         only the last message of each subject, and repeats these after a lost connection. The bus forgets a reader

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from sagent.plugins.mesh.errors import MeshError
 
-_AGAIN = 1.0  # seconds until a task is cancelled or restarted again
+_REPEAT_INTERVAL_SECONDS = 1.0  # seconds until a task is cancelled or restarted again
 
 
 async def end(*tasks: "asyncio.Task[object]") -> None:
@@ -15,7 +15,7 @@ async def end(*tasks: "asyncio.Task[object]") -> None:
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=_AGAIN)
+        _, left = await asyncio.wait(left, timeout=_REPEAT_INTERVAL_SECONDS)
 
 
 async def keep_running(work: Callable[[], Awaitable[None]]) -> None:
@@ -24,4 +24,4 @@ async def keep_running(work: Callable[[], Awaitable[None]]) -> None:
         try:
             return await work()
         except MeshError:
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_REPEAT_INTERVAL_SECONDS)

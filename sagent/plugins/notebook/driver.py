@@ -19,8 +19,8 @@ from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.sandbox.scratch import Scratch
 from sagent.tools.notebook import output_text
 
-STARTING = 60.0  # seconds that a kernel may take to start
-PACE = 0.3  # seconds between two progress messages
+START_TIMEOUT_SECONDS = 60.0  # seconds that a kernel may take to start
+PROGRESS_INTERVAL_SECONDS = 0.3  # seconds between two progress messages
 INTERRUPT_TIMEOUT_SECONDS = 5.0  # to end after an interruption
 MAX_TEXT_CHARS = 200_000  # of a call: of more the beginning and the end
 MAX_IMAGES, MAX_IMAGE_CHARS = 10, 8_000_000  # of a call; characters of base64
@@ -177,7 +177,7 @@ class Driver:
         await manager.start_kernel(cwd=os.getcwd())  # noqa: PTH109 -- as jupyter wants it
         client = self._client = manager.client()
         client.start_channels()
-        await client.wait_for_ready(timeout=STARTING)
+        await client.wait_for_ready(timeout=START_TIMEOUT_SECONDS)
         return client
 
     async def _run(self, number: int, code: str, seconds: float, outputs: Outputs) -> str:
@@ -209,7 +209,7 @@ class Driver:
             if kind == "status" and content.get("execution_state") == "idle":
                 return "late" if late else "interrupted" if self.interrupted else "done"
             if (shown := outputs.take(kind, content)) and clock() > next_progress:
-                next_progress = clock() + PACE
+                next_progress = clock() + PROGRESS_INTERVAL_SECONDS
                 say({"id": number, "progress": shown})
 
 
@@ -233,7 +233,7 @@ async def _serve() -> None:
                 if running is not None:
                     await running
                 seconds = question.get("seconds")
-                limit = float(seconds) if isinstance(seconds, int | float) else STARTING
+                limit = float(seconds) if isinstance(seconds, int | float) else START_TIMEOUT_SECONDS
                 running = asyncio.create_task(
                     driver.run(as_int(question.get("id")), as_str(question.get("code")), limit)
                 )

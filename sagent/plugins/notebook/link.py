@@ -17,7 +17,7 @@ from sagent.plugins.programs.piped import PipedProcess
 from sagent.sandbox import Confined
 
 MAX_LINE_BYTES = 1 << 27  # of an answer
-ENDING = 2.0  # seconds to end by itself
+CLOSE_TIMEOUT_SECONDS = 2.0  # seconds to end by itself
 CALL_EXIT_SECONDS = 10.0  # that an interrupted call has to end, before its kernel is
 
 
@@ -69,7 +69,7 @@ class Kernel:
         """End it, with all it has started."""
         self._program.hang_up()
         with contextlib.suppress(TimeoutError):  # at the end of its input it removes its kernel and its files
-            async with asyncio.timeout(ENDING):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await self._program.process.ended()
         await self._program.process.kill_tree()
         self._program.close()

@@ -57,7 +57,7 @@ class PaperFetch(WebTool):
         """Fetch a paper's PDF. Raises ToolError if there is no free one."""
         from sagent.plugins.gateway.address import check_secrets, parse_address
         from sagent.plugins.gateway.gateway import WebRequest
-        from sagent.plugins.papers.library import DAYS, PAPER_SERVICES, Library, base_url
+        from sagent.plugins.papers.library import DATA_LIFE_SECONDS, PAPER_SERVICES, Library, base_url
 
         paper, address = _wanted(arguments)
         if paper is not None and paper.kind != "arxiv":
@@ -73,7 +73,9 @@ class PaperFetch(WebTool):
         assert address is not None
         check_secrets(str(address))
         request = WebRequest(address, headers={"accept": "application/pdf"})
-        response = await self.access.fetch(request, run, interval=interval, alone=alone, fresh=DAYS, named=named)
+        response = await self.access.fetch(
+            request, run, interval=interval, alone=alone, fresh=DATA_LIFE_SECONDS, named=named
+        )
         return await _show(response, address, arguments, run)
 
 

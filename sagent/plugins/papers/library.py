@@ -19,7 +19,7 @@ from sagent.tool import Effect, RunContext
 
 T = TypeVar("T")
 
-DAYS = 3 * 86_400.0  # seconds for which data about a paper is kept
+DATA_LIFE_SECONDS = 3 * 86_400.0  # seconds for which data about a paper is kept
 ANSWER_TIMEOUT_SECONDS = 15.0  # for one answer
 _MAX_SINGLE_LOOKUPS = 20  # papers that are looked up one by one
 _S2_FIELDS = "title,authors,year,venue,abstract,externalIds,citationCount,openAccessPdf"
@@ -203,7 +203,7 @@ class Library:
                 self._run,
                 interval=row.interval,
                 alone=row.alone,
-                fresh=DAYS,
+                fresh=DATA_LIFE_SECONDS,
                 seconds=ANSWER_TIMEOUT_SECONDS,
                 named="base_url" in own,
             )

@@ -26,7 +26,7 @@ _NAMING = ("--- ", "+++ ", "rename from ", "rename to ", "copy from ", "copy to 
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 MAX_NEW_FILE_BYTES = 400_000  # of a file that git does not know yet
 _HEADS = (b"diff --git ", b"--- ", b"+++ ", b"rename ", b"copy ", b"Binary files ")
-SECONDS = 120.0  # that git may take
+GIT_TIMEOUT_SECONDS = 120.0  # that git may take
 
 
 @dataclass(slots=True)
@@ -110,7 +110,9 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
             "out without credentials (persist-credentials: false)."
         )
     try:
-        done = subprocess.run(call.argv, env=call.environment, capture_output=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            call.argv, env=call.environment, capture_output=True, timeout=GIT_TIMEOUT_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"git {arguments[0]} failed: {error}") from error
     if done.returncode:

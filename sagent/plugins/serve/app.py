@@ -26,7 +26,7 @@ from sagent.plugins.serve.feed import Item
 from sagent.plugins.serve.reading import document, flag_of, number_of, read_object, text_of
 from sagent.plugins.serve.repeats import Repeats
 from sagent.plugins.serve.sessions import Hosted, Sessions
-from sagent.plugins.serve.stream import BEAT, encode
+from sagent.plugins.serve.stream import HEARTBEAT_SECONDS, encode
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -299,7 +299,7 @@ async def _events(request: Request) -> Response:
     async def stream() -> AsyncIterator[bytes]:
         fetch = hosted.fetch if html else None
         yield b"retry: 1000\n\n" + encode(Item("", "status", wire_bytes(hosted.status())), fetch)
-        async with aclosing(with_beats(hosted.feed.follow(after, last), BEAT)) as items:
+        async with aclosing(with_beats(hosted.feed.follow(after, last), HEARTBEAT_SECONDS)) as items:
             async for item in items:
                 yield b": still here\n\n" if item is None else encode(item, fetch)
 

@@ -26,7 +26,7 @@ from sagent.transcript.event_json import encode_cost
 
 MAX_OPEN = 200  # sessions at a time; an idle one gives way to another
 MAX_LISTED = 200  # earlier sessions
-_PAUSE = 0.25  # seconds between two status reports
+_STATUS_INTERVAL_SECONDS = 0.25  # seconds between two status reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Hosted:
         """Record activity, and report the status soon."""
         self.used = asyncio.get_running_loop().time()
         if self._timer is None and self.feed.followed:
-            self._timer = asyncio.get_running_loop().call_later(_PAUSE, self._report)
+            self._timer = asyncio.get_running_loop().call_later(_STATUS_INTERVAL_SECONDS, self._report)
 
     async def aclose(self) -> None:
         if self.live is not None:

@@ -7,7 +7,7 @@ from sagent.plugins.exports.cards import Fetch, changes
 from sagent.plugins.serve.feed import Item
 from sagent.plugins.serve.fragments import fragment, plan_fragment
 
-BEAT = 15.0  # seconds of silence before a sign of life
+HEARTBEAT_SECONDS = 15.0  # seconds of silence before a sign of life
 
 
 def encode(item: Item, fetch: Fetch | None = None) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sagent.lib.atomic import put
 
-KEPT = 48 * 3600.0  # seconds that a message is remembered
+MESSAGE_LIFE_SECONDS = 48 * 3600.0  # seconds that a message is remembered
 
 
 class SeenMessages:
@@ -16,7 +16,7 @@ class SeenMessages:
     def __init__(self, file: Path, now: Callable[[], float] = time.time) -> None:
         self._file, self._now = file, now
         self._keys: dict[str, float] = {}
-        since = now() - KEPT
+        since = now() - MESSAGE_LIFE_SECONDS
         for line in self._lines():
             at, _, key = line.partition(" ")
             if key and at.isdecimal() and float(at) >= since:

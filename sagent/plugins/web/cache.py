@@ -9,7 +9,7 @@ from sagent.lib.atomic import put
 from sagent.lib.json import as_object, sha256_hex
 from sagent.lib.regular import read_regular
 
-FRESH = 900.0  # seconds
+FRESH_SECONDS = 900.0  # seconds
 _MAX_FILES = 300
 _MAX_FILE_BYTES = 11_000_000
 
@@ -20,7 +20,7 @@ class FetchCache:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def get(self, key: str, *, fresh: float = FRESH) -> tuple[dict[str, object], bytes] | None:
+    def get(self, key: str, *, fresh: float = FRESH_SECONDS) -> tuple[dict[str, object], bytes] | None:
         """Return an entry that is not older than so many seconds."""
         path = self._path(key)
         with suppress(OSError, ValueError):

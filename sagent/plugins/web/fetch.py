@@ -77,10 +77,10 @@ class WebFetch(WebTool):
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Fetch and show it. Raises ToolError for an address that is forbidden, does not answer, or has unsupported
         content."""
-        from sagent.plugins.web.cache import FRESH
+        from sagent.plugins.web.cache import FRESH_SECONDS
 
         request = _request(arguments)
-        response = await self.access.fetch(request, run, fresh=FRESH)
+        response = await self.access.fetch(request, run, fresh=FRESH_SECONDS)
         if response.moved is not None:
             text = f"{request.address} redirects to another host: {response.moved}\nCall WebFetch again with that URL."
             return ToolOutput.of(text, summary=f"redirects to {response.moved.host}")

@@ -13,7 +13,7 @@ from sagent.lib.filelock import locked
 from sagent.lib.json import sha256_hex
 
 MAX_WAIT_SECONDS = 60.0  # for a turn
-_FARTHEST = 3600.0  # seconds: a time further ahead was written by a clock that was wrong
+_MAX_AHEAD_SECONDS = 3600.0  # seconds: a time further ahead was written by a clock that was wrong
 
 
 class HostRate:
@@ -42,7 +42,7 @@ class HostRate:
         """Pause requests for some time, because the host has asked for that."""
         with suppress(OSError), self._opened(host) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            until = time.time() + min(max(seconds, 0.0), _FARTHEST)
+            until = time.time() + min(max(seconds, 0.0), _MAX_AHEAD_SECONDS)
             _write(file, max(_read(file), until))
 
     def _reserve(self, host: str, interval: float) -> float:
@@ -78,7 +78,7 @@ def _read(file: int) -> float:
         at = float(os.pread(file, 64, 0) or b"0")
     except ValueError:
         return 0.0
-    return at if at - time.time() < _FARTHEST else 0.0
+    return at if at - time.time() < _MAX_AHEAD_SECONDS else 0.0
 
 
 def _write(file: int, at: float) -> None:

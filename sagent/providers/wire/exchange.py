@@ -25,10 +25,10 @@ _WHOLE_BODY = 64 * 1024 * 1024  # bytes of an answer that is not streamed, and o
 _STREAM = 256 * 1024 * 1024  # bytes of a stream, whatever their content
 _QUIET = 4 * 1024 * 1024  # consecutive bytes without a part of the reply: pings, comments, empty events
 _UNSHOWN = 128  # bytes of arguments reported together, as a sign of life
-_LINGER = 0.25  # seconds for a finished stream to end, so that its connection can be reused
+_STREAM_END_SECONDS = 0.25  # seconds for a finished stream to end, so that its connection can be reused
 _FIELDS = (b":", b"data", b"event", b"id", b"retry")  # fields of a line in an event stream
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-_TRAILER = 10.0  # seconds for usage after a finished reply, and for the body of an error
+_TRAILER_TIMEOUT_SECONDS = 10.0  # seconds for usage after a finished reply, and for the body of an error
 
 T = TypeVar("T")
 OnWaiting: TypeAlias = Callable[[str, str], None]
@@ -85,7 +85,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     try:
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
-            found = await read_body(answer, ERROR_BODY, timeout=_TRAILER)
+            found = await read_body(answer, ERROR_BODY, timeout=_TRAILER_TIMEOUT_SECONDS)
             for billed in _bills_in(call, [("", found.decode("utf-8", "replace"))]):
                 yield billed
             raise from_status(call.origin, answer.status, answer.headers, found)
@@ -404,7 +404,7 @@ async def read_body(
 
 async def _rest(answer: Answer) -> bytes:
     """Read the rest of an ended answer, so that its connection can be reused."""
-    return await read_body(answer, ERROR_BODY, timeout=_LINGER)
+    return await read_body(answer, ERROR_BODY, timeout=_STREAM_END_SECONDS)
 
 
 def _shown(body: str | bytes) -> str:
@@ -430,7 +430,7 @@ class _Watch:
         reader, times = self._call.reader, self._call.timeouts
         allowed = times.reasoning_stall if reader.reasoning else times.stall
         if reader.complete:
-            allowed = min(times.stall, _TRAILER)
+            allowed = min(times.stall, _TRAILER_TIMEOUT_SECONDS)
         try:
             async with asyncio.timeout_at(self._last + allowed):
                 return await step

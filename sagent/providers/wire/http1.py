@@ -17,7 +17,7 @@ _HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which readin
 _STEADY = 40  # consecutive small pieces, after which those of a short while are read together
 _SMALL = 2_048  # bytes
 _GATHERED = 65_536  # bytes: less than this, read after a wait, is small pieces still
-_TOGETHER = 0.1  # seconds: to be woken for each piece costs more than to read it, and few read 10 times a second
+_GATHER_SECONDS = 0.1  # seconds: to be woken for each piece costs more than to read it, and few read 10 times a second
 _ROUNDS = 4  # of the loop, from bytes at a socket to connection_lost
 _CLOSED = "the server closed the connection"
 
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._rested = False
         if self._small > _STEADY and self._rest is None and self._wire is not None:
             self._wire.pause_reading()
-            self._rest = self._loop.call_later(_TOGETHER, self._go_on)
+            self._rest = self._loop.call_later(_GATHER_SECONDS, self._go_on)
         self._wake()
 
     def _go_on(self) -> None:

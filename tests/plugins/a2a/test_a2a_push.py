@@ -74,7 +74,7 @@ async def receiving() -> AsyncGenerator[Receiver]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "_PAUSE", 0.01)
+    monkeypatch.setattr(push, "_RETRY_DELAY_SECONDS", 0.01)
 
 
 async def begin(peer: Peer, config: TaskPushNotificationConfig) -> str:

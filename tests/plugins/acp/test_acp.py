@@ -57,7 +57,7 @@ async def test_slow_request_answered_at_shutdown(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(AcpHost, "opening", opening)
     monkeypatch.setattr("sagent.plugins.acp.server._CLOSE_TIMEOUT_SECONDS", 0.05)
-    monkeypatch.setattr("sagent.plugins.acp.server._CLOSING", 0.2)
+    monkeypatch.setattr("sagent.plugins.acp.server._CLOSING_TIMEOUT_SECONDS", 0.2)
     async with agent_for([]) as peer:
         waiting = peer.begin("session/new", cwd=str(work), mcpServers=[])
         await begun.wait()

@@ -76,8 +76,8 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 60.0)
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 60.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 60.0)
     root = (tmp_path / "work").resolve()
     root.mkdir()
     (root / ".git").mkdir()

@@ -65,7 +65,7 @@ async def run(
 async def test_model_sees_error_and_fixes_it(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, sandbox: str
 ) -> None:
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 60.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 60.0)
     model, events = await run(tmp_path, environment, monkeypatch, diagnostics="on", sandbox=sandbox)
     body = next(body for body in model.bodies if "New error" in body)
     assert "New error in a.py" in body
@@ -127,7 +127,7 @@ async def test_servers_cannot_write_or_see_keys(
         f'[language_servers.prying]\ncommand = {command}\nkind = "own"\nlanguages = {{ ".py" = "python" }}\n'
         "[language_servers.pyright]\noff = true\n[language_servers.ruff]\noff = true\n"
     )
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 60.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 60.0)
     environment["SAGENT_CONFIG"] = str(config)
     model, _ = await run(tmp_path, environment, monkeypatch, diagnostics="on", permission_mode="edit")
     assert any("bad: wrote False, False; has keys False" in body for body in model.bodies)

@@ -24,7 +24,7 @@ GOOD, BAD, WORSE = "one\n", "one\nBAD two\n", "one\nBAD two\nBAD three\n"
 @pytest.mark.parametrize("kind", ["versioned", "unversioned", "stale", "old-version", "late", "asks"])
 async def test_new_error_reported_once(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "unversioned":
-        monkeypatch.setattr("sagent.plugins.code.lsp.documents.UNSURE", 0.1)
+        monkeypatch.setattr("sagent.plugins.code.lsp.documents.UNSURE_SETTLED_SECONDS", 0.1)
     bench.use_fake(kind)
     assert await bench.changed("a.fake", GOOD) == ""
     assert await bench.changed("a.fake", BAD) == f"New error in a.fake:\n2:1 bad: BAD two ({kind})"
@@ -47,8 +47,8 @@ async def test_starting_server_reports_later(bench: Bench) -> None:
 
 async def test_silent_server_blocks_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("silent")
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 0.05)
     for text in (BAD, WORSE, GOOD):
         async with asyncio.timeout(20):
             assert await bench.changed("a.fake", text) == ""
@@ -56,12 +56,12 @@ async def test_silent_server_blocks_nobody(bench: Bench, monkeypatch: pytest.Mon
 
 async def test_silent_server_tried_three_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("silent")
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 0.05)
     for number in range(4):
         await bench.changed("a.fake", f"BAD {number}\n")
-        monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 0.05)
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 600.0)
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 600.0)
+        monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 600.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 600.0)
     async with asyncio.timeout(20):
         assert await bench.changed("a.fake", GOOD) == ""
 
@@ -119,8 +119,8 @@ async def test_ten_errors_shown_and_rest_counted(bench: Bench) -> None:
 async def test_one_time_server_not_awaited_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("once")
     assert "BAD two" in await bench.changed("a.fake", BAD)
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.LAST", 0.05)
-    monkeypatch.setattr("sagent.plugins.code.lsp.checks.BUDGET", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 0.05)
     assert await bench.changed("a.fake", WORSE) == ""
 
 
@@ -185,11 +185,11 @@ async def test_command_may_change_any_file(
 
 async def test_idle_server_stopped_and_restarted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("versioned")
-    monkeypatch.setattr("sagent.plugins.code.lsp.servers.IDLE", 0.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.servers.MAX_IDLE_SECONDS", 0.0)
     for text in (GOOD, BAD, WORSE, BAD, WORSE):
         await bench.changed("a.fake", text)
         await until(lambda: not bench.checks.servers.running(), "its end")
-    monkeypatch.setattr("sagent.plugins.code.lsp.servers.IDLE", 600.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.servers.MAX_IDLE_SECONDS", 600.0)
     assert "BAD four" in await bench.changed("a.fake", WORSE + "BAD four\n")
     assert bench.warned == []
 

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from sagent.errors import UsageError
 from sagent.plugins.lab.comparison import UNCLEAR, compare, show
 from sagent.plugins.lab.notebook import PREFIX, Notebook, Notes
-from sagent.plugins.lab.trials import ARMS, TIMEOUT, Arm, Outcome, Task, Trial, decode_trial, encode_trial, read_tasks
+from sagent.plugins.lab.trials import (
+    ARMS,
+    DEFAULT_TIMEOUT_SECONDS,
+    Arm,
+    Outcome,
+    Task,
+    Trial,
+    decode_trial,
+    encode_trial,
+    read_tasks,
+)
 
 TASKS = (Task("add", "Add.", "true"), Task("sub", "Subtract.", "false"))
 SETUP = {"executor": "a/b", "max_budget_usd": "1"}
@@ -44,8 +54,8 @@ def test_tasks_of_both_forms(tmp_path: Path) -> None:
     lines.write_text('{"name": "a", "prompt": "Do.", "check": "true"}\n\n{"name": "b", "prompt": "?", "check": "x"}\n')
     assert read_tasks(toml) == (Task("a", "Do.", "true", (tmp_path / "repo").resolve(), 5.0),)
     assert [(task.name, task.directory, task.timeout) for task in read_tasks(lines)] == [
-        ("a", None, TIMEOUT),
-        ("b", None, TIMEOUT),
+        ("a", None, DEFAULT_TIMEOUT_SECONDS),
+        ("b", None, DEFAULT_TIMEOUT_SECONDS),
     ]
     assert read_tasks(toml)[0].digest != read_tasks(lines)[0].digest
 

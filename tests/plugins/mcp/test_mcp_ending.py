@@ -39,4 +39,4 @@ async def test_stubborn_server_stops_first(name: str, tmp_path: Path) -> None:
 
 def test_end_time_fits_connection_time() -> None:
     signals = 0.4 + 0.4  # of the sweep in process.sh
-    assert pipes._END_SECONDS + signals < link._ENDING
+    assert pipes._END_SECONDS + signals < link._CLOSE_TIMEOUT_SECONDS

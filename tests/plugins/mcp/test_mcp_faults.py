@@ -277,7 +277,7 @@ async def test_http_answer_size_bounded(tmp_path: Path, how: str, monkeypatch: p
 
 @pytest.mark.parametrize("how", ["ends", "passes over"])
 async def test_old_server_without_discovery_works(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.plugins.mcp.pipes._PROBED", 0.5)
+    monkeypatch.setattr("sagent.plugins.mcp.pipes._PROBE_TIMEOUT_SECONDS", 0.5)
     odd = Odd(tmp_path, discover=how)
     async with odd.opened() as servers:
         assert odd.notices == []

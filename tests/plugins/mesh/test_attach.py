@@ -248,7 +248,7 @@ async def test_attached_client_decides_plan(tmp_path: Path, settled: PlanDecisio
 
 async def test_slow_answer_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question is put again and again, for those who come later; an answer to any of them is one."""
-    monkeypatch.setattr(control, "_AGAIN", 0.1)
+    monkeypatch.setattr(control, "_REPEAT_INTERVAL_SECONDS", 0.1)
     asked, late = 0, asyncio.Event()
 
     async def allow(_: Question) -> None:

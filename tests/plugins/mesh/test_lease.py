@@ -7,7 +7,7 @@ import pytest
 
 from sagent.plugins.mesh import lease as leases
 from sagent.plugins.mesh.jetstream import connected
-from sagent.plugins.mesh.lease import HOLD, Lease
+from sagent.plugins.mesh.lease import HOLD_SECONDS, Lease
 from sagent.plugins.mesh.server import ServerOptions, serving
 from tests.waiting import SECONDS
 
@@ -38,7 +38,7 @@ async def test_ended_lease_stays_ended(tmp_path: Path, monkeypatch: pytest.Monke
         lease = await Lease.take(bus, "s", "one")
         assert lease is not None
         now = leases.clock()
-        monkeypatch.setattr(leases, "clock", lambda: now + HOLD + 1)
+        monkeypatch.setattr(leases, "clock", lambda: now + HOLD_SECONDS + 1)
         assert not lease.holds
         monkeypatch.setattr(leases, "clock", lambda: now)
         assert not lease.holds  # whoever waited has given up, although a renewal may have arrived since

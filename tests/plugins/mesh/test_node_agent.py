@@ -50,7 +50,7 @@ async def test_remote_child_survives_parent_node(tmp_path: Path) -> None:
 
 
 async def test_unknown_label_returns_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagent.plugins.mesh.remote._NOBODY", 0.3)
+    monkeypatch.setattr("sagent.plugins.mesh.remote._LABEL_CHECK_DELAY_SECONDS", 0.3)
     call = Call("NodeAgent", {"prompt": "Do a part.", "label": "gqu", "budget_usd": 0.2}, id="c1")
     async with place(tmp_path, by_results([Turn("I ask.", calls=(call,)), Turn("All done.")])) as here:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", here.server.url)

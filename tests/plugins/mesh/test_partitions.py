@@ -22,7 +22,7 @@ from tests.plugins.mesh.places import Place, Process, by_results, place
 from tests.plugins.mesh.test_failover import rebuilt, until
 
 pytestmark = [slow, pytest.mark.needs("veth")]
-PATIENT = "from sagent.plugins.mesh import lease; lease.HOLD = 200.0; from sagent.bin.cli import start; start()"
+PATIENT = "from sagent.plugins.mesh import lease; lease.HOLD_SECONDS = 200.0; from sagent.bin.cli import start; start()"
 """A node that goes on for as long without the bus."""
 
 

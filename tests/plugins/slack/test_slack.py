@@ -25,7 +25,7 @@ from sagent.plugins.slack.conversation import Opening
 from sagent.plugins.slack.host import ChatHost
 from sagent.plugins.slack.reply import split
 from sagent.plugins.slack.rules import ChatRules, PlaceRules, read_rules
-from sagent.plugins.slack.seen import KEPT, SeenMessages
+from sagent.plugins.slack.seen import MESSAGE_LIFE_SECONDS, SeenMessages
 from sagent.plugins.slack.socket_mode import open_slack
 from sagent.plugins.slack.surface import Attachment, ChatError
 from sagent.policy.permissions import PermissionPolicy
@@ -433,7 +433,7 @@ def test_seen_messages_expire(tmp_path: Path) -> None:
     seen = SeenMessages(tmp_path / "seen", lambda: now[0])
     assert seen.take("a 1")
     assert not seen.take("a 1")
-    now[0] += KEPT + 1
+    now[0] += MESSAGE_LIFE_SECONDS + 1
     assert SeenMessages(tmp_path / "seen", lambda: now[0]).take("a 1")
 
 

@@ -17,7 +17,7 @@ _Client = anthropic.AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVerte
 
 
 class AnthropicClient(SdkClient):
-    """One of the SDK's clients, by the cloud's name. Raises AnthropicError or ValueError if a login is missing."""
+    """Client of the SDK, chosen by the cloud's name. Raises AnthropicError or ValueError if a login is missing."""
 
     def __init__(self, reach: ClientParameters) -> None:
         self._client = _open(reach)

@@ -16,8 +16,8 @@ from sagent.plugins.code.lsp.servers import Servers, ServerSlot
 from sagent.tool import Workspace
 from sagent.tools.paths import short_path
 
-BUDGET = 1.5  # seconds that the result of a call waits for servers that run
-LAST = 3.0  # seconds that the end of a turn waits for checks that have not ended
+CALL_TIMEOUT_SECONDS = 1.5  # seconds that the result of a call waits for servers that run
+TURN_END_TIMEOUT_SECONDS = 3.0  # seconds that the end of a turn waits for checks that have not ended
 MAX_REPORTED_FILES = 5  # with shown errors at a time
 MAX_MISSED = 3
 MAX_CHECKED_BYTES = 1_000_000  # of a file that is checked
@@ -48,7 +48,7 @@ class Checks:
             self._running[task] = agent, kind
             task.add_done_callback(lambda task: self._running.pop(task, None))
             soon += [task] if ready else []
-        await self._wait(soon, BUDGET)
+        await self._wait(soon, CALL_TIMEOUT_SECONDS)
         return await self.news(agent)
 
     def command_ran(self) -> None:
@@ -57,7 +57,9 @@ class Checks:
 
     async def finish(self, agent: str) -> None:
         """Wait a little for running checks of an agent."""
-        await self._wait([task for task, (whose, _) in self._running.items() if whose == agent], LAST)
+        await self._wait(
+            [task for task, (whose, _) in self._running.items() if whose == agent], TURN_END_TIMEOUT_SECONDS
+        )
 
     async def _wait(self, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
         """Wait for checks, but not for servers that were often too slow."""

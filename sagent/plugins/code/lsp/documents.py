@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from sagent.plugins.code.lsp.diagnostics import Diagnostic, Found
 
-SETTLED = 0.2  # seconds of silence, for a server that does not name versions
-UNSURE = 1.0  # the same, if its report may concern the version before
+SETTLED_SECONDS = 0.2  # seconds of silence, for a server that does not name versions
+UNSURE_SETTLED_SECONDS = 1.0  # the same, if its report may concern the version before
 
 
 class Document:
@@ -36,14 +36,14 @@ class Document:
         elif version is None:
             self._unsure = errors
             if self._passed:
-                self._settle(SETTLED)
+                self._settle(SETTLED_SECONDS)
 
     def passed(self, version: int) -> None:
         """Note that the server has read a version, as it answered a request sent after it."""
         if version == self.version:
             self._passed = True
             if self._unsure is not None:
-                self._settle(UNSURE)
+                self._settle(UNSURE_SETTLED_SECONDS)
 
     async def known(self) -> None:
         """Return when the errors are known, or no longer expected because there is another version."""

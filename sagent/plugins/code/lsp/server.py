@@ -14,9 +14,9 @@ from sagent.plugins.code.lsp.diagnostics import read_errors
 from sagent.plugins.code.lsp.documents import Document
 from sagent.plugins.code.lsp.rows import ServerRow
 
-START = 30.0  # seconds to be ready
-ANSWER = 20.0  # seconds for an answer
-_YOUTH = 20.0
+START_TIMEOUT_SECONDS = 30.0  # seconds to be ready
+ANSWER_TIMEOUT_SECONDS = 20.0  # seconds for an answer
+_YOUTH_SECONDS = 20.0
 _MAX_OPEN_FILES = 50  # files that a server has at a time
 _MAX_PULLED_FILES = 5  # other files to ask about after a change
 _TRIES, _PAUSE = 3, 0.2  # to pull diagnostics, if a change has made the server give up
@@ -66,7 +66,7 @@ class LanguageServer:
     @property
     def is_young(self) -> bool:
         """True if it may still be scanning the project: answers about several files may be incomplete."""
-        return time.monotonic() - self._began < _YOUTH
+        return time.monotonic() - self._began < _YOUTH_SECONDS
 
     @property
     def fault(self) -> str:
@@ -88,7 +88,7 @@ class LanguageServer:
         }
         if self.row.options:
             about["initializationOptions"] = self.row.options
-        result = as_object(await self._connection.request("initialize", about, START))
+        result = as_object(await self._connection.request("initialize", about, START_TIMEOUT_SECONDS))
         self._abilities = dict(as_object(result.get("capabilities")))
         self._connection.notify("initialized", {})
         self._connection.notify("workspace/didChangeConfiguration", {"settings": self._settings})
@@ -106,9 +106,9 @@ class LanguageServer:
     async def ask(self, method: str, params: Mapping[str, object]) -> object:
         """Return an answer. Raises ServerError, also without an answer."""
         try:
-            return await self._connection.request(method, params, ANSWER)
+            return await self._connection.request(method, params, ANSWER_TIMEOUT_SECONDS)
         except TimeoutError:
-            raise ServerError(f"it has not answered within {ANSWER:g} s") from None
+            raise ServerError(f"it has not answered within {ANSWER_TIMEOUT_SECONDS:g} s") from None
 
     def give(self, path: Path, text: str) -> Document:
         """Send it a file's text, which is on disk by now; the same text is not sent twice."""
@@ -149,7 +149,7 @@ class LanguageServer:
         document = self.give(path, text)
         if document.errors is not None:
             return document
-        async with asyncio.timeout(START):
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
             if self.row.pulls and self.can("textDocument/diagnostic"):
                 await self._pull(document)
             else:

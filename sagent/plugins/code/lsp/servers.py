@@ -10,12 +10,12 @@ from sagent.errors import SagentError
 from sagent.lib.process import ProcessGroup
 from sagent.plugins.code.lsp.connection import ServerError
 from sagent.plugins.code.lsp.rows import ServerRow, filled, find_program, project_python, serving
-from sagent.plugins.code.lsp.server import START, LanguageServer
+from sagent.plugins.code.lsp.server import START_TIMEOUT_SECONDS, LanguageServer
 from sagent.plugins.code.lsp.watched import Watched
 from sagent.sandbox import Confined
 
 RESTARTS = 2
-IDLE = 600.0  # seconds without requests, after which one is ended
+MAX_IDLE_SECONDS = 600.0  # seconds without requests, after which one is ended
 MAX_RUNNING = 4
 MAX_MEMORY_BYTES = 4 << 30  # of data of each process
 
@@ -78,7 +78,7 @@ class ServerSlot:
             starting = self._starting = self._starting or asyncio.create_task(start())
             if self._idle is not None:
                 self._idle.cancel()
-            self._idle = asyncio.get_running_loop().call_later(IDLE, close, self)
+            self._idle = asyncio.get_running_loop().call_later(MAX_IDLE_SECONDS, close, self)
         await asyncio.wait([starting])
 
     async def open(self, argv: Sequence[str], python: str, launcher: Launcher, group: ProcessGroup) -> None:
@@ -90,7 +90,7 @@ class ServerSlot:
             self._finish = launched.finish
             await server.open(*launched.launched({**launcher.environment(), **self.row.env}))
         except TimeoutError:
-            self.why = f"it was not ready within {START:g} s"
+            self.why = f"it was not ready within {START_TIMEOUT_SECONDS:g} s"
         except (OSError, ValueError, ServerError, SagentError) as error:
             self.why = server.fault or str(error)
         if self.why:

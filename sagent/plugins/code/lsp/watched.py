@@ -10,7 +10,7 @@ from sagent.tools.walk import walk
 CREATED, CHANGED, DELETED = 1, 2, 3
 MAX_FILES = 20_000  # files that are looked at
 _SCAN_TIMEOUT_SECONDS = 2.0  # for a scan
-_OLD = 10.0  # seconds after which the person may have changed files
+_MAX_AGE_SECONDS = 10.0  # seconds after which the person may have changed files
 
 
 class Watched:
@@ -26,7 +26,7 @@ class Watched:
         """Return True if there may be changes, after so many commands."""
         if self._is_too_large:
             return False
-        return commands != self._commands or self._states is None or time.monotonic() - self._looked > _OLD
+        return commands != self._commands or self._states is None or time.monotonic() - self._looked > _MAX_AGE_SECONDS
 
     def changes(self, commands: int) -> list[tuple[Path, int]]:
         """Return the files created, changed and deleted since the last time; nothing at first, and in a too large

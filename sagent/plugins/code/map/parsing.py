@@ -22,7 +22,7 @@ from sagent.plugins.code.map.languages import GRAMMARS
 if TYPE_CHECKING:
     from tree_sitter import Parser, Query
 
-SECONDS = 2.0  # of CPU time, for one file
+MAX_CPU_SECONDS = 2.0  # of CPU time, for one file
 PARSE_TIMEOUT_SECONDS = 60.0  # by the clock, for all files of one process
 MAX_PARSED_BYTES = 500_000  # of a file
 MAX_DEFINITIONS = 2_000  # definitions of a file
@@ -107,7 +107,7 @@ def answer() -> None:
     readers: dict[str, tuple[Parser, Query] | None] = {}
     for language, size in ((as_str(each[0]), as_int(each[1])) for each in sizes):
         data = sys.stdin.buffer.read(size)
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)  # ends this process in any state
+        signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CPU_SECONDS)  # ends this process in any state
         if language not in readers:
             readers[language] = _reader(language)
         reader = readers[language]

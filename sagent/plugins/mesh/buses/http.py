@@ -29,9 +29,9 @@ from sagent.providers.wire.sse import EventReader
 if TYPE_CHECKING:
     import httpx2
 
-SILENCE = 30.0  # seconds without a sign of the server after which a stream is taken up anew
+MAX_SILENCE_SECONDS = 30.0  # seconds without a sign of the server after which a stream is taken up anew
 RECONNECT_TIMEOUT_SECONDS = 30.0  # in which a server that cannot be reached is tried again
-_PAUSE = 0.2
+_RETRY_DELAY_SECONDS = 0.2
 _UNREAD = 100  # events of a stream that wait for their reader
 _KINDS: Mapping[str, type[SagentError]] = {
     kind.kind: kind
@@ -48,7 +48,7 @@ async def http_bus(url: str, token: str) -> AsyncGenerator["HttpBus"]:
     import httpx2
 
     headers = {"authorization": f"Bearer {token}"}
-    timeout = httpx2.Timeout(SILENCE, connect=5.0)
+    timeout = httpx2.Timeout(MAX_SILENCE_SECONDS, connect=5.0)
     async with httpx2.AsyncClient(base_url=f"{url.rstrip('/')}/v1/bus", headers=headers, timeout=timeout) as client:
         yield HttpBus(client)
 
@@ -143,7 +143,7 @@ class HttpBus:
             except httpx2.TransportError as error:
                 if time.monotonic() >= until:
                     raise errors.Unavailable(f"The server of the bus cannot be reached: {_words(error)}") from error
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_DELAY_SECONDS)
             else:
                 check(answer.status_code, answer.content)
                 return _read(answer.content) if answer.content else None
@@ -203,7 +203,7 @@ class _Events:
                 if time.monotonic() - lost > RECONNECT_TIMEOUT_SECONDS:
                     text = f"The server of the bus cannot be reached: {_words(error)}"
                     return await self._fail(errors.Unavailable(text))
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RETRY_DELAY_SECONDS)
 
     async def _fail(self, error: SagentError) -> None:
         self.opened.set()

@@ -25,7 +25,7 @@ from sagent.plugins.mesh.errors import DeadlineExceeded, Full, MeshError, Nobody
 
 Handler = Callable[[Gate, Request], Awaitable[Response]]
 
-BEAT = 10.0  # seconds of silence after which a stream sends a sign of life
+HEARTBEAT_SECONDS = 10.0  # seconds of silence after which a stream sends a sign of life
 _STATUS: Mapping[type[SagentError], int] = {
     NobodyThere: 404, DeadlineExceeded: 504, TooLarge: 413, Full: 503, Unavailable: 503, Refused: 403,
     BodyTooSlow: 408,
@@ -124,7 +124,7 @@ async def _send(gate: Gate, request: Request) -> Response:
 
 
 async def _taken(gate: Gate, request: Request) -> Response:
-    taken = await gate.taken(request.path_params["id"], BEAT)
+    taken = await gate.taken(request.path_params["id"], HEARTBEAT_SECONDS)
     return _json({"taken": taken}, 200 if taken else 202)
 
 
@@ -219,7 +219,7 @@ def _stream(events: AsyncGenerator[Event]) -> Response:
 
     async def stream() -> AsyncIterator[bytes]:
         yield b": here\n\n"
-        async with aclosing(with_beats(events, BEAT)) as all_events:
+        async with aclosing(with_beats(events, HEARTBEAT_SECONDS)) as all_events:
             async for event in all_events:
                 if event is None:
                     yield b": still here\n\n"

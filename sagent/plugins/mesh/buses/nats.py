@@ -36,8 +36,10 @@ from sagent.plugins.mesh.streams import Intake, LeasedMessage
 
 ACK_TIMEOUT_SECONDS = 5.0  # without a sign of the receiver, after which a message is delivered again
 REMEMBERED = 10_000  # ids of finished messages that a receiver remembers
-_CANCELLING = 3.0  # seconds for the bus to learn that an answer is no longer wanted
-_MARGIN = 60.0  # seconds that the server keeps a message beyond its time, because its sender decides on that
+_CANCEL_TIMEOUT_SECONDS = 3.0  # seconds for the bus to learn that an answer is no longer wanted
+_RETENTION_MARGIN_SECONDS = (
+    60.0  # seconds that the server keeps a message beyond its time, because its sender decides on that
+)
 _TAKEN, _GIVEN_UP = b"taken", b"given up"
 
 
@@ -78,7 +80,7 @@ class NatsBus:
         body_name = await self.large_bodies.put(encode_body(envelope))
         data, subject = encode(_shifted(envelope, self._ahead), body_name), names.inbox_subject(envelope.to.name)
         times = [when for when in (envelope.deadline, envelope.kept_until) if when is not None]
-        ttl = min(times) - time.time() + _MARGIN if times else None
+        ttl = min(times) - time.time() + _RETENTION_MARGIN_SECONDS if times else None
         end, pause = time.monotonic() + timeout, 0.05
         while True:
             left = max(0.1, end - time.monotonic())
@@ -144,7 +146,7 @@ class NatsBus:
 
     async def _cancel(self, sent: "_Sent") -> None:
         with suppress(MeshError, TimeoutError):  # whoever answers stops at the deadline then
-            async with asyncio.timeout(_CANCELLING):
+            async with asyncio.timeout(_CANCEL_TIMEOUT_SECONDS):
                 await self.decide(sent.envelope, _GIVEN_UP)  # whoever would get it later looks
             await self.jetstream.publish(names.cancel_subject(sent.envelope.to.name), sent.id.encode(), timeout=1.0)
 

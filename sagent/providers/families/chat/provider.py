@@ -315,6 +315,6 @@ class MiniMax(ChatProvider):
 
 
 class OpenAICompatible(ChatProvider):
-    """Any other compatible server: OPENAI_COMPATIBLE_BASE_URL, and OPENAI_COMPATIBLE_API_KEY if it needs a key."""
+    """Server without a row of its own: OPENAI_COMPATIBLE_BASE_URL, and OPENAI_COMPATIBLE_API_KEY if it needs one."""
 
     row_name = "openai-compatible"
