@@ -181,6 +181,6 @@ async def test_each_result_comes_once_from_any_id(tmp_path: Path, memory: int, m
     for items in early:
         for place in range(len(items)):
             got = items[: place + 1]
-            after = [item.id for item in got if item.id][-1:]
-            found = await taken(stage.feed.follow(*after), "live", "end")
+            after = next((item.id for item in reversed(got) if item.id), "")
+            found = await taken(stage.feed.follow(after), "live", "end")
             assert results(got + found) == ["one", "two"], (place, after)
