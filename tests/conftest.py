@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 
 from tests.deleted import deleted, lacked
-from tests.depth import QUICK, deep, spread
+from tests.depth import MAX_CASES, QUICK, deep, spread
 from tests.forks import Forks
 from tests.left_out import list_left_out
 from tests.roots import defer
@@ -204,7 +204,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
     yield
     if QUICK:
         cases = metafunc._calls
-        kept = spread(cases, lambda case: case.marks)
+        most = 1 if metafunc.definition.get_closest_marker("costly") else MAX_CASES
+        kept = spread(cases, lambda case: case.marks, most)
         note_cases(metafunc.config, len(cases) - len(kept))
         cases[:] = kept
 

@@ -15,6 +15,9 @@ MAX_CASES = 2  # of one test function in a quick run
 # `make check` finds too.
 slow = pytest.mark.skipif(not WHOLE, reason="takes long; make test-all runs it")
 
+# The same for what is done at length in a quick run alone: by itself, or with its package, such a test is run.
+later = pytest.mark.skipif(QUICK, reason="takes long; make test-all runs it")
+
 
 def deep(usual: int, whole: int) -> int:
     """Return a number of examples or kills, or how far apart they are, which is less for a whole run. A quick run takes
@@ -28,9 +31,9 @@ def few(items: Sequence[T]) -> Sequence[T]:
     return [items[0], items[-1]] if QUICK and len(items) > 2 else items
 
 
-def spread(cases: Sequence[T], marks: Callable[[T], Iterable[pytest.Mark]]) -> Sequence[T]:
-    """Return the cases of one test function in a quick run: at most MAX_CASES, at even distances among those that are
-    not slow."""
+def spread(cases: Sequence[T], marks: Callable[[T], Iterable[pytest.Mark]], most: int = MAX_CASES) -> Sequence[T]:
+    """Return the cases of one test function in a quick run: at most so many, at even distances among those that are not
+    slow."""
     found = [case for case in cases if slow.mark not in marks(case)] or cases
-    number = min(len(found), MAX_CASES)
+    number = min(len(found), most)
     return [found[place * (len(found) - 1) // max(number - 1, 1)] for place in range(number)]

@@ -59,5 +59,6 @@ def test_workers_are_forks(tmp_path: Path) -> None:
 def test_quick_run_spreads_cases() -> None:
     assert spread([1, 2, 3, 4, 5], lambda _: ()) == [1, 5]
     assert spread([1, 2, 3, 4, 5], lambda case: [slow.mark] if case in (1, 5) else []) == [2, 4]
+    assert spread([1, 2, 3], lambda _: (), 1) == [1]
     assert spread([1], lambda _: [slow.mark]) == [1]
     assert spread([], lambda _: ()) == []

@@ -106,6 +106,7 @@ def test_this_test_has_its_surroundings() -> None:
     assert time.tzname[0] == "UTC"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_to_suite_ends_its_tests(tmp_path: Path, number: signal.Signals) -> None:
     begun = tmp_path / "begun"

@@ -515,6 +515,7 @@ def test_corrupt_log_is_refused(shell: Shell) -> None:
         assert word in done.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_stop_tools_and_keep_log_valid(
     shell: Shell, number: int, code: int, processes: Callable[[str], list[int]]
@@ -776,6 +777,7 @@ def test_files_are_private(shell: Shell) -> None:
     assert path.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.costly
 @pytest.mark.plugin("audit")
 @pytest.mark.parametrize(
     ("redirect", "code"),

@@ -72,6 +72,7 @@ def test_run_prints_table_and_keeps_row(start: Callable[..., subprocess.Popen[by
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
 def test_signal_ends_agent_and_server(
     number: signal.Signals, code: int, start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path

@@ -109,6 +109,7 @@ STUBBORN = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("whole_group", [False, True], ids=["process", "group"])
 def test_kill_9_of_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole_group) -> None:
     commands = [command.format(m=marker) for command in STUBBORN.values()]

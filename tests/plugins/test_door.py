@@ -297,6 +297,7 @@ def test_installed_entry_point_found(tmp_path: Path) -> None:
     assert "says hello" in done.stdout
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", [path.parent.name for path in (CHECKOUT / "sagent/plugins").glob("*/__init__.py")])
 def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) -> None:
     """The program works without it, a session that used it goes on, and a file or a person that names what it had is

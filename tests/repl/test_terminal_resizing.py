@@ -10,7 +10,7 @@ from console import Console
 from test_terminal_asking import ask
 
 from sagent.testing.server import Call, Turn
-from tests.depth import deep, slow
+from tests.depth import deep, later, slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -29,6 +29,7 @@ def counted(screen: str) -> dict[str, int]:
     return {word: count for word in words if (count := screen.count(word)) != 1}
 
 
+@later
 @pytest.mark.parametrize("between", ["\n\n", " ", "\n- "][: deep(1, 3)])
 def test_events_during_resizes_shown_once(console: Console, between: str) -> None:
     text = between.join(SENTENCES)

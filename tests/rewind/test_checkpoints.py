@@ -878,6 +878,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ["write", "execute"])
 async def test_killed_process_leaves_honest_record(kind: str, plain: Path, tmp_path: Path) -> None:
     with Session.create(tmp_path / "state", plain) as session:

@@ -173,6 +173,7 @@ def test_full_disk_for_output_keeps_the_log(place: Place) -> None:
     assert not list(session.glob("blobs/*"))  # nothing half
 
 
+@pytest.mark.costly
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("how", ["full", "read-only"])
 def test_unrecordable_run_goes_on(place: Place, how: str) -> None:
@@ -184,6 +185,7 @@ def test_unrecordable_run_goes_on(place: Place, how: str) -> None:
     assert all(part in warning for part in ("cannot be saved", why, "SAGENT_STATE_DIR", "not recorded"))
 
 
+@pytest.mark.costly
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("flags", [["--continue"], ["--session", "NAME"]])
 def test_unwritable_session_is_not_continued(place: Place, flags: list[str]) -> None:
@@ -316,6 +318,7 @@ def spawn_after(text: str) -> Turn:
     return Turn(text=text, calls=(Call("AgentSpawn", {"prompt": "child, do it", "name": "a"}),))
 
 
+@pytest.mark.costly
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("cap", [["--max-budget-usd", "5"], []])
 def test_unlogged_child_makes_no_capped_call(place: Place, cap: list[str]) -> None:

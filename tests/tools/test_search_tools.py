@@ -627,6 +627,7 @@ async def test_no_ignore_file_delays_a_search(call, root, engine, monkeypatch, p
         assert "a/b/found.txt" in text_of(await call(Glob(), pattern="**/*"))
 
 
+@pytest.mark.costly
 async def test_no_large_file_delays_a_search(call, root, engine, monkeypatch) -> None:
     make(root, {"found.txt": "hello\n", "text.log": b"hello\n" * 20_000, "zeros": ""})
     for name in ("text.log", "zeros"):
@@ -644,6 +645,7 @@ async def test_no_large_file_delays_a_search(call, root, engine, monkeypatch) ->
             await call(Read(), file_path="text.log", offset=30_000)
 
 
+@pytest.mark.costly
 async def test_large_text_is_searched(call, root, engine, monkeypatch) -> None:
     monkeypatch.setattr("sagent.tools.search.MAX_SEARCH_SECONDS", 600)  # on a busy machine, too
     with (root / "a.log").open("wb") as file:

@@ -18,6 +18,7 @@ from sagent.plugins.a2a.command import run_a2a
 from sagent.plugins.hosting import listening
 from sagent.testing.script import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.forked import Forked
 
 HEADERS = {"a2a-version": "1.0"}
@@ -160,6 +161,7 @@ def test_killed_server_still_notifies(shell: Shell, posted: tuple[str, list[tupl
     assert len(got) == before + 1
 
 
+@later
 def test_team_answer_kept_over_restart(shell: Shell) -> None:
     (shell.cwd / "pair.toml").write_text(
         'name = "pair"\ndescription = "Writes and checks."\n'

@@ -11,6 +11,7 @@ import pytest
 from sagent.testing.script import Call, Turn
 from sagent.usage import Usage
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.plugins.batches.batch_server import BatchServer, Step
 from tests.waiting import wait_until
 
@@ -72,6 +73,7 @@ def test_all_runs_batched_at_half_price(shell: Shell, server: BatchServer) -> No
     assert "batch" in again.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_killed_sweep_buys_nothing_twice(shell: Shell, server: BatchServer, end: signal.Signals) -> None:
     """The second turn's batches are in progress when the process ends, however that is."""
@@ -97,6 +99,7 @@ def test_killed_sweep_buys_nothing_twice(shell: Shell, server: BatchServer, end:
     assert found["missing"] == 0
 
 
+@later
 def test_expired_requests_repeated(shell: Shell, server: BatchServer) -> None:
     server.script = lambda given: "expired" if len(server.batches) <= 2 else write_then_end(given)
     done = shell.run("sweep", "spec.toml", "--batch", "--output", "out", model="")

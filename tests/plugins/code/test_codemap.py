@@ -164,6 +164,7 @@ async def test_large_project_reuses_ranks(
     assert text_of(await call(tool)) == text_of(await call(RepoMap()))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("damage", [b"no database", b"SQLite format 3\0" + b"x" * 9_000, None])
 async def test_damaged_store_not_needed(damage: bytes | None, shop: Path, tmp_path: Path, call: Call) -> None:
     folder = tmp_path / "maps"

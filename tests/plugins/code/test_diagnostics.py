@@ -14,7 +14,7 @@ from sagent.events import Event, Notice
 from sagent.plugins.setup.doctor import examine
 from sagent.session.touches import Touched
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import wait_until
 from tests.walls import without_shortfall
 
@@ -86,6 +86,7 @@ class Renamer:
         return Turn(calls=(Call("Code", rename),)) if len(self.bodies) == 1 else Turn(text="done")
 
 
+@later
 async def test_rename_can_be_rewound_per_file(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from sagent.cli.flags import plugins_of, run_parser
 from sagent.plugin import Command
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.surroundings import PYTHON
 
 
@@ -80,6 +81,7 @@ def complete_in_bash(shell: Shell, typed: str) -> list[str]:
     return said.stdout.split()
 
 
+@later
 @pytest.mark.plugin("audit", "setup")
 @pytest.mark.needs("fish")
 def test_fish_completes_commands_and_flags(shell: Shell) -> None:

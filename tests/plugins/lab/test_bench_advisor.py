@@ -12,7 +12,7 @@ from experiment import hanging, left, offered, place, runs
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
 from tests.cli.program import Shell
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import wait_until
 
 EXECUTOR, ADVISOR = "claude-sonnet-4-6", "claude-opus-4-6"
@@ -165,6 +165,7 @@ def test_budget_end_is_not_failure(bench: Shell) -> None:
     assert {line["outcome"] for line in runs(bench)} == {"budget"}
 
 
+@later
 def test_timeout_still_checked(bench: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"4242.{os.getpid()}"
     bench.serve(lambda request: Stall(Turn(text="Hm."), seconds=float("inf")))
@@ -181,6 +182,7 @@ def test_timeout_still_checked(bench: Shell, processes: Callable[[str], list[int
     assert processes(f"sleep\0{marker}") == []
 
 
+@later
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=slow)])
 def test_interrupt_ends_bench_with_table(bench: Shell, number: int, code: int) -> None:
     script, stalled = hanging(helpful)

@@ -11,6 +11,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "model",
     ["anthropic/claude-haiku-4-5", "openai/gpt-5.2", "google/gemini-3.8-flash", "bedrock/us.amazon.nova-pro-v1:0"],

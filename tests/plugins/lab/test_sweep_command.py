@@ -15,7 +15,7 @@ from experiment import hanging, left, offered, place, runs
 from sagent.cli.main import run
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn, Usage
 from tests.cli.program import Shell
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import wait_until
 
 SMALL, LARGE, WISE = "claude-haiku-4-5", "claude-sonnet-4-6", "claude-opus-4-6"
@@ -112,6 +112,7 @@ def test_grid_of_two_by_two_by_two(sweep: Shell) -> None:
     assert len(server.requests) == asked
 
 
+@later
 def test_excluded_cells_skipped(sweep: Shell) -> None:
     server = sweep.serve(able)
     rows = f'[[exclude]]\nadvisor = "anthropic/{WISE}"\n[[exclude]]\neffort = "low"\nmodel = "anthropic/{LARGE}"\n'
@@ -322,6 +323,7 @@ def test_teams_are_cells_like_any_other(sweep: Shell) -> None:
     assert "team_digest" in sweep.run("sweep", "spec.toml", "--output", "out", model="").err
 
 
+@later
 @pytest.mark.needs("git")
 def test_session_prompts_rerun_in_place(sweep: Shell) -> None:
     project, seen = sweep.cwd / "project", list[str]()

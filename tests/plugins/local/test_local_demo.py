@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import CHECKOUT, Shell
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.plugin("setup")
@@ -88,6 +88,7 @@ class MergeTest(unittest.TestCase):
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("path", "text", "words"),
     [
@@ -124,6 +125,7 @@ def test_demo_without_server_explains(shell: Shell) -> None:
     assert shell.run("demo", "--local", "--model", "x", model="").code == 2
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow), signal.SIGKILL])
 def test_interrupted_demo_leaves_no_process(shell: Shell, number: signal.Signals) -> None:
@@ -146,6 +148,7 @@ def test_interrupted_demo_leaves_no_process(shell: Shell, number: signal.Signals
     assert again.wait() == 128 + signal.SIGTERM
 
 
+@later
 def test_narrow_terminal_shows_progress(shell: Shell) -> None:
     set_up(shell, written("intervals.py", REPAIR), {"text": "Fixed."}, loading=2, reading={"steps": 3, "seconds": 0.1})
     said = shell.on_terminal("demo", "--local", columns=40)

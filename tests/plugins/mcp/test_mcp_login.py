@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from sagent.plugins.mcp import open_servers
 from sagent.plugins.mcp.login import LoginFile, log_in
 from sagent.plugins.mcp.server import McpServer
+from tests.depth import later
 from tests.listening import app_at
 from tests.plugins.mcp.calls import call
 
@@ -216,6 +217,7 @@ if child:
 """
 
 
+@later
 async def test_two_processes_renew_once(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)

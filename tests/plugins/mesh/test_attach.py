@@ -22,7 +22,7 @@ from sagent.policy import Ask
 from sagent.testing.server import Call, Turn
 from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import PlanDecision
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.plugins.mesh.places import Place, by_results, place
 from tests.waiting import stop
 
@@ -178,6 +178,7 @@ async def test_detached_session_found_again(tmp_path: Path) -> None:
 ASK = Call("AskUser", {"question": "Which flag?", "options": ["white", "black"]})
 
 
+@later
 async def test_first_inquiry_answer_counts(tmp_path: Path) -> None:
     put, taken_back = asyncio.Event(), asyncio.Event()
     asked: list[Inquiry] = []
@@ -205,6 +206,7 @@ async def test_first_inquiry_answer_counts(tmp_path: Path) -> None:
         assert "black ☂" in said_last(here)
 
 
+@later
 async def test_unattended_inquiry_unanswered(tmp_path: Path) -> None:
     approved: list[Question] = []
 
@@ -228,6 +230,7 @@ async def test_asking_tools_need_attachment(tmp_path: Path) -> None:
         assert not {"AskUser", "ExitPlan"} & set(offered)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("settled", [PlanDecision("edit"), PlanDecision(None, reason="too long"), None])
 async def test_attached_client_decides_plan(tmp_path: Path, settled: PlanDecision | None) -> None:
     async def decide(inquiry: Inquiry) -> PlanDecision | None:

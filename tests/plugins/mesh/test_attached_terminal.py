@@ -11,7 +11,7 @@ import pytest
 
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, FakeProviderServer, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.plugins.mesh.places import Place, by_results, place
 from tests.providers.llama_server import Front
 from tests.repl.console import CHECKOUT, Console
@@ -65,6 +65,7 @@ async def submitted(here: Place, prompt: str = "please work") -> str:
     return out.strip()
 
 
+@later
 @pytest.mark.plugin("branches")
 async def test_two_people_share_remote_session(tmp_path: Path) -> None:
     turns = [Turn("I plan.", calls=(TODO,)), Turn("I write.", calls=(WRITE,)), Turn("I change.", calls=(EDIT,))]

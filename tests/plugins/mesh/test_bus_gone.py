@@ -12,7 +12,7 @@ from sagent.plugins.mesh.errors import Unavailable
 from sagent.plugins.mesh.jetstream import connected
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.listening import listen
 from tests.plugins.mesh.places import Place, Process, by_results, place
 from tests.waiting import SECONDS, stop, until
@@ -56,6 +56,7 @@ async def test_first_signal_ends_client_and_node(tmp_path: Path, how: signal.Sig
         assert f"sagent attach {session}" in shown["error"]["message"]
 
 
+@later
 async def test_node_survives_bus_data_loss(tmp_path: Path) -> None:
     async with place(tmp_path, [AT_WORK[0], Turn("Fine.")]) as here:
         await here.node("n1")

@@ -23,7 +23,7 @@ from sagent.plugins.mesh.records import InboxMessage, Records
 from sagent.plugins.mesh.remote import Mesh
 from sagent.plugins.mesh.session_worker import NodeOptions, Opening
 from sagent.testing.server import Call, Received, Step, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.intact import faults
 from tests.plugins.mesh.places import Place, by_results, place
 from tests.waiting import SECONDS, stop
@@ -49,6 +49,7 @@ async def test_prompt_answered_by_node(tmp_path: Path) -> None:
         assert session in out
 
 
+@later
 async def test_finished_work_leaves_queue(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         await here.node("n1")

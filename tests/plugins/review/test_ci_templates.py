@@ -117,6 +117,7 @@ def run_job(shell: Shell, place: Path, name: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("token", ["glpat-x", ""])
 def test_gitlab_job_reviews_and_posts(shell: Shell, tmp_path: Path, token: str) -> None:
     shell.serve([answer(BAD)])

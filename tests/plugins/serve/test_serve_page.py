@@ -280,6 +280,7 @@ def test_unwatched_page_resumes(page: Open, story: Story) -> None:
     assert browser.run(f"{SHOWN}.split('Good morning').length") == 2
 
 
+@pytest.mark.costly
 @pytest.mark.needs("axe")
 @pytest.mark.parametrize(
     ("width", "scheme"),
@@ -295,6 +296,7 @@ def test_everybody_can_use_it(page: Open, width: int, scheme: str) -> None:
         assert browser.findings(width, scheme) == []
 
 
+@pytest.mark.costly
 @pytest.mark.needs("axe")
 @pytest.mark.parametrize(
     ("text", "scheme"),

@@ -344,6 +344,7 @@ def test_ctrl_c_stops_team_with_report(shell: Shell, crew) -> None:
     assert faults(sessions(shell)[0]) == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 def test_killed_team_skips_finished_roles(shell: Shell, crew, mode: str) -> None:
     stalled = True

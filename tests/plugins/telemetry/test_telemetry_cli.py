@@ -10,6 +10,7 @@ import pytest
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
+from tests.depth import later
 from tests.plugins.telemetry.otlp_receiver import Collected, collector, values_of
 
 COMMAND = "echo [$TRACEPARENT] $OTEL_EXPORTER_OTLP_HEADERS"
@@ -54,6 +55,7 @@ def test_collector_receives_run(shell: Shell, collected: Collected) -> None:
 MCP_SERVER = CHECKOUT / "tests/plugins/mcp/odd_server.py"
 
 
+@later
 def test_mcp_call_carries_span(shell: Shell, collected: Collected) -> None:
     tool = {"name": "carried", "inputSchema": {"type": "object"}}
     offer = {"tools": [tool], "code": {"carried": "text = params['_meta']"}}
