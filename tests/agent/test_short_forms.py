@@ -32,7 +32,7 @@ from sagent.events import Received
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, assistant
 from sagent.peer import Action, SpawnRequest
-from sagent.policy import Allow, AllowAll, Ask, Policy, Verdict
+from sagent.policy import Allow, AllowAll, Ask, Deny, Policy, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.providers import Anthropic, provider_named
 from sagent.testing import ScriptedModel
@@ -255,7 +255,7 @@ async def test_tools_none_means_no_run_tools() -> None:
         assert [event async for event in agent.stream("x", tools=None)]
 
 
-@pytest.mark.parametrize("answer", [True, False, 1, Allow()])
+@pytest.mark.parametrize("answer", [True, False, 1, Deny("no")])
 async def test_ask_with_odd_answer_denies(answer: object) -> None:
     async def ask(call: ToolCall, question: Ask) -> object:
         return answer

@@ -87,7 +87,7 @@ def _readers() -> list[str]:
     return [pid for pid in pids if b"sagent.tools.document" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-LIMITED = "import os, resource; from sagent.lib import isolated as i; i.SECONDS = 1; i.limit()"
+LIMITED = "import os, resource; from sagent.lib import isolated as i; i.MAX_CPU_SECONDS = 1; i.limit()"
 
 
 @pytest.mark.parametrize(

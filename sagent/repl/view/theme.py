@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from functools import cache
 
-from sagent.lib.toml import toml_beside
-
 THEMES = {
     "auto": "dark or light, by the background that the terminal reports",
     "dark": "for a dark background",
@@ -16,6 +14,8 @@ THEMES = {
 
 @cache
 def _looks() -> Mapping[str, Mapping[str, str]]:
+    from sagent.lib.toml import toml_beside
+
     themes: dict[str, dict[str, str]] = toml_beside(__file__, "theme.toml")
     return {theme: {name: look for look in looks for name in looks[look].split()} for theme, looks in themes.items()}
 
