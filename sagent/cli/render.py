@@ -306,7 +306,8 @@ class Transcript:
             return
         rows = render_block(block, width)
         if isinstance(block, ToolFinished) and block.diff:
-            rows = [rows[0], *render_diff(block.diff, width, max_lines=MAX_DIFF_ROWS, hint="")]
+            rows = [rows[0], *render_diff(block.diff, width, max_lines=MAX_DIFF_ROWS)]
+        rows = [tuple(span for span in row if span[0] != "class:hint") for row in rows]  # keys that nothing reads here
         lines = [styled(row, "auto") if self._colours else "".join(text for _, text in row) for row in rows]
         self._write("\n" if self.open_line else "")
         self._out.write("".join(f"{line if self._colours else printable(line)}\n" for line in lines))

@@ -321,7 +321,9 @@ def _last_rows(lines: Sequence[str], width: int, limit: int) -> list[Line]:
     rows: list[Line] = []
     for number, text in enumerate(reversed(lines)):
         if not (room := limit - len(rows)):
-            rows.insert(0, (("class:dim", f"  … {counted(len(lines) - number, 'more line')} · Ctrl-O"),))
+            rows.insert(
+                0, (("class:dim", f"  … {counted(len(lines) - number, 'more line')}"), ("class:hint", " · Ctrl-O"))
+            )
             break
         found = list(_output(text[: room * width], width))
         if len(found) > room or len(text) > room * width:
@@ -373,7 +375,7 @@ def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
     lines = [cut_line((("class:mark", "! "), ("class:said", one_line(block.command))), width)]
     shown = _shell_output(block.output, width)
     if (left := len(shown) - MAX_SHELL_LINES) > 0 and not whole:
-        lines.append((("class:dim", f"  … {left} lines before, Ctrl-O shows them"),))
+        lines.append((("class:dim", f"  … {left} lines before"), ("class:hint", ", Ctrl-O shows them")))
         shown = shown[left:]
     return [*lines, *shown, *([(("class:failed", f"  exit {block.code}"),)] if block.code else ())]
 

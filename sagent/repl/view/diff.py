@@ -41,15 +41,13 @@ def diff_rows(diff: str, say: Callable[[str], str] = printable, path: str = "") 
     yield from _compared(run, language)
 
 
-def render_diff(
-    diff: str, width: int, *, max_lines: int = MAX_DIFF_LINES, hint: str = ", Ctrl-O shows them"
-) -> list[Line]:
+def render_diff(diff: str, width: int, *, max_lines: int = MAX_DIFF_LINES) -> list[Line]:
     """Return the diff in at most about `max_lines` lines; the others are counted, with a hint on how to see them."""
     rows, shown = diff_rows(diff), list[Line]()
     for row in rows:
         if len(shown) == max_lines:
             left = sum(1 for _ in _parsed(diff)) - max_lines
-            return [*shown, (("class:dim", f"     … {left} more lines{hint}"),)]
+            return [*shown, (("class:dim", f"     … {left} more lines"), ("class:hint", ", Ctrl-O shows them"))]
         lead, text, fill = _drawn(row)
         shown.append((*cut_line((*lead, *text), width), *fill))
     return shown

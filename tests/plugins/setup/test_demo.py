@@ -19,6 +19,7 @@ def test_demo_fixes_test(shell: Shell) -> None:
         "a failing test",
         "● Edit intervals.py · +2 -2",
         "+         if merged and start <=",
+        "… 2 more lines\n",
         "Ran 4 tests",
         "$0.03",
         "root.jsonl",
