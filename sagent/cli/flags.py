@@ -218,13 +218,20 @@ def run_parser(plugins: "Installed", named: "Container[str] | None" = None, *, s
     )
     parser.add_argument("prompt", nargs="*", metavar="PROMPT", help="what to do; piped input is attached as context")
     parser.add_argument("-p", "--print", action="store_true", help="answer and exit (the default with a prompt)")
+    add_images(parser)
     _add_all(parser, plugins, _settings(plugins, named))
     if short:
-        daily = {each.keyword for each in _settings(plugins) if each.everyday} | {"help", "print", "resume", "version"}
+        daily = {each.keyword for each in _settings(plugins) if each.everyday}
+        daily |= {"help", "image", "print", "resume", "version"}
         for action in parser.flags:
             if action.dest not in daily:
                 action.help = argparse.SUPPRESS
     return parser
+
+
+def add_images(parser: Parser) -> None:
+    what = "attach an image, a PDF or a recording to the prompt; may be repeated"
+    parser.add_argument("-i", "--image", metavar="FILE", action="append", help=what)
 
 
 def _list_commands(plugins: "Installed", *, short: bool) -> "Iterator[str]":

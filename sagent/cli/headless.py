@@ -5,7 +5,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -16,8 +16,9 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str
+from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
-from sagent.lib.text import count
+from sagent.lib.text import count, printable, system_reason
 from sagent.messages import Message, Part, Text, user
 
 if TYPE_CHECKING:
@@ -118,13 +119,18 @@ class Interrupter:
             self._task.cancel()
 
 
-def run_headless(settings: "Settings", words: list[str]) -> int:
-    """Answer the prompt of the command line, or the messages on stdin, and return the exit code."""
+def run_headless(settings: "Settings", words: list[str], images: Sequence[str] = ()) -> int:
+    """Answer the prompt of the command line, to which files with images are attached, or the messages on stdin, and
+    return the exit code."""
     renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     with reporting(settings, renderer):
         # Read before the loop handles signals, so that Ctrl-C ends a wait for input, which may be a pipe.
         schema = _schema_of(settings)
         prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
+        if images:
+            if prompt is None:
+                raise UsageError("-i attaches files to a prompt, and --input-format stream-json has many.")
+            prompt = Prompt(prompt.text, (*prompt.parts, *map(_image_in, images)))
         return asyncio.run(
             in_order(renderer, partial(_answer_all, settings, schema, _prompts(prompt, words), renderer))
         )
@@ -336,6 +342,25 @@ def _media(piped: bytes) -> Part | None:
         return media_in(piped, "stdin.pdf" if piped.startswith(b"%PDF-") else "stdin")
     except ValueError as error:
         raise UsageError(f"The piped input cannot be attached: {error}") from error
+
+
+def _image_in(path: str) -> Part:
+    """Return the image, PDF or recording in a file. Raises UsageError if there is none."""
+    from sagent.lib.regular import open_given
+    from sagent.tools.media import media_in
+
+    try:
+        with open_given(path_of(path)) as file:
+            data = file.read(MAX_PIPED + 1)
+        if len(data) > MAX_PIPED:
+            raise ValueError(f"it has more than {MAX_PIPED >> 20} MB")
+        shown = media_in(data, path_of(path).name)
+    except (OSError, ValueError) as error:
+        why = system_reason(error) if isinstance(error, OSError) else str(error)
+        raise UsageError(f"-i {printable(path)}: {why.rstrip('.')}.") from error
+    if shown is None:
+        raise UsageError(f"-i {printable(path)} is no image, PDF or recording: name a text in the prompt.")
+    return shown
 
 
 def _read_all(fd: int, timeout: float | None, err: TextIO) -> bytes:

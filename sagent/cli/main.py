@@ -107,20 +107,23 @@ def _dispatch(argv: list[str]) -> int:
         check_former(plugins, argv[0])
     flags = parse_run(plugins, argv)
     words: list[str] = flags.pop("prompt", [])
+    images: list[str] = flags.pop("image", [])
     runner = _runner(plugins, flags)
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
     printed = printed or flags.get("output_format", "text") != "text"
-    if not words and not printed and _on_terminal():
+    if not words and not printed and not images and _on_terminal():
         return _run_interactive(flags) if runner is None else runner(flags, None)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
     if runner := runner or _runner_of_environment(plugins):
+        if images:
+            raise UsageError("-i attaches files to runs on this machine only.")
         return runner(flags, words)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 
-    return run_headless(load_or_report(flags), words)
+    return run_headless(load_or_report(flags), words, images)
 
 
 def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:

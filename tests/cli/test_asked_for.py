@@ -38,6 +38,49 @@ def test_lone_or_broken_picture_is_refused(shell: Shell, words: list[str], data:
     assert not server.requests
 
 
+@pytest.mark.parametrize("command", [[], ["run"]])
+def test_image_flag_attaches_files(shell: Shell, command: list[str]) -> None:
+    server = shell.serve([Turn(text="I see.")])
+    (shell.cwd / "a.png").write_bytes(PNG)
+    (shell.cwd / "-b.pdf").write_bytes(PDF)
+    done = shell.run(
+        *command,
+        "--model",
+        "anthropic/claude-sonnet-4-6",
+        "-i",
+        "a.png",
+        "--image=-b.pdf",
+        "what is this?",
+        stdin="notes",
+        model="",
+    )
+    assert done.out == "I see.\n", done.err
+    (message,) = as_array(server.requests[0].json["messages"])
+    kinds = [as_object(each)["type"] for each in as_array(as_object(message)["content"])]
+    assert kinds == ["text", "text", "image", "document"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-i", "a.txt", "look"], "no image"),
+        (["-i", "missing.png", "look"], "No such file"),
+        (["-i", ".", "look"], "directory"),
+        (["-i", "half.png", "look"], "broken or incomplete"),
+        (["-i", "a.txt"], "give a prompt"),
+        (["-i", "a.txt", "--input-format", "stream-json"], "stream-json"),
+        (["-i", "a.txt", "--bus", "nats://127.0.0.1:1", "look"], "this machine"),
+    ],
+)
+def test_unfit_image_flag_is_refused(shell: Shell, words: list[str], says: str) -> None:
+    server = shell.serve([Turn(text="Never.")])
+    (shell.cwd / "a.txt").write_text("text")
+    (shell.cwd / "half.png").write_bytes(PNG[:40])
+    done = shell.run(*words)
+    assert done.code == 2 and says in done.err
+    assert not server.requests
+
+
 def test_part_that_would_be_lost_is_refused(shell: Shell) -> None:
     server = shell.serve([Turn(text="Never.")])
     content = [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "base64"}}]

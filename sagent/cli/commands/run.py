@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sagent.cli.flags import Parser, add_flags
+from sagent.cli.flags import Parser, add_flags, add_images
 from sagent.errors import UsageError
 from sagent.lib.names import path_of
 
@@ -21,9 +21,11 @@ def run_run(argv: Sequence[str]) -> int:
         "task", nargs="*", metavar="TASK", help="what to do, in quotes; piped input is attached as context"
     )
     parser.add_addresses("executor and advisor")
+    add_images(parser)
     add_flags(parser)
     flags = vars(parser.parse_args(argv))
     words: list[str] = flags.pop("task", [])
+    images: list[str] = flags.pop("image", [])
     if len(words) > 1:
         raise UsageError(
             f'Quote the task: sagent run "{" ".join(words)}". To send all of it as it is: '
@@ -34,7 +36,7 @@ def run_run(argv: Sequence[str]) -> int:
 
     notices = _take_nearby(flags)
     settings = load_or_report(flags)
-    return run_headless(replace(settings, warnings=(*settings.warnings, *notices)), words)
+    return run_headless(replace(settings, warnings=(*settings.warnings, *notices)), words, images)
 
 
 def _take_nearby(flags: dict[str, object]) -> list[str]:
