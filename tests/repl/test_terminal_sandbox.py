@@ -55,7 +55,7 @@ def test_small_terminal_shows_all_wants_above(console: Console, tmp_path: Path) 
     console.start(width=40, height=10)
     console.type("go")
     screen = console.until(
-        "? Run this command?", "$ echo line 0", "  ↓", "s and a allow:", "y once s session a always e edit ? n no"
+        "? Run this command?", "$ echo line 0", "  ↓", "s and a allow:", "y once s session a always e ? n no"
     )
     console.keys("C-o")
     screen = console.until("the model says:")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = Literal["once", "session", "always", "edits", "edit", "explain", "no"]
 _MORE: Sequence[Option[Answer]] = (
-    Option("edit", "edit the command", key="e", short="edit"),
+    Option("edit", "edit the command", key="e", short="e"),
     Option("explain", "explain", key="?", short="?"),
 )
 
