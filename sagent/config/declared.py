@@ -354,7 +354,7 @@ ALIASES = {"executor": "model", "advisor": "advisors"}
 """Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
 
 RESERVED = (
-    *("help", "print", "resume", "json", "config", "version", "trust_project", "plugin"),
+    *("help", "image", "print", "resume", "json", "config", "version", "trust_project", "plugin"),
     *(
         "no_plugins",
         "executor_api_base",

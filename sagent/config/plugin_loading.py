@@ -258,7 +258,7 @@ def _fits(value: object, hint: object) -> bool:
 
 def index_of(found: Sequence[Known]) -> Index:
     """Return the index of these plugins; additions with a name taken by the core or another one are in its notices."""
-    owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES, "-h", "-p", "-r", "-V")}
+    owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES, "-h", "-i", "-p", "-r", "-V")}
     owners["command", "help"] = CORE.name
     origins = {CORE.name: "the core"}
     there = _there(found)

@@ -58,6 +58,7 @@ def changed(settings: Settings) -> set[str]:
     return tables | {name for name in names if getattr(settings, name) != getattr(plain, name)}
 
 
+@pytest.mark.needs("root-of-machine")
 @pytest.mark.parametrize("how", ["own", "file", "folder", "owner", "named"])
 def test_others_add_no_programs(tmp_path: Path, kept: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     match how:

@@ -311,6 +311,7 @@ def test_damaged_index_rebuilt(shell: Shell, folder: Path, damage: str | None) -
     assert not place.is_file() if damage == "" else json.loads(place.read_text()) == json.loads(whole)
 
 
+@pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 @pytest.mark.skipif(
     not all(path.stat().st_mode & 0o001 for path in (CHECKOUT / "sagent", *CHECKOUT.parents)),
@@ -464,6 +465,7 @@ def test_index_keeps_own_declarations(tmp_path: Path) -> None:
     assert find_plugins(tmp_path, tmp_path / "state").gone(Command) == {}
 
 
+@pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("whose", ["another user's", "writable by the group", "writable by all"])
 def test_writable_index_not_trusted(shell: Shell, folder: Path, whose: str) -> None:
@@ -504,6 +506,7 @@ def change(folder: Path, how: str) -> None:
     place.chmod(0o660 if mode == "group" else 0o700 if mode == "owner" else int(mode, 8))
 
 
+@pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("how", ["file 606", "file owner", "file group", "folder 707", "folder owner", "target 707"])
 def test_plugin_that_others_may_write_is_refused(shell: Shell, folder: Path, how: str) -> None:
