@@ -44,8 +44,10 @@ def test_workers_are_forks(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_forked.py").write_text(TESTS)
     (tmp_path / "tests" / "test_unreadable.py").write_text("import no_such_module\n")
+    flags = ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-rA"]
+    flags.append(f"--basetemp={tmp_path / 'base'}")  # else it tidies up what others left in the usual place
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-rA"],
+        [sys.executable, "-m", "pytest", "-n", "1", *flags],
         cwd=tmp_path, env={"PYTHONPATH": str(CHECKOUT), "PLACE": str(tmp_path / "place")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
