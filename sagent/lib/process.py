@@ -381,9 +381,8 @@ async def _ended(process: "subprocess.Popen[bytes]") -> None:
     while process.returncode is None and not await _await_exit(process.pid):
         if process.poll() is not None:
             return
-        await asyncio.sleep(
-            _POLL_INTERVAL_SECONDS
-        )  # no thread: one that waits for a released process would delay our own end
+        # No thread: one that waits for a released process would delay our own end.
+        await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
 
 async def _await_exit(pid: int) -> bool:

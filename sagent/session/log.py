@@ -25,7 +25,7 @@ _HEX = frozenset(b"0123456789abcdef")
 
 
 class Log(Protocol):
-    """One agent's log. Append from one thread; `sync` may run in another. An appended entry survives the end of this
+    """Log of one agent. Append from one thread; `sync` may run in another. An appended entry survives the end of this
     process, and after `sync` also that of the machine."""
 
     @property

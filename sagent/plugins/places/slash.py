@@ -46,8 +46,7 @@ async def _directory(context: CommandContext, text: str) -> Path:
     """Return an existing directory. Raises UsageError."""
     if context.turn.locked():
         raise UsageError("A turn is in progress: interrupt it first (Esc).")
-    given = path_of(text.strip())
-    path = await asyncio.to_thread((context.settings.cwd / Path(given).expanduser()).resolve)
+    path = await asyncio.to_thread((context.settings.cwd / path_of(text.strip())).resolve)
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory.")
     return path

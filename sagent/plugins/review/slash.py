@@ -1,5 +1,6 @@
 """`/review`: a review of changes in the open session's project, by its model, and on request the fixes."""
 
+import asyncio
 from dataclasses import replace
 
 from sagent.errors import UsageError
@@ -25,7 +26,7 @@ async def review(context: CommandContext, text: str = "") -> None:
     model, and reads only. Its cost is not part of the session's, but keeps to what is left of the session's budget.
     """
     opened, settings = context.opened, context.settings
-    changes = read_changes(settings.cwd, text.strip())
+    changes = await asyncio.to_thread(read_changes, settings.cwd, text.strip())
     if not changes.files:
         raise UsageError(f"There are no changes in {changes.title}.")
     ledger = opened.agent.ledger

@@ -85,8 +85,8 @@ Done = tuple[ToolCall, ToolResult]
 
 
 class Fault(NamedTuple):
-    """What is missing where a run ends. Each `kind` is told once, in the words `told`; a run that leaves it so has the
-    stop reason."""
+    """Something missing where a run ends. Each `kind` is told once, in the words `told`; a run that leaves it so has
+    the stop reason."""
 
     kind: Literal["undone", "echo", "unchecked", "unmended"]
     told: str
