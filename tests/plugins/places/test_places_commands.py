@@ -37,7 +37,7 @@ async def test_added_directory_keeps_rules(kept: RecordingContext, tmp_path: Pat
     assert choices is not None and choices.rules == kept.opened.policy.rules
 
 
-@pytest.mark.parametrize("line", ["/cd nowhere", "/cd .", "/add-dir .", "/add-dir nowhere"])
+@pytest.mark.parametrize("line", ["/cd nowhere", "/cd .", "/cd ~nobody-here", "/add-dir .", "/add-dir nowhere"])
 async def test_wrong_directories_are_refused(kept: RecordingContext, line: str) -> None:
     with pytest.raises(UsageError):
         await kept.do(line)
