@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # Under LC_ALL=C, Python reads no path that is not ASCII, such as that of a checkout in /home/é.
 export LC_ALL := C.UTF-8
 
-.PHONY: demo demo-mesh test test-weights test-all attack check check-types check-tests check-rest bench eval prices clients docs format clean
+.PHONY: demo demo-mesh test test-weights test-all explore attack check check-types check-tests check-rest bench eval prices clients docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,6 +43,10 @@ test-weights: $(VENV)/.developed
 
 test-all: $(VENV)/.developed
 	@$(BIN)/python scripts/test_all.py
+
+# Property tests at their whole depth with examples that no run has drawn before.
+explore: $(VENV)/.developed
+	@DEPTH=explore $(BIN)/python scripts/suite.py -mhypothesis $(filter-out 1/1,$(PART))
 
 # A part of it, as the second eighth: make attack PART=2/8
 attack: $(VENV)/.developed

@@ -17,14 +17,19 @@ import hypothesis
 import pytest
 
 from tests.deleted import deleted, lacked
-from tests.depth import MAX_CASES, QUICK, deep, spread
+from tests.depth import MAX_CASES, QUICK, SAME_EXAMPLES, deep, spread
 from tests.forks import Forks
 from tests.left_out import list_left_out
 from tests.roots import defer
 from tests.surroundings import FOR_NPM, settle
 from tests.walls import has_bubblewrap
 
-hypothesis.settings.register_profile("sagent", deadline=None, max_examples=deep(20, 100))  # no test asserts a time
+hypothesis.settings.register_profile(
+    "sagent",
+    deadline=None,  # no test asserts a time
+    max_examples=deep(20, 100),
+    derandomize=SAME_EXAMPLES,
+)
 hypothesis.settings.load_profile("sagent")
 pytest.register_assert_rewrite("sagent.testing.log_suite", "sagent.testing.model_suite", "sagent.testing.tool_suite")
 

@@ -7,8 +7,10 @@ from typing import TypeVar
 import pytest
 
 T = TypeVar("T")
-WHOLE = os.environ.get("DEPTH") == "whole"
+EXPLORE = os.environ.get("DEPTH") == "explore"  # property tests at whole depth, with new examples
+WHOLE = os.environ.get("DEPTH") == "whole" or EXPLORE
 QUICK = os.environ.get("DEPTH") == "quick"  # a run of all tests by `make test`
+SAME_EXAMPLES = QUICK or (WHOLE and not EXPLORE)  # a change is judged by what it changes, not by what was drawn
 MAX_CASES = 2  # of one test function in a quick run
 
 # A test that works or waits for seconds by its nature: for a rarer case of what a faster one promises, or for what

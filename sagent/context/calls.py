@@ -228,7 +228,10 @@ async def valid_stream(model: Model, request: Request, forms: Forms | None = Non
                     part = item if text == item.text else kind(text)
                     yield part if watch is None else watch.shown(part)
                 if said[kind].repeats(text):
-                    yield _cut(model, said, charges)
+                    reply = _cut(model, said, charges)
+                    for rest in watch.unshown(reply) if watch is not None else ():
+                        yield rest
+                    yield reply
                     return
             elif not hasattr(item, "charges"):
                 raise ModelError(
@@ -354,11 +357,16 @@ class _Watch:
             if form.name in self._readers:
                 rest = self._asked(form, lambda one, given=rest: (one.feed(given) if given else "") + one.rest()) or ""
         if reply is not item or self._failed:
-            shown, content = "".join(self._shown), reply.message.content
-            rest = content[len(shown) :] if content.startswith(shown) else ""
-        if rest:
+            yield from self.unshown(reply)
+        elif rest:
             yield TextPart(rest)
         yield reply
+
+    def unshown(self, reply: Reply) -> Iterator[TextPart]:
+        """Yield the text of a reply after what was shown of it."""
+        shown, content = "".join(self._shown), reply.message.content
+        if content.startswith(shown) and content != shown:
+            yield TextPart(content[len(shown) :])
 
     def _asked(self, form: CallForm, ask: Callable[[CallReader], Given]) -> Given | None:
         """Return the answer of a form's reader. One that fails is left out, with a note in the reply."""
