@@ -293,6 +293,7 @@ class Transcript:
     def _show(self, block: "Block") -> None:
         from shutil import get_terminal_size
 
+        from sagent.lib.terminal import write_styled
         from sagent.repl.view.blocks import MARKS, MessageBlock, Report, Thought, render_block
         from sagent.repl.view.diff import render_diff
         from sagent.repl.view.markdown import Piece
@@ -310,8 +311,7 @@ class Transcript:
         rows = [tuple(span for span in row if span[0] != "class:hint") for row in rows]  # keys that nothing reads here
         lines = [styled(row, "auto") if self._colours else "".join(text for _, text in row) for row in rows]
         self._write("\n" if self.open_line else "")
-        self._out.write("".join(f"{line if self._colours else printable(line)}\n" for line in lines))
-        self._out.flush()
+        write_styled(self._out, "".join(f"{line if self._colours else printable(line)}\n" for line in lines))
         self.open_line = False
 
     def _write(self, text: str) -> None:

@@ -39,11 +39,15 @@ def neutralized(stream: TextIO) -> TextIO:
     return _Terminal(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
+def write_styled(stream: TextIO, text: str) -> None:
+    """Write text whose escape sequences are ours: what it shows of others is neutral already."""
+    if isinstance(stream, _Terminal):
+        TextIOWrapper.write(stream, text)
+    else:
+        stream.write(text)
+    stream.flush()
+
+
 def replace_line(stream: TextIO, text: str, before: str) -> None:
     """Write a text in place of `before`, which fills the cursor's line."""
-    line = f"\r{' ' * len(before)}\r{neutral(text)}"
-    if isinstance(stream, _Terminal):
-        TextIOWrapper.write(stream, line)
-    else:
-        stream.write(line)
-    stream.flush()
+    write_styled(stream, f"\r{' ' * len(before)}\r{neutral(text)}")

@@ -20,6 +20,8 @@ from sagent.testing.server import Call, Turn
 HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202etxt.exe\u2066e\x08f\rg\x1b[8mh\x7fi\x9d0;x\x9cj"
 DRIVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+STYLES = re.compile(r"\x1b\[(?:[0-479]|[39][0-7])(?:;(?:[0-479]|[39][0-7]))*m")  # that the progress of a run has
+
 
 def driving(text: str) -> list[str]:
     """What drives a terminal in a text; that it is bold or of a colour is ours."""
@@ -63,7 +65,14 @@ def test_run_drives_no_terminal(shell: Shell, form: str) -> None:
     flags = ("--model", "anthropic/claude-sonnet-4-6", "--output-format", form)
     shown = shell.on_terminal(*flags, "-p", f"go {HOSTILE}")
     assert "owned" in shown
-    assert driving(shown) == []
+    assert driving(STYLES.sub("", shown)) == []
+
+
+def test_progress_has_its_styles(shell: Shell) -> None:
+    shell.serve([Turn(calls=(Call("Write", {"file_path": "a.py", "content": "a = 1\n"}),)), Turn(text="Done.")])
+    shown = shell.on_terminal("--model", "anthropic/claude-sonnet-4-6", "--permission-mode", "full", "-p", "go")
+    assert STYLES.search(shown)
+    assert "\\u001b" not in shown
 
 
 @pytest.mark.parametrize(
