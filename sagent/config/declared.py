@@ -239,11 +239,10 @@ _PARTS, _TOOLS, _TOOL_MAKERS = "sagent.app.parts", "sagent.tools", "sagent.app.m
 _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _SLASH = {
-    "agents": "agents:list_agents enter send stop tasks:list_tasks detach",
-    "conversation": "help:show_help quit:leave exit:leave_too compact clear context earlier copy init",
+    "conversation": "help:show_help quit:leave exit:leave_too compact clear earlier copy init",
     "model": "model executor provider effort advisor ask-advisor",
-    "session": "resume new sessions:list_sessions rename status cost",
-    "setup": "permissions plan sandbox tools:list_tools skills:show_skills vim:set_vim theme",
+    "session": "resume new rename cost",
+    "setup": "permissions plan vim:set_vim",
 }
 """Modules of slash commands, with the names of commands in each, and of the function if that differs."""
 _MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/providers/rows.py, as are their data

@@ -1,6 +1,5 @@
 """Changes single values in the person's config.toml and leaves everything else as written."""
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -39,7 +38,7 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> bytes | None:
     if rule in rules:
         return None
     quoted = toml_value(rule)
-    place = _find_table(text, "permissions")
+    place = find_table(text, "permissions")
     if place is None:
         changed = with_table(text, "permissions", f"{name} = [{quoted}]")
     elif name not in table:
@@ -50,38 +49,6 @@ def add_rule(path: Path, rule: str, name: str = "allow") -> bytes | None:
         changed = f"{text[:at]}{quoted}{', ' if rules else ''}{text[at:]}"
     wanted = {**before, "permissions": {**table, name: [rule, *rules]}}
     return checked(path, changed, wanted, f"add {quoted} to permissions.{name}")
-
-
-@one_by_one
-def store_key(path: Path, provider: str, key: str, base_url: str = "") -> bytes:
-    """Set `api_key` of `[providers.NAME]`, and `base_url` if given. Raises as `add_rule`."""
-    text, before = read_file(path)
-    given = {"base_url": base_url, "api_key": key} if base_url else {"api_key": key}
-    lines = {name: f"{name} = {json.dumps(value)}" for name, value in given.items()}
-    place = _find_table(text, rf'providers[ \t]*\.[ \t]*"?{re.escape(provider)}"?')
-    if place is None:
-        changed = with_table(text, f"providers.{provider}", "\n".join(lines.values()))
-    else:
-        table = text[slice(*place)]
-        for name, line in lines.items():
-            old = re.compile(rf"^[ \t]*{name}[ \t]*=.*$", re.MULTILINE)
-            table = old.sub(line.replace("\\", r"\\"), table, count=1) if old.search(table) else f"\n{line}{table}"
-        changed = text[: place[0]] + table + text[place[1] :]
-    providers = as_object(before.get("providers"))
-    wanted = {**before, "providers": {**providers, provider: {**as_object(providers.get(provider)), **given}}}
-    return checked(path, changed, wanted, f"set api_key of providers.{provider}")
-
-
-@one_by_one
-def store_value(path: Path, name: str, value: object) -> bytes:
-    """Set a value outside of tables. Raises as `add_rule`."""
-    text, before = read_file(path)
-    line, top = f"{name} = {toml_value(value)}", re.search(r"^[ \t]*\[", text, re.MULTILINE)
-    end = top.start() if top else len(text)
-    old = re.compile(rf"^[ \t]*{re.escape(name)}[ \t]*=.*$", re.MULTILINE)
-    head, found = old.subn(line.replace("\\", r"\\"), text[:end], count=1)
-    changed = head if found else f"{line}\n{head}"
-    return checked(path, changed + text[end:], {**before, name: value}, f"set {name}")
 
 
 def read_file(path: Path) -> tuple[str, dict[str, object]]:
@@ -99,7 +66,7 @@ def read_file(path: Path) -> tuple[str, dict[str, object]]:
         raise UsageError(f"{path} is not valid TOML, so it was not changed: {error}") from error
 
 
-def _find_table(text: str, name: str) -> tuple[int, int] | None:
+def find_table(text: str, name: str) -> tuple[int, int] | None:
     """Return the first line of a table and the one after its last; `name` is a pattern."""
     header = re.search(rf"^[ \t]*\[[ \t]*{name}[ \t]*\].*$", text, re.MULTILINE)
     if header is None:

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import tomllib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +30,7 @@ from sagent.repl.input import InputBuffer
 from sagent.repl.opening import CurrentSession
 from sagent.repl.project import add_note, attach, branch_of, images_at, list_files, mentioned
 from sagent.repl.session import guide
-from sagent.repl.settings_file import add_rule, store_key, store_value
+from sagent.repl.settings_file import add_rule
 from sagent.repl.shell import run_shell
 from sagent.repl.terminal.approval import allow_rules, approval_options
 from sagent.repl.terminal.clipboard import osc52
@@ -101,8 +100,6 @@ def test_yaml_settings_are_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"Your settings are in .*config\.yaml"):
         add_rule(tmp_path / "config.toml", "Bash")
     with pytest.raises(UsageError, match=r"Your settings are in .*config\.yaml"):
-        store_key(tmp_path / "config.toml", "openai", "sk")
-    with pytest.raises(UsageError, match=r"Your settings are in .*config\.yaml"):
         add_rule(tmp_path / "config.yaml", "Bash")
     assert not (tmp_path / "config.toml").exists()
 
@@ -135,17 +132,7 @@ def test_concurrent_rules_are_all_kept(tmp_path: Path) -> None:
     assert len(tomllib.loads(path.read_text())["permissions"]["allow"]) == 40
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda path: add_rule(path, "Bash(mine)"),
-        lambda path: store_key(path, "openai", "mine"),
-    ],
-    ids=["rule", "key"],
-)
-def test_overtaken_change_keeps_the_other(
-    change: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_overtaken_change_keeps_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a writer that was stopped for so long that another one no longer waited for its turn."""
     path, sync, left = tmp_path / "config.toml", os.fsync, ['model = "theirs"\n']
 
@@ -155,7 +142,7 @@ def test_overtaken_change_keeps_the_other(
             path.write_text(left.pop())
 
     monkeypatch.setattr(os, "fsync", overtaken)
-    change(path)
+    add_rule(path, "Bash(mine)")
     found = path.read_text()
     assert "theirs" in found
     assert "mine" in found
@@ -170,45 +157,7 @@ def test_unreadable_settings_are_left_alone(tmp_path: Path) -> None:
     path.write_text("permissions = broken")
     with pytest.raises(UsageError, match="not valid TOML"):
         add_rule(path, "Bash")
-    with pytest.raises(UsageError, match="not valid TOML"):
-        store_key(path, "openai", "sk")
     assert path.read_text() == "permissions = broken"
-
-
-@pytest.mark.parametrize(
-    "before", ["", '[providers.openai]\napi_key = "old"\nbase_url = "http://b"\n[prices."a/b"]\ninput = 1\n']
-)
-def test_key_is_private_to_its_owner(tmp_path: Path, before: str) -> None:
-    path = tmp_path / "config.toml"
-    if before:
-        path.write_text(before)
-    store_key(path, "openai", 'sk-"quoted"')
-    data = tomllib.loads(path.read_text())
-    assert data["providers"]["openai"]["api_key"] == 'sk-"quoted"'
-    assert {**data, "providers": None} == {**tomllib.loads(before), "providers": None}
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_value_is_stored_outside_of_tables(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    store_value(path, "provider", "copilot")
-    path.write_text(f"# mine\n{path.read_text()}\n[sandbox]\nprovider = 1\n")
-    store_value(path, "provider", "a\\b")
-    store_value(path, "theme", "light")
-    assert path.read_text().startswith('theme = "light"\n# mine\nprovider = ')
-    assert tomllib.loads(path.read_text()) == {"theme": "light", "provider": "a\\b", "sandbox": {"provider": 1}}
-    path.write_text('provider = """\nx"""\n')
-    with pytest.raises(UsageError):
-        store_value(path, "provider", "copilot")
-
-
-def test_new_base_url_replaces_old(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text('[providers.openai]\nbase_url = "http://old"  # mine\n\n[prices."a/b"]\ninput = 1\n')
-    store_key(path, "openai", "sk", "http://new")
-    data = tomllib.loads(path.read_text())
-    assert data["providers"]["openai"] == {"base_url": "http://new", "api_key": "sk"}
-    assert data["prices"] == {"a/b": {"input": 1}}
 
 
 def test_fixed_settings_error_says_the_line(tmp_path: Path) -> None:

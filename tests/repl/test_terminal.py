@@ -220,6 +220,7 @@ def test_failed_provider_leaves_session_usable(console: Console) -> None:
     console.until("Back again.")
 
 
+@pytest.mark.plugin("setup")
 def test_theme_changes_while_running(console: Console) -> None:
     console.serve([Turn(text="One."), Turn(text="Two.")])
     console.start()

@@ -74,6 +74,7 @@ def family(request: Received) -> Turn:
     return Turn(text="Both are at work.")
 
 
+@pytest.mark.plugin("tree")
 def test_agent_tree_and_named_questions(console: Console) -> None:
     console.serve(family)
     console.start("--sandbox", "off", width=100)
@@ -194,7 +195,7 @@ def test_down_lists_agents_to_stop_or_follow(console: Console) -> None:
     console.until("Back with root.", "✗ root/two · interrupted", gone="root/two ›")
 
 
-@pytest.mark.plugin("branches")
+@pytest.mark.plugin("branches", "tree")
 def test_follow_an_agent_and_go_back(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole = str(request.json["messages"])
@@ -229,6 +230,7 @@ def test_follow_an_agent_and_go_back(console: Console) -> None:
     console.until("a copy of this session.", gone="root/worker ›")
 
 
+@pytest.mark.plugin("tree")
 def test_unread_words_for_agent_come_back(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole = str(request.json["messages"])

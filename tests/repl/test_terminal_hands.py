@@ -23,8 +23,8 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.until("Commands", "Ctrl-D")
     console.type("/per")  # which only one command begins with
     console.until("› /permissions", "Mode edit")
-    console.type("/se")
-    console.until("There is no command /se. Did you mean /send or /sessions", "It was not sent", "› /se")
+    console.type("/re")
+    console.until("There is no command /re. Did you mean /rename or /resume", "It was not sent", "› /re")
     console.keys("C-u")
     console.type("/modle")
     console.until("There is no command /modle. Did you mean /model?", "› /modle")

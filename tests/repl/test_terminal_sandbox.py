@@ -94,6 +94,7 @@ def test_status_line_says_no_sandbox(console: Console, width: int) -> None:
     console.start("--sandbox", "off", width=width, height=10, ready="edit · no sandbox")
 
 
+@pytest.mark.plugin("overview")
 def test_sandbox_switch_is_logged(console: Console) -> None:
     script = [Turn(calls=(Call("Bash", {"command": "echo held > ../outside"}),)), Turn(text="One."), Turn(text="Two.")]
     console.serve(script)

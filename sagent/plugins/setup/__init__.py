@@ -38,6 +38,7 @@ plugin = Plugin(
         SlashCommand("bug", f"{_SLASH}:bug"),
         SlashCommand("login", "sagent.plugins.setup.key:login"),
         SlashCommand("config", "sagent.plugins.setup.settings:config"),
+        SlashCommand("theme", "sagent.plugins.setup.settings:theme"),
         SlashCommand("setup", "sagent.plugins.setup.first:setup"),
     ),
     checks=(

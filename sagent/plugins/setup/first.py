@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from sagent.config.plugins import named_errors
 from sagent.errors import SagentError, UsageError
 from sagent.plugin import Extra, resolve
+from sagent.plugins.setup.stored import store_value
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.settings_file import store_value
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line
 

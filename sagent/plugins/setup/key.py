@@ -15,11 +15,11 @@ from sagent.config.servers import own_address
 from sagent.context.instructions import repository_root
 from sagent.errors import ModelError, UsageError
 from sagent.plugin import resolve
+from sagent.plugins.setup.stored import store_key
 from sagent.providers.registry import prove_key, provider_named, row_named
 from sagent.providers.rows import built_in
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import SessionChoices
-from sagent.repl.settings_file import store_key
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:

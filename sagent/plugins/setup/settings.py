@@ -1,4 +1,4 @@
-"""`/config`: the settings, those that differ first, and a change of one."""
+"""`/config`: the settings, those that differ first, and a change of one; and `/theme`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, cast
 from sagent.config.report import Row, show
 from sagent.errors import UsageError
 from sagent.plugin import Choice, PathBase, RefusedError, Setting
+from sagent.plugins.setup.stored import store_value
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.settings_file import store_value
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line
+from sagent.repl.view.theme import THEMES
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -93,3 +94,18 @@ async def _change(context: CommandContext, name: str, text: str) -> None:
         context.set_display("theme", text)
     then = "" if name == "theme" else "; it holds from the next session on, or after /new"
     context.say(f"{name} = {text} in {settings.user_file}{then}")
+
+
+@command(complete=THEMES.items())
+async def theme(context: CommandContext, name: str = "") -> None:
+    """Set the colours: auto, dark, light or plain.
+
+    Without a name, choose from a list. It is kept as `theme` in your config.
+    """
+    settings = context.settings
+    options = [Option(one, f"{one} ✓" if one == settings.theme else one, words) for one, words in THEMES.items()]
+    if name := name or await context.pick("Which colours?", options) or "":
+        context.set_display("theme", name)
+        context.use(replace(settings, theme=name))
+        await asyncio.to_thread(store_value, settings.user_file, "theme", name)
+        context.say(f"Theme {name}: {THEMES[name]}, also from now on")

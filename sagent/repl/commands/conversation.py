@@ -7,9 +7,8 @@ from sagent.errors import UsageError
 from sagent.lib.figures import count, money
 from sagent.peer import Compact
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.view.lines import Line, Span, table
+from sagent.repl.view.lines import Line, table
 
-_BAR = 30  # columns
 
 
 @command(name="help", complete=lambda context: context.names())
@@ -84,31 +83,6 @@ async def clear(context: CommandContext) -> None:
         raise UsageError("The conversation is empty already.")
     context.opened.agent.apply(Compact(clear=True))
     context.say("The conversation is empty now; the log keeps the old one.")
-
-
-@command()
-async def context(context: CommandContext) -> None:
-    """Show what fills the context window.
-
-    Also what compactions have saved.
-    """
-    status = context.opened.agent.status()
-    size, window = status.context_tokens, status.window
-    whole = window or max(size, 1)
-    styles = ("class:mark", "class:advice", "class:done", "class:warning", "class:news", "class:dim")
-    kinds = sorted(status.holds.items(), key=lambda item: -item[1])
-    bar: list[Span] = []
-    rows: list[list[Span]] = []
-    for number, (kind, tokens) in enumerate(kinds):
-        style = styles[min(number, len(styles) - 1)]
-        bar.append((style, "█" * max(round(_BAR * tokens / whole), not number)))
-        figures = (count(tokens), f"{tokens / whole:.1%}")
-        rows.append([(style, "■"), ("", kind), *(("class:dim", figure) for figure in figures)])
-    empty = "░" * max(_BAR - sum(len(text) for _, text in bar), 0)
-    bar += [("class:dim", empty)]
-    share = f", {size / window:.1%} of the window's {count(window)}" if window else ""
-    lines = table(rows, right=(2, 3))
-    context.write([(("", f"About {count(size)} tokens{share}"),), tuple(bar), *lines, *await saved(context)])
 
 
 async def saved(context: CommandContext) -> list[Line]:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -19,13 +18,10 @@ from sagent.repl.commands.conversation import saved
 from sagent.repl.opening import SessionChoices
 from sagent.repl.terminal.picker import Lookup, Option, Stop
 from sagent.repl.view.lines import Line, Span, table
-from sagent.session.folds import title
 from sagent.session.lock import in_use
 from sagent.session.retention import Glance, glances
 from sagent.session.store import find
 from sagent.usage import Sum, Totals, Usage
-
-_MAX_SESSIONS = 50  # that /sessions lists
 
 
 def _own(context: CommandContext) -> str:
@@ -36,17 +32,17 @@ def _own(context: CommandContext) -> str:
         return ""
 
 
-def _earlier(context: CommandContext) -> list[Glance]:
+def earlier_sessions(context: CommandContext) -> list[Glance]:
     """Return other sessions of this directory that have messages."""
     found, own = glances(context.settings.state_dir, context.settings.cwd), _own(context)
     return [one for one in found if one.title and one.id != own]
 
 
-def _time(at: str) -> str:
+def minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-@command(complete=lambda context: [(one.id, one.title) for one in _earlier(context)], here=True)
+@command(complete=lambda context: [(one.id, one.title) for one in earlier_sessions(context)], here=True)
 async def resume(context: CommandContext, session: str = "") -> None:
     """Continue an earlier session.
 
@@ -78,12 +74,12 @@ async def new(context: CommandContext) -> None:
 async def choose_session(context: CommandContext) -> Path | None:
     """Let the person choose an earlier session of this directory. Raises UsageError if there is none."""
     cwd = context.settings.cwd
-    found = await asyncio.to_thread(_earlier, context)
+    found = await asyncio.to_thread(earlier_sessions, context)
     if not found:
         raise UsageError(
             f"There is no earlier session in {cwd}; `sagent sessions list --all` lists those of every directory."
         )
-    options = [Option(one.path, one.title, _time(one.last), also=one.id) for one in found]
+    options = [Option(one.path, one.title, minute(one.last), also=one.id) for one in found]
     lookup = Lookup(partial(_search, [one.path for one in found]), partial(_describe, cwd))
     return await context.pick("Which session?", options, lookup)
 
@@ -105,33 +101,13 @@ def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
 
     seen = summarize(path, stop)
     files = [quote_path(file.removeprefix(f"{cwd}/")) for file in seen.files]
-    facts = [_time(seen.last), f"{'≥' if seen.unpriced else ''}{money(seen.usd)}", seen.model.partition("/")[2]]
+    facts = [minute(seen.last), f"{'≥' if seen.unpriced else ''}{money(seen.usd)}", seen.model.partition("/")[2]]
     facts += [counted(len(files), "file")] if files else []
     with suppress(OSError):
         facts += ["open elsewhere"] if in_use(path) else []
     rows = [("damage", seen.problem), ("used", " · ".join(filter(None, facts)))]
     rows += [("said", seen.said), ("asked", seen.asked), ("files", ", ".join(files[-20:]))]
     return [row for row in rows if row[1]]
-
-
-@command(name="sessions", here=True)
-async def list_sessions(context: CommandContext) -> None:
-    """List the sessions of this directory: this one (●), then the most recently used."""
-    from sagent.session.summary import summarize
-
-    agent = context.opened.agent
-    spent, log = agent.cost(), agent.log
-    now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not saved)"
-    facts = _facts(now, spent.total, log.session_id + kept, least=bool(spent.unpriced))
-    rows = [[("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(no messages yet)")]]
-    for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in _earlier(context)[:_MAX_SESSIONS]]):
-        facts = _facts(one.last, one.usd, one.id, least=bool(one.unpriced))
-        rows.append([("", " "), ("class:dim", facts), ("", one.title)])
-    context.write(table(rows))
-
-
-def _facts(at: str, usd: Decimal, session: str, *, least: bool) -> str:
-    return f"{_time(at)}  {'≥' if least else ''}{money(usd)}  {session}"
 
 
 @command(here=True)
@@ -141,38 +117,6 @@ async def rename(context: CommandContext, text: str) -> None:
 
     context.local.log.append(Label(text))
     context.say(f"This session is called {text!r} now")
-
-
-@command()
-async def status(context: CommandContext) -> None:
-    """Show model, limits, session, permissions and sandbox."""
-    from sagent.repl.commands.setup import sandbox_rows
-    from sagent.version import __version__
-
-    agent, settings = context.opened.agent, context.settings
-    now = agent.status()
-    window = f" of {count(now.window)}" if now.window else ""
-    rows = [
-        ("sagent", __version__),
-        ("model", f"{now.model}{f', effort {now.effort}' if now.effort else ''}"),
-        ("advisors", ", ".join(f"{one.name} ({one.model})" for one in settings.advisors) or "none"),
-        ("context", f"about {count(now.context_tokens)} tokens{window}"),
-        ("cost", money(now.usd_tree)),
-        ("limits", ", ".join(f"{name} {value}" for name, value in now.limits.items()) or "none"),
-        ("jobs", ", ".join(f"{job.name} {job.tool} {job.what}" for job in now.jobs) or "none"),
-        ("permissions", context.opened.policy.mode),
-        *await sandbox_rows(context),
-        *_place(context),
-        ("session", f"{agent.log.session_id}  {agent.log.path or 'in memory only'}"),
-    ]
-    context.write(table([("class:dim", name), ("", value)] for name, value in rows))
-
-
-def _place(context: CommandContext) -> list[tuple[str, str]]:
-    if (elsewhere := context.elsewhere) is not None:
-        return [("runs on", elsewhere.where() or "no node now")]
-    settings = context.settings
-    return [("directory", ", ".join(map(str, dict.fromkeys((settings.cwd, *settings.add_dirs)))))]
 
 
 @command()
