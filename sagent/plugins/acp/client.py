@@ -51,15 +51,15 @@ class Client:
 
     def update(self, session: str, update: Mapping[str, object]) -> None:
         """Send an update of version 1."""
-        for each in (update,) if self.version == 1 else version2.updates(update):
+        for each in (update,) if self.version == 1 else version2.translate(update):
             self._connection.notify("session/update", {"sessionId": session, "update": each})
 
     async def permit(self, session: str, call: Mapping[str, object], options: Sequence[Mapping[str, str]]) -> str:
         """Return the option that the person chose; "" for none, or if the client cannot ask."""
         params: Mapping[str, object] = {"sessionId": session, "toolCall": call, "options": options}
         if self.version > 1:
-            params = version2.permission(params)
-            self.update(session, version2.state("requires_action"))
+            params = version2.permission_request(params)
+            self.update(session, version2.state_update("requires_action"))
         try:
             answer = await self._connection.request("session/request_permission", params)
         except RpcError as error:
@@ -67,7 +67,7 @@ class Client:
             return ""
         finally:
             if self.version > 1:
-                self.update(session, version2.state("running"))
+                self.update(session, version2.state_update("running"))
         outcome = as_object(answer.get("outcome"))
         return as_str(outcome.get("optionId")) if outcome.get("outcome") == "selected" else ""
 

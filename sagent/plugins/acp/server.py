@@ -194,7 +194,7 @@ class Server:
 
     def _options(self, session: "Session") -> Mapping[str, object]:
         every = session.options.every()
-        return {"configOptions": every if self._client.version == 1 else version2.options(every)}
+        return {"configOptions": every if self._client.version == 1 else version2.config_options(every)}
 
     async def _taken_up(self, params: Params, *, replay: bool) -> Answer:
         """Resume an earlier session; one that is open here is replayed if its client wants that."""
@@ -307,7 +307,7 @@ class Server:
         session, message, blocks = self._session(params), new_id(), list_in(params, "prompt", required=True)
         running = session.prompt(read_prompt(blocks))
         self._client.update(session.id, version2.user_message(message, blocks))
-        self._client.update(session.id, version2.state("running"))
+        self._client.update(session.id, version2.state_update("running"))
         turn = asyncio.ensure_future(self._turn(session, running))
         self._turns.add(turn)
         turn.add_done_callback(self._turns.discard)
@@ -315,10 +315,10 @@ class Server:
 
     async def _turn(self, session: "Session", running: Awaitable[str]) -> None:
         try:
-            end = version2.state("idle", stopReason=await running)
+            end = version2.state_update("idle", stopReason=await running)
         except RpcError as error:
             said = {"code": error.code, "message": str(error)}
-            end = version2.state("idle", stopReason="error", error=said)
+            end = version2.state_update("idle", stopReason="error", error=said)
         self._client.update(session.id, end)
 
     async def _cancel(self, params: Params) -> Mapping[str, object]:

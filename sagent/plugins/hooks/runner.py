@@ -91,14 +91,14 @@ class HookRunner:
         longer than the session."""
         printed = bytearray()
         program = await PipedProcess.start(
-            self._group, argv, environment, self.directory, max_error_bytes=_MAX_ERROR_BYTES
+            self._group, argv, environment, self.directory, max_stderr_bytes=_MAX_ERROR_BYTES
         )
         reading = asyncio.create_task(_collect(program.reader, printed))
         try:
             program.writer.write(data)
             program.writer.close()
             await program.process.ended()
-            await asyncio.wait([reading, program.listening], timeout=_LAST_OUTPUT_SECONDS)
+            await asyncio.wait([reading, program.stderr_task], timeout=_LAST_OUTPUT_SECONDS)
         except BaseException:
             await program.process.kill_tree()
             raise
@@ -106,7 +106,7 @@ class HookRunner:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
             program.close()
-        return program.process.code, bytes(printed), program.words
+        return program.process.code, bytes(printed), program.stderr
 
     async def _post(self, hook: Hook, data: bytes) -> HookAnswer:
         """Post data to a hook and return its answer. A redirect is not followed, because it may lead to an unnamed

@@ -108,7 +108,7 @@ class ClaudeProcess:
         """Start it in the current directory, which it reports to the model. Raises OSError."""
         group = ProcessGroup()
         program = await PipedProcess.start(
-            group, argv, environ, max_line_bytes=_MAX_LINE_BYTES, max_error_bytes=_COMPLAINT
+            group, argv, environ, max_line_bytes=_MAX_LINE_BYTES, max_stderr_bytes=_COMPLAINT
         )
         return cls(group, program)
 
@@ -133,8 +133,8 @@ class ClaudeProcess:
     async def complaint(self) -> str:
         """Return the end of its standard error, once it has ended."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._program.listening), 1.0)
-        return self._program.words
+            await asyncio.wait_for(asyncio.shield(self._program.stderr_task), 1.0)
+        return self._program.stderr
 
     def abort(self) -> None:
         """Kill it at once, before it does anything more."""

@@ -47,7 +47,7 @@ class Program:
             return f"it wrote a line of more than {MAX_LINE_BYTES >> 20} MiB"
         if self._program is None or self._program.process.alive:
             return ""
-        said = "".join(f": {one_line(line, 200)}" for line in self._program.lines[-1:])
+        said = "".join(f": {one_line(line, 200)}" for line in self._program.stderr_lines[-1:])
         return f"it {self._program.outcome}{said}"
 
     @asynccontextmanager
@@ -60,7 +60,7 @@ class Program:
 
         async with AsyncExitStack() as stack:
             program = self._program = await PipedProcess.start(
-                self._processes, argv, environment, cwd, max_line_bytes=MAX_LINE_BYTES, max_error_bytes=_LAST_WORDS
+                self._processes, argv, environment, cwd, max_line_bytes=MAX_LINE_BYTES, max_stderr_bytes=_LAST_WORDS
             )
             stack.callback(program.close)
             arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -120,7 +120,7 @@ async def _end(program: PipedProcess) -> None:
         async with asyncio.timeout(_END_SECONDS):
             await program.process.ended()
     await program.process.kill_tree()
-    await asyncio.wait([program.listening], timeout=_END_SECONDS)
+    await asyncio.wait([program.stderr_task], timeout=_END_SECONDS)
 
 
 def _message(line: bytes) -> "JSONRPCMessage":

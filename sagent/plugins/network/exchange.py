@@ -1,4 +1,4 @@
-"""A request through the proxy: its target, and the bytes in both directions. h11 parses them."""
+"""A request through the proxy: its target, and the transfer in both directions. h11 parses HTTP."""
 
 import asyncio
 import base64
@@ -13,29 +13,29 @@ import h11
 from sagent.lib.http1 import StrictConnection
 from sagent.sandbox.hosts import Endpoint
 
-HEAD = 32 * 1024
+MAX_HEAD_BYTES = 32 * 1024
 IDLE_TIMEOUT_SECONDS = 600.0  # without a byte either way
-CHUNK = 65_536
+CHUNK_BYTES = 65_536
 
 # Headers that concern one connection only (RFC 9110, 7.6.1). `Transfer-Encoding` marks the end of a request's body.
-_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
+_HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"}
 _CLOSE = (b"connection", b"close")
 
 
 class Refusal(Exception):
-    """The reason why the proxy answers a request itself. Status 403 means that the sandbox does not allow it."""
+    """An error that the proxy itself answers. Status 403 means that the sandbox does not allow the request."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
-        own = {403: "X-Sagent-Sandbox: blocked\r\n", 407: 'Proxy-Authenticate: Basic realm="sagent"\r\n'}
+        extra = {403: "X-Sagent-Sandbox: blocked\r\n", 407: 'Proxy-Authenticate: Basic realm="sagent"\r\n'}
         body = f"{sentence}\n".encode()
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        head += f"Content-Length: {len(body)}\r\nConnection: close\r\n{own.get(status, '')}\r\n"
+        head += f"Content-Length: {len(body)}\r\nConnection: close\r\n{extra.get(status, '')}\r\n"
         self.answer = head.encode() + body
 
 
 class Side:
-    """One side of an exchange: the client, or the origin server. Both share one `timeout` timeout."""
+    """One side of an exchange: the client, or the origin server. Both share one idle timeout."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class Side:
         writer.transport.set_write_buffer_limits(0)  # what `drain` waited for is not lost by `abort`
         self.reader, self.writer, self.timeout = reader, writer, timeout
         kind = StrictConnection if role is h11.SERVER else h11.Connection
-        self.http = kind(role, max_incomplete_event_size=4 * HEAD)
+        self.http = kind(role, max_incomplete_event_size=4 * MAX_HEAD_BYTES)
 
-    def touch(self) -> None:
-        """Begin to wait anew."""
+    def restart_timeout(self) -> None:
+        """Restart the idle timeout, unless it has expired."""
         if not self.timeout.expired():
             self.timeout.reschedule(asyncio.get_running_loop().time() + IDLE_TIMEOUT_SECONDS)
 
     async def read(self) -> bytes:
-        data = await self.reader.read(CHUNK)
-        self.touch()
+        data = await self.reader.read(CHUNK_BYTES)
+        self.restart_timeout()
         return data
 
     async def write(self, data: bytes) -> None:
@@ -80,7 +80,7 @@ async def read_head(client: Side) -> h11.Request:
         client.http.receive_data(await client.reader.readuntil(b"\r\n\r\n"))
         event = client.http.next_event()
     except asyncio.LimitOverrunError:
-        raise Refusal(431, f"The head of this request is longer than {HEAD} bytes.") from None
+        raise Refusal(431, f"The head of this request is longer than {MAX_HEAD_BYTES} bytes.") from None
     except asyncio.IncompleteReadError:
         raise ConnectionResetError from None
     except h11.RemoteProtocolError as error:
@@ -90,7 +90,7 @@ async def read_head(client: Side) -> h11.Request:
     return event
 
 
-def shown_pass(request: h11.Request) -> str:
+def proxy_user(request: h11.Request) -> str:
     """Return the user name in a request's proxy credentials; "" if there are none."""
     scheme, _, code = dict(request.headers).get(b"proxy-authorization", b"").partition(b" ")
     try:
@@ -113,16 +113,20 @@ def target(request: h11.Request) -> tuple[Endpoint, str]:
 
 
 async def tunnel(client: Side, origin: Side) -> None:
-    """Pass bytes on until both sides have finished. Raises OSError."""
+    """Copy bytes in both directions until both sides have finished. Raises OSError."""
     await client.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    await _together(_copy(origin, client), _copy(client, origin), wait=True)
+    await _run_both(_copy(origin, client), _copy(client, origin), wait=True)
 
 
 async def forward(client: Side, origin: Side, request: h11.Request, endpoint: Endpoint, path: str) -> None:
-    """Carry a request and its answer. Raises Refusal, OSError and h11.ProtocolError."""
-    headers = [*_kept(request.headers, b"host"), (b"host", str(endpoint).removesuffix(":80").encode()), _CLOSE]
+    """Forward a request to the origin, and its answer to the client. Raises Refusal, OSError and h11.ProtocolError."""
+    headers = [
+        *_end_to_end(request.headers, b"host"),
+        (b"host", str(endpoint).removesuffix(":80").encode()),
+        _CLOSE,
+    ]
     await origin.send(h11.Request(method=request.method, target=path, headers=headers))
-    await _together(_bring_answer(origin, client), _bring_request(client, origin), wait=False)
+    await _run_both(_forward_answer(origin, client), _forward_request(client, origin), wait=False)
 
 
 def reason(error: OSError) -> str:
@@ -132,8 +136,8 @@ def reason(error: OSError) -> str:
     return os.strerror(error.errno)  # asyncio's own messages are longer
 
 
-async def _together(main: Coroutine[None, None, None], other: Coroutine[None, None, None], *, wait: bool) -> None:
-    """Run both until the first is done, or with `wait` both are. Raises the first error of either."""
+async def _run_both(main: Coroutine[None, None, None], other: Coroutine[None, None, None], *, wait: bool) -> None:
+    """Run both until `main` is done, or with `wait` until both are. Raises the first error of either."""
     try:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(other)
@@ -150,39 +154,39 @@ async def _copy(source: Side, sink: Side) -> None:
     sink.writer.write_eof()
 
 
-async def _bring_request(client: Side, origin: Side) -> None:
+async def _forward_request(client: Side, origin: Side) -> None:
     try:
-        await _bring_body(client, origin)
+        await _forward_body(client, origin)
     except OSError:
         if client.writer.is_closing():
             raise
-        # Otherwise the origin stops reading, and the client never gets its answer.
+        # The origin has stopped reading, but it may still answer.
 
 
-async def _bring_answer(origin: Side, client: Side) -> None:
+async def _forward_answer(origin: Side, client: Side) -> None:
     try:
         while isinstance(event := await origin.event(), h11.InformationalResponse):
-            headers = _kept(event.headers, b"transfer-encoding")
+            headers = _end_to_end(event.headers, b"transfer-encoding")
             await client.send(h11.InformationalResponse(status_code=event.status_code, headers=headers))
     except (OSError, h11.RemoteProtocolError) as error:
         raise Refusal(502, f"The server gave no answer: {error}.") from error
     if not isinstance(event, h11.Response):
         raise Refusal(502, "The server gave no answer.")
-    headers = [*_kept(event.headers, b"transfer-encoding"), _CLOSE]
+    headers = [*_end_to_end(event.headers, b"transfer-encoding"), _CLOSE]
     await client.send(h11.Response(status_code=event.status_code, reason=event.reason, headers=headers))
-    await _bring_body(origin, client)
+    await _forward_body(origin, client)
 
 
-async def _bring_body(source: Side, sink: Side) -> None:
+async def _forward_body(source: Side, sink: Side) -> None:
     while isinstance(event := await source.event(), h11.Data):
         await sink.send(h11.Data(data=event.data))
     await sink.send(h11.EndOfMessage())
 
 
-def _kept(headers: Iterable[tuple[bytes, bytes]], dropped: bytes) -> list[tuple[bytes, bytes]]:
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]], dropped: bytes) -> list[tuple[bytes, bytes]]:
     """Return the headers to pass on, without `dropped`. Content-Length is dropped from a chunked message."""
     headers = list(headers)
-    lists = [value.lower().split(b",") for name, value in headers if name == b"connection"]
-    out = _HOP | {dropped} | {name.strip() for each in lists for name in each}
-    out |= {b"content-length" for name, _ in headers if name == b"transfer-encoding"}
-    return [(name, value) for name, value in headers if name not in out and not name.startswith(b"proxy-")]
+    options = [value.lower().split(b",") for name, value in headers if name == b"connection"]
+    excluded = _HOP_BY_HOP | {dropped} | {name.strip() for option in options for name in option}
+    excluded |= {b"content-length" for name, _ in headers if name == b"transfer-encoding"}
+    return [(name, value) for name, value in headers if name not in excluded and not name.startswith(b"proxy-")]

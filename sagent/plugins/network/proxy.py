@@ -22,14 +22,14 @@ import h11
 
 from sagent.lib.dataclass import dataclass
 from sagent.plugins.network.exchange import (
-    CHUNK,
-    HEAD,
+    CHUNK_BYTES,
+    MAX_HEAD_BYTES,
     Refusal,
     Side,
     forward,
+    proxy_user,
     read_head,
     reason,
-    shown_pass,
     target,
     tunnel,
 )
@@ -74,7 +74,7 @@ class Proxy:
         held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:  # the name of a socket has at most 107 bytes, and the directory may be anywhere
             name = f"/proc/self/fd/{held}/proxy" if len(os.fsencode(path)) > MAX_SOCKET_NAME_BYTES else path
-            self._servers.append(await asyncio.start_unix_server(self._accept, name, limit=HEAD))
+            self._servers.append(await asyncio.start_unix_server(self._accept, name, limit=MAX_HEAD_BYTES))
         finally:
             os.close(held)
         self._sockets.append(path)
@@ -82,7 +82,7 @@ class Proxy:
 
     async def listen_on_loopback(self) -> int:
         """Listen on a free port of loopback, for a sandbox that shares the machine's network; return the port."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", limit=HEAD)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", limit=MAX_HEAD_BYTES)
         self._servers.append(server)
         return server.sockets[0].getsockname()[1]
 
@@ -161,11 +161,11 @@ class Proxy:
                     await client.write(refusal.answer)
                 writer.write_eof()
                 timeout.reschedule(asyncio.get_running_loop().time() + _FAREWELL_SECONDS)
-                while await reader.read(CHUNK):
+                while await reader.read(CHUNK_BYTES):
                     pass
 
     async def _answer(self, client: Side, request: h11.Request) -> None:
-        admitted = self._passes.get(shown_pass(request))
+        admitted = self._passes.get(proxy_user(request))
         if admitted is None:
             raise Refusal(407, "This proxy serves running commands of sagent, and these credentials are not theirs.")
         if len(admitted.tasks) >= MAX_CONNECTIONS:
@@ -176,7 +176,7 @@ class Proxy:
         reader, writer = await _connect(endpoint, await self._judged(endpoint, admitted))
         try:
             origin = Side(reader, writer, h11.CLIENT, client.timeout)
-            origin.touch()
+            origin.restart_timeout()
             if request.method == b"CONNECT":
                 await tunnel(client, origin)
             else:
@@ -237,7 +237,7 @@ async def _connect(
     for address in addresses:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS / len(addresses)):
-                reader, writer = await asyncio.open_connection(str(address), endpoint.port, limit=CHUNK)
+                reader, writer = await asyncio.open_connection(str(address), endpoint.port, limit=CHUNK_BYTES)
         except OSError as error:
             said = reason(error)
             continue

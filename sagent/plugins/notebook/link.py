@@ -104,7 +104,7 @@ class Kernel:
             progress(as_str(answer.get("progress")))
 
     def _gone(self) -> ToolError:
-        lines = self._program.lines
+        lines = self._program.stderr_lines
         said = f": {one_line(lines[-1], 300)}" if lines else ""
         return ToolError(f"The kernel has ended{said}. Its variables are gone; the next call starts another.")
 

@@ -11,21 +11,21 @@ from sagent.lib.encoding import readable
 from sagent.lib.process import Process, ProcessGroup, open_reader
 from sagent.lib.text import printable
 
-_CHUNK = 1 << 16
-_Reading: TypeAlias = tuple[asyncio.StreamReader, asyncio.BaseTransport]
+_CHUNK_BYTES = 1 << 16
+_Reader: TypeAlias = tuple[asyncio.StreamReader, asyncio.BaseTransport]
 
 
 class PipedProcess:
-    """A process with our ends of its pipes. The end of its standard error is kept."""
+    """A child process and our ends of its pipes. The last bytes of its standard error are kept."""
 
     def __init__(
-        self, process: Process, writer: asyncio.StreamWriter, output: _Reading, errors: _Reading, max_error_bytes: int
+        self, process: Process, writer: asyncio.StreamWriter, stdout: _Reader, stderr: _Reader, max_stderr_bytes: int
     ) -> None:
-        self.process, self.writer, self.reader = process, writer, output[0]
-        self._pipes = (writer.transport, output[1], errors[1])
-        self._kept = max_error_bytes
-        self._words = b""
-        self.listening = asyncio.create_task(self._listen(errors[0]))
+        self.process, self.writer, self.reader = process, writer, stdout[0]
+        self._pipes = (writer.transport, stdout[1], stderr[1])
+        self._max_stderr_bytes = max_stderr_bytes
+        self._stderr = b""
+        self.stderr_task = asyncio.create_task(self._read_stderr(stderr[0]))
 
     @classmethod
     async def start(
@@ -35,41 +35,41 @@ class PipedProcess:
         env: Mapping[str, str],
         cwd: Path | None = None,
         *,
-        max_line_bytes: int = _CHUNK,
-        max_error_bytes: int = 4_000,
+        max_line_bytes: int = _CHUNK_BYTES,
+        max_stderr_bytes: int = 4_000,
     ) -> Self:
-        """Start a group's process with output lines of at most `max_line_bytes`, and keep its last errors. Raises
-        OSError, and ValueError for arguments that hold a NUL."""
-        (errors, uttered), (output, written), (given, sent) = os.pipe(), os.pipe(), os.pipe()
-        ours = [errors, output, sent]
+        """Start a process in a group, with output lines of at most `max_line_bytes`. Raises OSError, and ValueError
+        for arguments that hold a NUL."""
+        (from_stderr, stderr_end), (from_stdout, stdout_end), (stdin_end, to_stdin) = os.pipe(), os.pipe(), os.pipe()
+        ours = [from_stderr, from_stdout, to_stdin]
         with ExitStack() as undo:
             try:
-                process = group.start(argv, env=env, input=given, output=written, errors=uttered, cwd=cwd)
+                process = group.start(argv, env=env, input=stdin_end, output=stdout_end, errors=stderr_end, cwd=cwd)
                 undo.callback(process.close)
                 writer = await open_writer(ours.pop())
                 undo.callback(writer.close)
                 reading = await open_reader(ours.pop(), limit=max_line_bytes)
                 undo.callback(reading[1].close)
-                program = cls(process, writer, reading, await open_reader(ours.pop()), max_error_bytes)
+                program = cls(process, writer, reading, await open_reader(ours.pop()), max_stderr_bytes)
             finally:
-                for end in (uttered, written, given, *ours):
+                for end in (stderr_end, stdout_end, stdin_end, *ours):
                     os.close(end)
             undo.pop_all()
         return program
 
     @property
-    def words(self) -> str:
-        """The end of its standard error."""
-        return readable(self._words).strip()
+    def stderr(self) -> str:
+        """The last part of its standard error, as text."""
+        return readable(self._stderr).strip()
 
     @property
-    def lines(self) -> list[str]:
-        """The lines of its standard error that are not blank, safe to show."""
-        return [line for line in printable(self.words).split("\n") if line.strip()]
+    def stderr_lines(self) -> list[str]:
+        """The lines of `stderr` that are not blank, safe to print."""
+        return [line for line in printable(self.stderr).split("\n") if line.strip()]
 
     @property
     def outcome(self) -> str:
-        """Describe the end of the process."""
+        """Describe how the process ended, for a sentence that begins with its name."""
         code = self.process.code
         return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
@@ -77,20 +77,20 @@ class PipedProcess:
         """Close the pipes, so that the process sees the end of its input."""
         for pipe in self._pipes:
             pipe.close()
-        self.listening.cancel()
+        self.stderr_task.cancel()
 
     def close(self) -> None:
         """Release the pipes. A process that still runs is killed with its group."""
         self.hang_up()
         self.process.close()
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        while chunk := await reader.read(_CHUNK):
-            self._words = (self._words + chunk)[-self._kept :]
+    async def _read_stderr(self, reader: asyncio.StreamReader) -> None:
+        while chunk := await reader.read(_CHUNK_BYTES):
+            self._stderr = (self._stderr + chunk)[-self._max_stderr_bytes :]
 
 
 async def open_writer(descriptor: int) -> asyncio.StreamWriter:
-    """Write to one end of a pipe."""
+    """Return a writer to a pipe, which it closes."""
     loop = asyncio.get_running_loop()
     protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
     transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(descriptor, "wb"))

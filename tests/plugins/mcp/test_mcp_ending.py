@@ -31,7 +31,7 @@ async def test_stubborn_server_stops_first(name: str, tmp_path: Path) -> None:
         async with asyncio.timeout(30):
             await pipes._end(program)
         assert not program.process.alive
-        assert program.listening.done()  # nobody holds its standard error any more
+        assert program.stderr_task.done()  # nobody holds its standard error any more
     finally:
         program.close()
         await group.aclose()

@@ -54,7 +54,7 @@ class Connection:
             return self._broken
         if self._program is None or self._program.process.alive:
             return ""
-        lines = self._program.lines
+        lines = self._program.stderr_lines
         line = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
         return f"it {self._program.outcome}{f': {one_line(line, 200)}' if line else ''}"
 
