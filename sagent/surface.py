@@ -73,6 +73,8 @@ class Surface:
     selections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     sources: list[Source] = field(default_factory=list[Source])
     asks_first: bool = False
+    shared: dict[object, object] = field(default_factory=dict[object, object], repr=False)
+    """What parts and slash commands of a plugin have in common, by any key of theirs."""
 
     def selected(self) -> str:
         """Return the text selected elsewhere, for the model to read with the next prompt; "" for nothing."""

@@ -42,6 +42,7 @@ LIMIT_REASONS = {
     "repeated_calls": "the same calls came five times in a row with the same results; ask in other words",
     "failed_check": "the check that the request names fails, or was not run after the last change",
     "unfinished": "the model ended with words, and what was asked for was not done",
+    "goal_unmet": "the goal was not reached; what is missing was reported",
     "max_tokens": "the reply ended at its output limit{limit}ask it to continue",
     "context_overflow": "the model's context window is full",
     "max_exchanges": "its agents or jobs went on too long without you; raise max_exchanges (--max-exchanges)",

@@ -156,6 +156,8 @@ class Overrides(TypedDict, total=False):
     diagnostics: Literal["auto", "on", "off"] | None
     editor_link: bool | str | None
     trace: _Path | None
+    goal: str | None
+    goal_attempts: int | None
     hook_hosts: _Names | None
     memory: bool | None
     telemetry: bool | None
