@@ -21,7 +21,7 @@ from sagent.config.declared import CORE
 from sagent.config.values import option
 from sagent.context.instructions import gather
 from sagent.context.places import is_any
-from sagent.context.prompt import compose
+from sagent.context.prompt import PLACE, changed_directories, compose
 from sagent.context.skills import find_skills, skills_text
 from sagent.cost.ledger import Ledger
 from sagent.engine.actions import log_switch
@@ -30,7 +30,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice
 from sagent.lib.raised import advice, ends, reason
 from sagent.lib.text import nearest
-from sagent.messages import Message
+from sagent.messages import Message, user
 from sagent.model import full_name
 from sagent.plugin import CallForm, Moment, Table, ToolEntry, resolve
 from sagent.policy.permissions import PermissionPolicy
@@ -227,6 +227,8 @@ async def _start(agent: Agent, builder: AgentBuilder) -> None:
         agent.tree.register(path)
     if past.resumed:
         await agent.resume()
+        if past.place and (place := changed_directories(builder.workspace, past.place)):
+            agent.send(user(place, sender=PLACE), "next")
 
 
 def _workspace(settings: Settings, policy: PermissionPolicy, sandbox: Sandbox, log: Log) -> Workspace:

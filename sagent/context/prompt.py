@@ -12,6 +12,7 @@ from sagent.tool import Workspace
 
 PROMPT_FILE = Path(__file__).with_name("system.md")
 FURTHER = "Further directories: "
+PLACE = "place"  # sender of messages on other directories
 SHOWN = "sagent:"
 """Prefix of the sender of a message that shows a file; the file's path follows."""
 _PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFurther directories: .*)?)(?=\n\n|\Z)")
@@ -21,13 +22,24 @@ def compose(
     workspace: Workspace, today: date, instructions: str = "", system: str | None = None, append: str = ""
 ) -> str:
     """Return the default prompt, or `system` instead, then the directory and date, the instructions, and `append`."""
-    lines = [f"Working directory: {workspace.cwd}", f"Platform: {sys.platform}", f"Date: {today.isoformat()}"]
-    others = [str(root) for root in workspace.roots if root != workspace.cwd]
-    if others:
-        lines.append(f"{FURTHER}{', '.join(others)}")
+    cwd, *further = directories(workspace)
+    lines = [cwd, f"Platform: {sys.platform}", f"Date: {today.isoformat()}", *further]
     prompt = system if system is not None else PROMPT_FILE.read_text("utf-8").strip()
     parts = (prompt, "\n".join(lines), instructions.strip(), append.strip())
     return "\n\n".join(part for part in parts if part)
+
+
+def directories(workspace: Workspace) -> list[str]:
+    """Return a line with the working directory and, if there are any, one with the further directories."""
+    others = [str(root) for root in workspace.roots if root != workspace.cwd]
+    return [f"Working directory: {workspace.cwd}", *([f"{FURTHER}{', '.join(others)}"] if others else [])]
+
+
+def changed_directories(workspace: Workspace, told: str) -> str:
+    """Return what to tell a model of its directories; "" if they are those that it was `told` last."""
+    lines = directories(workspace)
+    known = [line for line in told.splitlines() if line.startswith(("Working directory: ", FURTHER))]
+    return "" if lines == known else "\n".join(("From now on:", *lines))
 
 
 def split_place(prompt: str) -> tuple[str, str, str]:

@@ -90,8 +90,9 @@ class SessionChoices:
 
     def mark(self, settings: "Settings") -> "Settings":
         """Return the settings with which to open it; the choice of a model came from the session, so it applies like
-        that session's."""
-        return replace(settings, origins={**settings.origins, "model": "/model"})
+        that session's. One that was left without a message is not there to be reopened: another begins."""
+        path = settings.session if settings.session and settings.session.exists() else None
+        return replace(settings, session=path, origins={**settings.origins, "model": "/model"})
 
     async def make(self, opened: Opened) -> list[str]:
         """Repeat the choices in another session; return a sentence for each that failed."""

@@ -27,6 +27,16 @@ async def test_cd_keeps_settings_and_drops_allowed_rules(kept: RecordingContext,
     assert choices is not None and choices.rules is None
 
 
+async def test_session_without_messages_moves(kept: RecordingContext, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    await kept.do("/cd other")
+    assert kept.reopened is not None
+    settings, choices = kept.reopened
+    assert choices is not None and choices.mark(settings).session is None  # nothing of it was kept
+    there = replace(settings, session=tmp_path)
+    assert choices.mark(there).session == tmp_path
+
+
 async def test_added_directory_keeps_rules(kept: RecordingContext, tmp_path: Path) -> None:
     other = tmp_path.with_name("beside")
     other.mkdir()
