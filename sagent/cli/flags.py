@@ -176,13 +176,14 @@ def _elsewhere(kind: str) -> "Mapping[str, str]":
 def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
     """Guess the intended command of a few unquoted words: a similar spelling, or another name for it; "" for none."""
     first = words[0] if words else ""
-    if len(first) < 3 or len(words) > 3 or not first.replace("-", "").isalpha():
+    if len(first) < 2 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""
     elsewhere = {other: f"sagent {name}" for name, command in commands.items() for other in command.elsewhere}
     elsewhere = {**_elsewhere("commands"), **elsewhere}
     if first in elsewhere and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
         return elsewhere[first]
-    known = [*commands, *(elsewhere if len(words) == 1 else ())]
+    others = [name for name in elsewhere if len(name) > 4 or name == "help"] if len(words) == 1 else []
+    known = [*commands, *others]  # a word of four letters is too often another one
     alike = [name for name in known if name[0] == first[0] and abs(len(name) - len(first)) < 3]
     if len(first) > 4:  # most of the letters, before difflib is imported to look at their order
         alike = [name for name in alike if len({*name} & {*first}) >= 0.8 * max(len({*name}), len({*first}))]

@@ -946,6 +946,8 @@ def test_misspelled_aliases_are_understood() -> None:
     assert meant_command(["logot", "page"], COMMANDS) == ""
     assert meant_command(["exec", "fix the test"], COMMANDS) == "sagent run"
     assert meant_command(["exec", "this"], COMMANDS) == ""
+    others = ("schedule", "usage", "cost", "stats", "logs", "jobs", "ps", "status", "list", "stop", "settings", "fork")
+    assert all(meant_command([word], COMMANDS) for word in others)
 
 
 def test_prompts_resembling_commands_are_sent() -> None:
