@@ -913,7 +913,7 @@ def test_misspelled_command_is_not_billed(words: str, near: str, shell: Shell) -
         (("-m", "opus"), "--model"),
         (("--verbose",), "--log-level info"),
         (("-v",), "--version or --log-level info"),
-        (("--modle", "opus"), "--model or --deny"),
+        (("--effrot", "high"), "--effort"),
     ],
 )
 def test_foreign_flag_suggests_ours(flags: Sequence[str], near: str, shell: Shell) -> None:
