@@ -282,8 +282,8 @@ class Transcript:
                     self._show(block)
             case Retrying("root", _, _, attempt, _, _):
                 self._line(f"… {again(event, f' (attempt {attempt + 1})')}")
-            case Finished("root"):  # its error is told at the end
-                pass
+            case Finished("root"):  # its error is told at the end, in a line of its own
+                self._line()
             case ToolFinished() if event.agent != ROOT and not blocks:
                 self._show(event)
             case _:

