@@ -184,7 +184,6 @@ class GoalPolicy(Policy):
             self.goal = None
             tell("warning", f"The goal is not reached after {goal.attempts} attempts: {found.why}")
             return (*actions, Stop(UNMET))
-        tell("info", f"The goal is not reached (attempt {goal.attempts} of {goal.max_attempts}): {found.why}")
         return (*actions, Inject(user(goal.unmet(found), sender=ROLE), "next"))
 
 
