@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sagent.surface import Surface
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
+
+Talk: TypeAlias = "Callable[..., Coroutine[None, None, int]]"
 
 
 def run_interactive(flags: Mapping[str, object]) -> int:
@@ -29,11 +31,35 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 
         return load_settings(flags)
 
-    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        from sagent.repl.teletype import run_teletype as run
-    else:
+    run = _plain_lines(flags, load)
+    if run is None:
         from sagent.repl.front import run_repl as run
     return asyncio.run(run(load, open_in_terminal, choosing=choosing))
+
+
+def _plain_lines(flags: Mapping[str, object], load: "Callable[[], Settings]") -> "Talk | None":
+    """Return the REPL in plain lines if the terminal can only print or the person wants it. Their settings are only
+    loaded first if one may say so, because the prompt does not wait for them."""
+    prints = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    if not prints and "plain" not in flags and "SAGENT_PLAIN" not in os.environ and not _file_names("plain", flags):
+        return None
+    from sagent.plugin import extra_of_ours
+
+    found = cast("Callable[[Settings | None], Talk | None] | None", extra_of_ours("plain lines"))
+    return found(None if prints else load()) if found else None
+
+
+def _file_names(word: str, flags: Mapping[str, object]) -> bool:
+    """Return True if a file of the person's settings has a word, wherever that is."""
+    from sagent.context.places import directory
+
+    named = flags.get("config") or os.environ.get("SAGENT_CONFIG")
+    folder = directory("config", os.environ, Path.home())
+    for file in [Path(named).expanduser()] if isinstance(named, str) else folder.glob("config.*"):
+        with suppress(OSError, ValueError):
+            if word in file.read_text("utf-8"):
+                return True
+    return False
 
 
 def open_in_terminal(

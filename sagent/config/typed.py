@@ -160,6 +160,7 @@ class Overrides(TypedDict, total=False):
     goal_attempts: int | None
     hook_hosts: _Names | None
     memory: bool | None
+    plain: bool | None
     telemetry: bool | None
     tool_calls: Literal["auto", "native", "text"] | None
     executor: str | None

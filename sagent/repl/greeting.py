@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 MAX_NEWS = 3
 MAX_PATH_CHARS = 40
-_KEYS = (("/", "commands"), ("Shift-Tab", "mode"), ("?", "help"))
+KEYS = (("/", "commands"), ("Shift-Tab", "mode"), ("?", "help"))
 
 
-def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ()) -> Page:
+def greeting(
+    settings: "Settings", opened: "Opened", news: Sequence[str] = (), useful: Sequence[tuple[str, str]] = KEYS
+) -> Page:
     """Return name, version, model and directory; the permission mode; useful keys; and news."""
     from sagent.repl.commands.setup import MODE_WORDS
 
@@ -30,7 +33,7 @@ def greeting(settings: "Settings", opened: "Opened", news: tuple[str, ...] = ())
     if elsewhere is not None:
         place = f"session {opened.agent.log.session_id}{f' on {where}' if (where := elsewhere.where()) else ''}"
     about = " · ".join(filter(None, (f" {__version__}", one_line(place), model)))
-    keys = [span for key, what in _KEYS for span in (("class:tool", key), ("class:dim", f" {what}  "))]
+    keys = [span for key, what in useful for span in (("class:tool", key), ("class:dim", f" {what}  "))]
     lines: list[Line] = [(("class:prompt", "sagent"), ("class:dim", about)), tuple(keys)]
     if mode:  # otherwise it depends on who resumes the session
         words: Line = (("class:dim", "mode "), ("class:mode", mode), ("class:dim", f": {MODE_WORDS[mode]}"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sagent.context.todo import tasks_in
 from sagent.errors import SagentError, SessionBusy, UsageError
@@ -25,21 +25,19 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
-from sagent.repl.greeting import greeting, take_news
+from sagent.repl.greeting import KEYS, greeting, take_news
 from sagent.repl.opening import CurrentSession, SessionChoices
-from sagent.repl.status import StatusDisplay
 from sagent.repl.tasks import Tasks
-from sagent.repl.terminal.painter import Painter
-from sagent.repl.terminal.questions import Presence
 from sagent.repl.view.blocks import MAX_EARLIER_MESSAGES, PLAN_MODE, Block, Page, Report, failure_report, past_blocks
 from sagent.repl.view.panel import Figures, Queued, cost_line
 from sagent.repl.view.view import ROOT
 from sagent.session.names import sessions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from sagent.config import Settings
+    from sagent.context.todo import Task
     from sagent.events import Event, Failure, Result
     from sagent.policy.permissions import Mode
     from sagent.repl.opening import Asker, Opened, Opening
@@ -50,6 +48,35 @@ if TYPE_CHECKING:
 _LACKING = ("No model was named", "No server answers")  # beginnings of errors if no provider can be used
 IDLE_DELAY_SECONDS = 0.3  # before background work
 _STREAMED = (TextDelta, ThinkingDelta, ToolProgress)  # events that change no figures
+
+
+class Display(Protocol):
+    """The transcript before the person."""
+
+    def show(self, event: "Event") -> object: ...
+    def write(self, *blocks: Block) -> object: ...
+    def paint(self) -> object: ...
+    def show_tasks(self, tasks: "Sequence[Task]") -> object: ...
+    def show_waiting(self, agent: str, waits_for: str) -> object: ...
+
+
+class Meter(Protocol):
+    """The figures before the person; `tick` refreshes them during a turn, until cancelled."""
+
+    figures: Figures
+
+    def show(self, figures: Figures) -> object: ...
+    def update(self, opened: "Opened") -> object: ...
+    def update_cost(self, agent: "RootAgent") -> object: ...
+    @property
+    def redraw(self) -> "Callable[[], object]": ...
+    def tick(self, agent: "RootAgent | None" = None) -> "Coroutine[None, None, None]": ...
+
+
+class Bell(Protocol):
+    """Alerts the person at the end of a turn of so many seconds."""
+
+    def ring(self, seconds: float) -> object: ...
 
 
 def guide(error: Exception) -> Sequence[Block]:
@@ -115,6 +142,11 @@ class Outbox:
         self.prompts: asyncio.Queue[Message | None] = asyncio.Queue()
         self.queued: list[UnreadMessage] = []
 
+    @property
+    def waits(self) -> bool:
+        """True if messages wait for the end of a turn."""
+        return bool(self._kept())
+
     def on_read(self, message: Message) -> None:
         self.queued = [wait for wait in self.queued if not (wait.sent and wait.message is message)]
 
@@ -158,9 +190,7 @@ class Outbox:
 class SessionLoop(CurrentSession):
     """The open session, the turn in progress, and the messages queued for it."""
 
-    def __init__(
-        self, opening: "Opening", painter: Painter, status: StatusDisplay, presence: Presence, tasks: Tasks
-    ) -> None:
+    def __init__(self, opening: "Opening", painter: Display, status: Meter, presence: Bell, tasks: Tasks) -> None:
         super().__init__()
         self._opening, self._painter, self._status = opening, painter, status
         self._presence, self._tasks, self.outbox = presence, tasks, Outbox()
@@ -180,6 +210,7 @@ class SessionLoop(CurrentSession):
         self.on_unread: Callable[[list[str]], object] = lambda texts: None  # texts that a failed run left unread
         self._planning = False  # the model has been told to propose a plan
         self._greeted = False
+        self.keys: Sequence[tuple[str, str]] = KEYS  # to greet with, each with its purpose
         self.on_changes: Callable[[], None] = lambda: None  # called when files may have changed
         self._resumable: Opened | None = None
 
@@ -269,7 +300,7 @@ class SessionLoop(CurrentSession):
         """Close the session and open another in which the person has made these `choices` already; `said` is shown
         instead of its last messages. Raises UsageError while a turn is in progress."""
         if self.busy and self._opened is not None:
-            raise UsageError("A turn is in progress: interrupt it first (Esc).")
+            raise UsageError("A turn is in progress: interrupt it first (Esc, /stop).")
         self._settings, self._choices, self._said = settings, choices, shown_instead
         self.outbox.prompts.put_nowait(None)
         self._other_wanted.set()
@@ -301,7 +332,7 @@ class SessionLoop(CurrentSession):
             self._greeted = True
             kept = not self.settings.ephemeral
             news = await asyncio.to_thread(take_news, self.settings.state_dir) if kept else ()
-            self._painter.write(greeting(self.settings, opened, news))
+            self._painter.write(greeting(self.settings, opened, news, self.keys))
         if not shown:
             self._painter.write(*past_blocks(agent.messages, ROOT))
         if self._said or agent.messages:

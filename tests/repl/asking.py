@@ -13,7 +13,6 @@ from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.repl.front import run_repl
 from sagent.repl.opening import Asker, Listener, Opened
-from sagent.repl.teletype import run_teletype
 from sagent.testing import ScriptedModel
 from sagent.tools.ask import Answerer, AskUser
 
@@ -52,4 +51,7 @@ async def opening(
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run({"screen": run_repl, "lines": run_teletype}[sys.argv[1]](load, opening)))
+    run = run_repl
+    if sys.argv[1] == "lines":
+        from sagent.plugins.plain.repl import run_lines as run
+    sys.exit(asyncio.run(run(load, opening)))

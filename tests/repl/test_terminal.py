@@ -481,6 +481,7 @@ def test_early_draft_is_kept(console: Console) -> None:
     console.until("› second", "Second answer.")
 
 
+@pytest.mark.plugin("plain")
 def test_dumb_terminal_works(console: Console) -> None:
     console.serve([Turn(text="Plain words.")])
     console.environment["TERM"] = "dumb"

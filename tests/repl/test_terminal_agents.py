@@ -110,6 +110,7 @@ def test_precedents_of_all_agents(console: Console) -> None:
     console.until("$ git x b", "Bash(git x:*) · also matches git x c of")
 
 
+@pytest.mark.plugin("plain")
 def test_print_only_line_answers_seen_question(console: Console) -> None:
     """The first agent's question is open when the second one asks, and the root waits for a message by then."""
     names = ("one", "two")

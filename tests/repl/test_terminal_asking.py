@@ -88,22 +88,25 @@ def test_interruption_closes_question(console: Console) -> None:
     console.until("Told: ", gone="1 red")
 
 
+@pytest.mark.plugin("plain")
 def test_print_only_number_or_words_answer(console: Console) -> None:
     console.environment["TERM"] = "dumb"
     ask(console, COLOURS, {"question": "Why?"}, set_display="lines")
-    console.until("2 green", "answer:")
+    console.until("2: green", "Answer with a number")
     console.type("2")
-    console.until("Why?\nanswer:")
+    console.until("Why?\nYour answer:")
     console.type("because")
     console.until("Told: green | because")
 
 
+@pytest.mark.plugin("plain")
 def test_print_only_bad_bytes_and_eof_in_question(tmp_path: Path) -> None:
     program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", json.dumps([COLOURS])]
     done = subprocess.run(program, cwd=tmp_path, input=b"g\xff\n", capture_output=True, timeout=30, check=False)
-    assert (done.returncode, b"2 green" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, b"2: green" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.plugin("plain")
 def test_dumb_terminal_ctrl_c_closes_list(
     console: Console,
 ) -> None:
@@ -111,9 +114,11 @@ def test_dumb_terminal_ctrl_c_closes_list(
     console.program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", "[]"]
     console.start(ready=">")
     console.type("/effort")
-    console.until("number:")
+    console.until("Number")
     console.keys("C-c")
     console.type("/help")
     console.until("/effort", "/quit")
+    console.keys("C-c")
+    console.until("Ctrl-C again quits.")
     console.keys("C-c")
     console.until("ended 130")

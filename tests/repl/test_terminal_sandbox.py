@@ -115,6 +115,7 @@ def test_sandbox_switch_is_logged(console: Console) -> None:
     assert not (console.cwd.parent / "outside").exists()
 
 
+@pytest.mark.plugin("plain")
 @pytest.mark.parametrize(("letter", "kept"), [("a", True), pytest.param("s", False, marks=slow)])
 def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: str, kept: bool) -> None:
     (tmp_path / "other").mkdir()
@@ -124,9 +125,9 @@ def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: 
     console.environment["TERM"] = "dumb"
     console.start(ready=">", width=120)
     console.type("go")
-    screen = console.until("y, s, a, n, or why not:", "wants: to write", f" {tmp_path}/other\n")
-    assert f"s this session  Edit({tmp_path}/other)" in screen
-    assert f"a always  adds Edit({tmp_path}/other) to your settings" in screen
+    screen = console.until("y, s, a, ?, n, or why not:", "wants: to write", f" {tmp_path}/other\n")
+    assert f"s: this session, Edit({tmp_path}/other)" in screen
+    assert f"a: always, adds Edit({tmp_path}/other) to your settings" in screen
     console.type(letter)
     console.until("Done.")  # the second one was not asked about
     assert file.read_text() == "one\ntwo\n"
@@ -135,16 +136,17 @@ def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: 
 
 
 @pytest.mark.parametrize("word", ["s", pytest.param("always", marks=slow)])
+@pytest.mark.plugin("plain")
 def test_print_only_lines_are_reason_for_no(console: Console, tmp_path: Path, word: str) -> None:
     turns = [needing(f"echo free > {tmp_path}/{name}", "all") for name in "ab"]
     server = console.serve([*turns, Turn(text="Done.")])
     console.environment["TERM"] = "dumb"
     console.start(ready=">", width=120)
     console.type("go")
-    assert "a always" not in console.until("y, n, or why not:")
+    assert "a: always" not in console.until("y, ?, n, or why not:")
     console.type(word)  # was not offered
     console.until(f"echo free > {tmp_path}/b")
-    while console.screen.count("y, n, or why not:") < 2:  # a moment after the question
+    while console.screen.count("y, ?, n, or why not:") < 2:  # a moment after the question
         time.sleep(0.05)
     console.type("n")
     console.until("Done.")

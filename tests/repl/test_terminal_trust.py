@@ -102,15 +102,16 @@ def test_small_terminal_shows_whole_trust(console: Console, folder: Path) -> Non
         wait_until(lambda text=text: text.replace(" ", "") in "".join(console.screen.split()), text)
 
 
+@pytest.mark.plugin("plain")
 def test_print_only_terminal_asks_for_trust(console: Console, folder: Path) -> None:
     console.environment["TERM"] = "dumb"
     console.start(ready="wants to set:")
-    console.until("1 No", "2 Yes, for this session", "number:")
+    console.until("1 or n: No", "2 or s: Yes, for this session", "Number")
     console.type("")
-    console.until("\n> ")
+    console.until("\nYou> ")
     say(console, "I am claude")
     console.leave()
-    console.start(ready="number:")
+    console.start(ready="Number")
     console.type("2")
-    console.until("\n> ")
+    console.until("\nYou> ")
     say(console, "I am gpt-5.5.")

@@ -10,7 +10,6 @@ from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.lines import Line, table
 
 
-
 @command(name="help", complete=lambda context: context.names())
 async def show_help(context: CommandContext, name: str = "") -> None:
     """List commands and keys, or describe a command."""

@@ -296,7 +296,7 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     style = "class:failed" if block.result.is_error else "class:outcome"
     job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
     room = max(width - 2 - width_of(who + job) - len(block.call.name) - len(took) - 3, 10)
-    below, most = _outcome(block), MAX_FAILED_LINES if block.result.is_error else MAX_DONE_LINES
+    below, most = shown_output(block), MAX_FAILED_LINES if block.result.is_error else MAX_DONE_LINES
     if 0 < len(below) <= most and one_line(below[0])[:199] == summary[:199]:  # they would repeat each other
         if len(summary) > (room // 2 if argument_line(block.call) else room):
             summary = "failed" if block.result.is_error else "done"
@@ -332,8 +332,8 @@ def _last_rows(lines: Sequence[str], width: int, limit: int) -> list[Line]:
     return rows
 
 
-def _outcome(block: ToolFinished) -> list[str]:
-    """Return the shown output of a call: of a command, or of one that failed."""
+def shown_output(block: ToolFinished) -> list[str]:
+    """Return the lines of output to show of a call: of a command, or of one that failed."""
     goes_on = block.job and block.summary.endswith(block.job)
     if goes_on or not (block.result.is_error or "command" in block.call.arguments):
         return []

@@ -68,6 +68,7 @@ async def test_unsaved_session_not_exported(tmp_path: Path) -> None:
     await agent.aclose()
 
 
+@pytest.mark.plugin("plain")
 def test_unwritable_file_ends_only_command(console: Console) -> None:
     console.serve([Turn(text="Plain words.")])
     console.environment["TERM"] = "dumb"

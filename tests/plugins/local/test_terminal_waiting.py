@@ -25,6 +25,7 @@ def use_server(console: Console, **conduct: Any) -> None:
     }
 
 
+@pytest.mark.plugin("plain")
 def test_plain_lines_show_loading(console: Console) -> None:
     use_server(console, loading=3)
     console.environment["TERM"] = "dumb"
@@ -34,6 +35,7 @@ def test_plain_lines_show_loading(console: Console) -> None:
     assert screen.count("Loading tiny") == 1, "a line that stays is written once in a while"
 
 
+@pytest.mark.plugin("plain")
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_plain_lines_show_prompt_reading(console: Console, term: str) -> None:
     use_server(console, queue=1.5, reading={"steps": 4, "seconds": 0.4})

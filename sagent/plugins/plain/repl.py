@@ -1,0 +1,611 @@
+"""The REPL in plain lines: Enter is the only key, and Ctrl-C interrupts."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from sagent.errors import SagentError, UsageError
+from sagent.events import (
+    AdviceDelta,
+    Event,
+    Received,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgress,
+)
+from sagent.lib.text import count
+from sagent.messages import user
+from sagent.peer import Background
+from sagent.plugins.plain import PLAIN
+from sagent.plugins.plain.terminal import LineTerminal
+from sagent.plugins.plain.words import (
+    approval_text,
+    block_text,
+    call_text,
+    option_texts,
+    page_text,
+    question_text,
+    retry_text,
+    tasks_text,
+    working_text,
+)
+from sagent.repl.commands.command import Command, CommandContext, command, run_command, split_command
+from sagent.repl.commands.registry import all_commands, prompt_commands
+from sagent.repl.commands.session import choose_session
+from sagent.repl.project import attach, mentioned
+from sagent.repl.session import SessionLoop
+from sagent.repl.tasks import Tasks
+from sagent.repl.trust import settle_trust
+from sagent.repl.view.blocks import Block, MessageBlock, Report, Shell, Thought, past_blocks
+from sagent.repl.view.diff import counts
+from sagent.repl.view.markdown import Piece
+from sagent.repl.view.panel import Figures, cost_line
+from sagent.repl.view.view import ROOT, SHELL, View, reduce
+
+if TYPE_CHECKING:
+    from sagent.config import Settings
+    from sagent.context.todo import Task
+    from sagent.events import Failure
+    from sagent.messages import Message, ToolCall
+    from sagent.policy import Ask
+    from sagent.repl.opening import Opened, Opening, SessionChoices
+    from sagent.repl.root import RootAgent
+    from sagent.repl.terminal.picker import Lookup, Option, Shown
+    from sagent.repl.view.lines import Line
+    from sagent.tools.ask import Question
+    from sagent.tools.plan import PlanDecision
+
+T = TypeVar("T")
+PROMPT = "You> "
+PAGE = 20  # rows of a list
+MAX_KEPT_CALLS = 50  # for /show
+PASTE_SECONDS = 0.05  # lines that come within it are one message
+LEAVE_SECONDS = 0.1  # between two looks whether a turn has ended
+QUIT_SECONDS = 2.0  # between two Ctrl-C that quit
+FIRST_NEWS_SECONDS, MAX_NEWS_SECONDS = 10.0, 320.0  # of silence, before a line about what is in progress
+BELL_SECONDS = 10.0  # of a turn, after which its end rings
+_WORDS = {"exit": "quit", "quit": "quit", ":q": "quit", "help": "help", "?": "help"}
+_AT_ONCE = ("stop", "now", "background", "show", "help")  # commands that wait for no other
+_KEYS = (("/help", "commands"), ("Ctrl-C or /stop", "interrupts"), ("Ctrl-D", "quits"))
+
+
+def chosen(settings: "Settings | None") -> "Callable[..., Awaitable[int]] | None":
+    """Return the REPL in plain lines if settings ask for it, or if there are none: the terminal can only print."""
+    return run_lines if settings is None or settings.of(PLAIN) else None
+
+
+async def run_lines(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
+    """Talk to a person until their input ends; return the exit code. With `choosing`, they first choose a session."""
+    return await LineRepl(load, opening, choosing=choosing).run()
+
+
+class Paper:
+    """The display: what happens is told once, in whole lines."""
+
+    def __init__(self, terminal: LineTerminal) -> None:
+        self.view = View()
+        self.calls: list[ToolFinished] = []  # the last ones
+        self.changes: dict[str, tuple[int, int]] = {}  # lines added and removed in this turn, by file
+        self.said = ""  # the message that stands above
+        self._terminal, self._text = terminal, ""
+        self._begun = set[str]()  # agents
+
+    def write(self, *blocks: Block) -> None:
+        for block in blocks:
+            self._terminal.write(block_text(block))
+
+    def paint(self) -> None:
+        """Do nothing: all is written at once."""
+
+    def show_tasks(self, tasks: "Sequence[Task]") -> None:
+        self.view = replace(self.view, tasks=tuple(tasks))
+
+    def show_waiting(self, agent: str, waits_for: str) -> None:
+        """Write why a call to a local server waits, once for each reason."""
+        before = self.view.waits_for.get(agent, "")
+        self.view = replace(self.view, waits_for={**self.view.waits_for, agent: waits_for})
+        if waits_for and before.partition("…")[0].partition(":")[0] != waits_for.partition("…")[0].partition(":")[0]:
+            self._terminal.write(waits_for if agent in ("", ROOT) else f"{agent}: {waits_for}")
+
+    def show(self, event: Event) -> None:
+        """Tell an event. An answer is told in whole lines."""
+        before = self.view
+        if event.agent == ROOT and not isinstance(event, TextDelta | ThinkingDelta | ToolProgress | AdviceDelta):
+            self._flush()
+        self.view, blocks = reduce(before, event, asyncio.get_running_loop().time())
+        match event:
+            case TextDelta("root", text):
+                *lines, self._text = (self._text + text).split("\n")
+                if lines:
+                    self._terminal.write("\n".join(lines))
+            case Retrying():
+                self._terminal.write(retry_text(event))
+                return
+            case ToolFinished() if event.agent != ROOT and not blocks:
+                blocks = (event,)
+            case Received(agent, message) if agent != ROOT and agent not in self._begun:
+                self._begun.add(agent)
+                self._terminal.write(f"{agent} has begun: {' '.join(message.content[:300].split())}")
+            case _:
+                pass
+        for block in blocks:
+            if isinstance(block, Piece) or (isinstance(block, Thought) and block.seconds < 1):
+                continue
+            if isinstance(block, MessageBlock) and not block.sender and block.text == self.said:
+                self.said = ""
+                continue
+            self.write(block)
+            if isinstance(block, ToolFinished):
+                self._keep(block)
+        if self.view.tasks != before.tasks:
+            self._terminal.write(tasks_text(self.view.tasks))
+
+    def _flush(self) -> None:
+        text, self._text = self._text, ""
+        if text:
+            self._terminal.write(text)
+
+    def _keep(self, block: ToolFinished) -> None:
+        self.calls = [*self.calls, block][-MAX_KEPT_CALLS:]
+        if block.diff:
+            path = str(block.call.arguments.get("file_path") or block.summary)
+            added, removed = counts(block.diff)
+            before = self.changes.get(path, (0, 0))
+            self.changes[path] = (before[0] + added, before[1] + removed)
+
+    def turn_end(self) -> str:
+        """Return the files that the turn has changed, and forget them."""
+        changes, self.changes = self.changes, {}
+        if not changes:
+            return ""
+        added, removed = (sum(column) for column in zip(*changes.values(), strict=True))
+        return f", {count(len(changes), 'file')} changed ({count(added, 'line')} added, {removed} removed)"
+
+
+class Meter:
+    """The figures, which are told on request only; and news of what takes long."""
+
+    def __init__(self, terminal: LineTerminal, paper: Paper) -> None:
+        self.figures = Figures()
+        self._terminal, self._paper = terminal, paper
+
+    def show(self, figures: Figures) -> None:
+        self.figures = figures
+
+    def update(self, opened: "Opened") -> None:
+        """Do nothing: /status and /cost tell the figures."""
+
+    def update_cost(self, agent: "RootAgent") -> None:
+        """Do nothing, as `update`."""
+
+    def redraw(self) -> None:
+        """Do nothing: nothing is drawn."""
+
+    async def tick(self, agent: "RootAgent | None" = None) -> None:
+        """Tell what is in progress when nothing else was told for a while, ever more seldom; until cancelled."""
+        wait, loop = FIRST_NEWS_SECONDS, asyncio.get_running_loop()
+        self._terminal.written_at = loop.time()
+        while True:
+            await asyncio.sleep(max(self._terminal.written_at + wait - loop.time(), 0.1))
+            if loop.time() - self._terminal.written_at >= wait and not self._terminal.reading:
+                if text := working_text(self._paper.view, loop.time()):
+                    self._terminal.write(text)
+                wait = min(2 * wait, MAX_NEWS_SECONDS)
+
+
+class Bell:
+    """Tells how a turn ended, and rings after a long one."""
+
+    def __init__(self, terminal: LineTerminal, paper: Paper) -> None:
+        self._terminal, self._paper = terminal, paper
+        self.session: SessionLoop | None = None
+
+    def ring(self, seconds: float) -> None:
+        if (session := self.session) is None or not session.ready:
+            return
+        from sagent.lib.figures import duration
+
+        cost = cost_line(session.opened.agent.cost())
+        self._terminal.write(f"End of turn after {duration(seconds)}, session {cost}{self._paper.turn_end()}.")
+        if seconds >= BELL_SECONDS and session.notify != "off":
+            self._terminal.ring()
+        asyncio.get_running_loop().call_soon(self._tell_queued, session)
+
+    def _tell_queued(self, session: SessionLoop) -> None:
+        """Tell what is queued after a turn that failed: it is sent after the next one."""
+        if session.outbox.waits and not session.busy:
+            texts = ", ".join(each.text for each in session.outbox.queued)
+            self._terminal.write(f"Still queued, and sent after your next message: {texts}")
+
+
+class LineRepl(CommandContext):
+    """The REPL, and what slash commands use on a terminal that only prints."""
+
+    def __init__(self, load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> None:
+        super().__init__()
+        self.has_person = True
+        self._load, self._choosing = load, choosing
+        self._terminal = LineTerminal(self._take, self._on_input_end)
+        self._paper = Paper(self._terminal)
+        self._tasks = Tasks(self._paper.write)
+        bell = Bell(self._terminal, self._paper)
+        self._session = bell.session = SessionLoop(
+            opening, self._paper, Meter(self._terminal, self._paper), bell, self._tasks
+        )
+        self._session.keys = _KEYS
+        self.turn = self._session.turn
+        self._session.on_opened = lambda opened: self._tasks.spawn(self._add_prompts(opened))
+        self._session.on_answered = lambda reply: self._tasks.spawn(self._settle(reply))
+        self._session.on_lacking = self._set_up
+        self._session.on_failed, self._session.on_unread = self._on_failed, self._on_unread
+        self._terminal.prompt = lambda: PROMPT if self._listens and not self._session.busy else ""
+        self._listens = False  # a message can be typed
+        self._ready = asyncio.Event()
+        self._floor = asyncio.Lock()  # held by the open question
+        self._order = asyncio.Lock()  # held by the line that is carried out
+        self._batch: list[str] = []
+        self._batch_end: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._quits_at = 0.0
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end, 128 + number)
+        loop.set_exception_handler(self._tasks.on_defect)
+        self._terminal.start()
+        self._tasks.spawn(self._live())
+        try:
+            code = await self._leaving
+        finally:
+            if (agent := self._session.running) is not None and self._session.elsewhere is None:
+                agent.interrupt()  # so that its call counts as ended by a person, not as lost
+            await self._tasks.close()
+        if code < 128 and (farewell := self._session.farewell().strip("\n")):
+            self._terminal.write(farewell)
+        return code
+
+    async def _live(self) -> None:
+        try:
+            settings = await asyncio.to_thread(self._load)
+            self.use(settings)
+            settings, notice = await settle_trust(settings, self.write, self.pick, 100)
+            self.use(settings)
+            if notice:
+                self.say(notice)
+            notices: list[str] = []
+            self.commands = {**await asyncio.to_thread(all_commands, settings, notices), **self._own_commands()}
+            for text in notices:
+                self.say(text)
+            if self._choosing:
+                if (path := await choose_session(self)) is None:
+                    self.say("No session was chosen.")
+                    self._end(0)
+                    return
+                self.use(replace(settings, session=path))
+        except SagentError as error:
+            self.say(f"sagent: {error}")
+            self._end(2)
+            return
+        self._ready.set()
+        self._listens = True
+        await self._session.run(self._approve, self._answer)
+
+    def _end(self, code: int) -> None:
+        if not self._leaving.done():
+            self._leaving.set_result(code)
+
+    # -- lines
+
+    def _take(self, line: str) -> None:
+        """Take a line. Lines that come together are one message."""
+        self._batch.append(line)
+        if self._batch_end is not None:
+            self._batch_end.cancel()
+        self._batch_end = asyncio.get_running_loop().call_later(PASTE_SECONDS, self._take_batch)
+
+    def _take_batch(self) -> None:
+        lines, self._batch, self._batch_end = self._batch, [], None
+        if lines and lines[-1].endswith("\\"):  # the message goes on
+            self._batch = lines
+            return
+        text = "\n".join(line.removesuffix("\\") for line in lines)
+        together = len(lines) == 1 or not any(map(split_command, lines))
+        for each in (text,) if together else lines:
+            self._carry_out(each)
+
+    def _carry_out(self, text: str) -> None:
+        if not (asked := text.strip()):
+            self._terminal.invite()
+            return
+        self._forget_quitting()
+        if found := split_command(f"/{_WORDS[asked.lower()]}" if asked.lower() in _WORDS else text):
+            at_once = self.known(found[0]) in _AT_ONCE
+            self._tasks.spawn(self._command(*found) if at_once else self._in_order(self._command(*found)))
+        elif text.startswith("!") and asked[1:] and "\n" not in text:
+            self._tasks.spawn(self._in_order(self._run_shell(text[1:].strip())))
+        elif self._session.failed:
+            self.say("Not sent: there is no session yet.")
+        else:
+            self._tasks.spawn(self._in_order(self._send(text, now=False)))
+
+    async def _in_order(self, work: Awaitable[None]) -> None:
+        await self._ready.wait()
+        async with self._order:
+            await work
+
+    async def _command(self, name: str, text: str) -> None:
+        try:
+            await run_command(self, name, text)
+        except (SagentError, OSError, ValueError) as error:
+            self._tasks.report(error)
+        self._terminal.invite()
+
+    async def _send(self, text: str, *, now: bool) -> None:
+        wrong = list[str]()
+        message = user(text)
+        if names := mentioned(text):
+            surface = self._session.opened.surface if self._session.ready else None
+            known = [name for name in names if surface is not None and surface.has(name)]
+            parts, wrong = await asyncio.to_thread(attach, text, self._session.cwd, known)
+            for name in known:
+                parts += await self._session.opened.surface.read(name)
+            message = user(text, *parts)
+        for sentence in wrong:
+            self._paper.write(Report(sentence, "warning"))
+        if not self._session.ready:
+            self.say("Kept until the session is open.")
+        elif self._session.busy and not now:
+            self.say("Queued for the end of the turn. /now TEXT sends at once, /stop ends the turn.")
+        else:
+            self._paper.said = text
+        self._session.send(message, text, when_idle=not now)
+
+    async def _run_shell(self, command: str) -> None:
+        from sagent.repl.shell import run_shell
+        from sagent.tools.capture import without_colours
+
+        self.require_here("!command")
+        code, output = await run_shell(command, self._session.cwd)
+        output = without_colours(output)
+        self._paper.write(Shell(command, output, code))
+        self._session.add_context(f"I ran `{command}` (exit {code}):\n{output[-20_000:]}", SHELL)
+
+    def _on_input_end(self) -> None:
+        if self._batch_end is not None:
+            self._batch_end.cancel()
+            self._take_batch()
+        self._tasks.spawn(self._in_order(self._leave_when_idle()))
+
+    async def _leave_when_idle(self) -> None:
+        """Leave at the end of the turn that is in progress, and of those that were queued."""
+        self._listens = False
+        while self._session.busy or self._session.outbox.waits:  # noqa: ASYNC110 -- a turn has several ends
+            await asyncio.sleep(LEAVE_SECONDS)
+        self._end(0)
+
+    def _interrupt(self) -> None:
+        """Stop the turn, close the open question, or quit if pressed twice."""
+        self._terminal.interrupted()
+        if (agent := self._session.running) is not None:
+            outbox = self._session.outbox
+            self._on_unread([*outbox.take_back(ROOT, agent), *iter(outbox.recall, None)])
+            agent.interrupt()
+            self.say("Interrupting.")
+        elif self._terminal.answer(None):
+            pass
+        elif time.monotonic() - self._quits_at < QUIT_SECONDS:
+            self._end(128 + signal.SIGINT)
+        else:
+            self._quits_at = time.monotonic()
+            self.say("Ctrl-C again quits.")
+
+    def _forget_quitting(self) -> None:
+        self._quits_at = -QUIT_SECONDS
+
+    # -- sessions
+
+    async def _add_prompts(self, opened: "Opened") -> None:
+        if opened.surface.sources:
+            self.commands = {**await prompt_commands(opened), **self.commands}
+
+    def _set_up(self) -> None:
+        if "setup" in self.commands:
+            self._tasks.spawn(self._in_order(self._command("setup", "")))
+        else:
+            self.say("To enter a key: /login. To use a server on this machine: /login local")
+
+    def _on_unread(self, texts: list[str]) -> None:
+        for text in filter(None, texts):
+            self.say(f"Not sent, type it again if it still holds: {text}")
+
+    def _on_failed(self, failure: "Failure") -> None:
+        from sagent.repl.recovery import RAISE, RETRY, raised, ways_on
+
+        _, ways = ways_on(failure, self.opened)
+        more = raised(failure, self.opened)
+        words = {RETRY: "/retry", RAISE: f"/cost {more} and /retry"}
+        texts = [words.get(way.value, way.value) for way in ways]
+        if found := [text for text in texts if text and self.known(text[1:].split()[0])]:
+            self.say(f"To go on: {', '.join(found)}.")
+
+    # -- questions
+
+    async def _approve(self, call: "ToolCall", ask: "Ask") -> str | None:
+        async with self._floor:
+            return await self._put_approval(call, ask)
+
+    async def _put_approval(self, call: "ToolCall", ask: "Ask") -> str | None:
+        from sagent.policy.rules import rules_for
+        from sagent.repl.terminal.approval import allow_rules, approval_options, scope_text
+        from sagent.repl.terminal.precedents import rules_text
+        from sagent.repl.view.calls import read_text
+
+        rules, cwd, elsewhere = rules_for(ask), self.settings.cwd, self.elsewhere
+        more = ("explain",) if elsewhere is None else ()
+        options = approval_options(rules, can_save=elsewhere is None, more=more)
+        read = partial(read_text, cwd) if elsewhere is None else elsewhere.read
+        matched = await asyncio.to_thread(rules_text, rules, call, self.opened.agent, cwd) if rules else ""
+        scope = "".join(scope_text(rules, ask, matched, can_save=elsewhere is None))
+        rows = (approval_text(call, ask, read), f"  {scope}", *option_texts(options, keys=True))
+        words = {word: option.value for option in options for word in (option.key, option.value)} | {"yes": "once"}
+        label = f"{', '.join(option.key for option in options)}, or why not: "
+        while True:
+            said = (await self._terminal.ask("\n".join(rows), label)).strip()
+            match words.get(said.lower()):
+                case "once":
+                    return None
+                case "session" | "always" as answer:
+                    for text, _ in allow_rules(self, rules, always=answer == "always"):
+                        self.say(text)
+                    return None
+                case "explain":
+                    from sagent.repl.explaining import explain
+
+                    self.write(await explain(self.local, call, ask, 2_000))
+                case "no":
+                    return "The person said no."
+                case _:  # an unoffered answer is no yes
+                    return f"The person said no: {said}" if said else "The person said no."
+
+    async def _answer(self, question: "Question") -> str | None:
+        async with self._floor:
+            if question.plan:
+                settled = await self._decide(question.plan)
+                return None if settled is None else settled.answer()
+            many = "numbers" if question.multiple else "a number"
+            label = f"Answer with {many}, or in your words: " if question.options else "Your answer: "
+            return question.read(await self._terminal.ask(question_text(question), label))
+
+    async def _decide(self, plan: str) -> "PlanDecision | None":
+        """Ask the person about a plan; None if they leave it open."""
+        from sagent.tools.plan import PlanDecision
+
+        ways = "  y: carry it out, and ask before every change\n  e: carry it out, and edit in the project freely"
+        said = (await self._terminal.ask(f"The plan:\n{plan}\n{ways}", "y, e, or why not: ")).strip()
+        if not said:
+            return None
+        if said.lower() not in ("y", "yes", "e"):
+            return PlanDecision(None, reason=said)
+        settled = PlanDecision("edit" if said.lower() == "e" else "ask")
+        assert settled.mode is not None
+        self._session.leave_planning(settled.mode)
+        return settled
+
+    async def _settle(self, reply: "Message") -> None:
+        """Have the person decide on the plan in an answer, and the model carry it out."""
+        from sagent.context.plan import plan_in
+
+        if plan := plan_in(reply):
+            async with self._floor:
+                settled = await self._decide(plan)
+            if settled is not None:
+                self.prompt(settled.reason if settled.mode is None else settled.order())
+
+    async def pick(
+        self, title: "str | Shown", options: "Sequence[Option[T]]", lookup: "Lookup[T] | None" = None
+    ) -> T | None:
+        """Let the person choose by number; a long list comes in parts, and words narrow it."""
+        self._terminal.write(title if isinstance(title, str) else page_text(title(100)))
+        numbered = list(zip(range(1, len(options) + 1), option_texts(options, keys=False), options, strict=True))
+        shown, at = numbered, 0
+        while True:
+            part, left = shown[at : at + PAGE], len(shown) - at - PAGE
+            self._terminal.write("\n".join(text for _, text, _ in part))
+            more = f"; Enter for {left} more" if left > 0 else ""
+            said = await self._terminal.read(f"Number, or words to find{more}: ")
+            if said is None or (not said.strip() and left <= 0):
+                return None
+            if not (said := said.strip()):
+                at += PAGE
+                continue
+            for number, _, option in numbered:
+                if said in (str(number), option.label) or (option.key and said.lower() == option.key):
+                    return option.value
+            found = [each for each in numbered if all(word in each[1].lower() for word in said.lower().split())]
+            if not found:
+                self.say(f"Nothing in the list has {said!r}; numbers are 1 to {len(options)}.")
+            shown, at = found or shown, 0 if found else at
+
+    async def line(self, label: str, *, secret: bool = False) -> str | None:
+        return await self._terminal.read(f"{label.rstrip(': ›')}: ", secret=secret)
+
+    # -- what slash commands work with
+
+    def _write(self, text: str) -> None:
+        self._terminal.write(text)
+
+    def write(self, lines: "Sequence[Line]") -> None:
+        self._terminal.write(page_text(lines))
+
+    def use(self, settings: "Settings") -> None:
+        self._session.use(settings)
+
+    @property
+    def settings(self) -> "Settings":
+        return self._session.settings
+
+    @property
+    def opened(self) -> "Opened":
+        return self._session.opened
+
+    def prompt(self, text: str) -> None:
+        self._session.send(user(text), text, when_idle=True)
+
+    def rewound(self, text: str) -> None:
+        if text:
+            self._terminal.write(f"Your message there was: {text}")
+
+    def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, shown_instead: str = "") -> None:
+        self._session.reopen(settings, choices, shown_instead)
+
+    def recall(self, limit: int) -> None:
+        messages = self.opened.agent.messages
+        self._paper.write(*past_blocks(messages, ROOT, limit))
+        self.say(f"Those were the last {min(limit, len(messages))} of {len(messages)} messages.")
+
+    def leave(self) -> None:
+        if self._session.busy:
+            self.say("It ends when the turn has ended; /stop ends the turn.")
+        self._tasks.spawn(self._leave_when_idle())
+
+    def _own_commands(self) -> Mapping[str, Command]:
+        """Return the commands that stand for keys."""
+
+        @command(name="now")
+        async def send_now(context: CommandContext, text: str) -> None:
+            """Send a message that the agent reads before its next step.
+
+            Calls that are running continue in the background."""
+            del context
+            await self._send(text, now=True)
+
+        @command()
+        async def background(context: CommandContext) -> None:
+            """Let running calls continue in the background."""
+            context.opened.agent.apply(Background())
+
+        @command()
+        async def show(context: CommandContext, number: str = "1") -> None:
+            """Show the last call in full.
+
+            /show 2 shows the one before it."""
+            calls = self._paper.calls
+            if not number.isdecimal() or not 0 < int(number) <= len(calls):
+                raise UsageError(f"There are {len(calls)} calls to show." if calls else "There was no call yet.")
+            context.say(call_text(calls[-int(number)], whole=True))
+
+        @command()
+        async def retry(context: CommandContext) -> None:
+            """Ask the model again, after a turn that failed."""
+            del context
+            self._session.retry()
+
+        return {each.name: each for each in (send_now, background, show, retry)}
