@@ -26,6 +26,7 @@ LOCAL_TASK = (
 )
 LOCAL_CONTEXT_TOKENS = 8_192
 LOCAL_TEST_SECONDS = 60.0
+UNANSWERED = "The model gave no answer, so nothing was repaired: why is written above."
 
 
 def run_local(flags: Mapping[str, object]) -> int | None:
@@ -67,11 +68,16 @@ def _run_in(folder: Path, launch: "Launch", named: Mapping[str, str], progress: 
     test = project / LOCAL_TEST
     kept = test.is_file() and test.read_bytes() == (before / LOCAL_TEST).read_bytes()
     _say()
-    progress.say(_verdict(passes=passes, kept=kept))
+    progress.say(_verdict(passes=passes, kept=kept) if _has_answered(folder) else UNANSWERED)
     progress.say(f"The project and the log of the session are in {folder}.")
     _say("\nTo use this model on your own files:")
     _say("".join(f"  export {each}\n" for each in exports) + f"  sagent --model llamacpp/{launch.name}")
     return 0 if passes and kept else code or 1
+
+
+def _has_answered(folder: Path) -> bool:
+    """Return True if the log has a reply of the model."""
+    return any('"role":"assistant"' in log.read_text("utf-8") for log in folder.rglob("root.jsonl"))
 
 
 def _verdict(*, passes: bool, kept: bool) -> str:

@@ -117,6 +117,7 @@ def test_demo_without_server_explains(shell: Shell) -> None:
     done = shell.run("demo", "--local", model="")
     assert done.code == 1
     assert "cannot allocate memory" in done.out + done.err
+    assert "did not manage" not in done.out, "the model was never asked"
     for name, value in (("LLAMA_CPP_SERVER", "/nowhere/llama-server"), ("LLAMA_CPP_MODEL", str(shell.cwd))):
         right, shell.environment[name] = shell.environment[name], value
         done = shell.run("demo", "--local", model="")
