@@ -10,7 +10,7 @@ from sagent.lib.json import json_freeze
 from sagent.plugins.mesh.bus import Envelope, Frame, failure
 from sagent.plugins.mesh.errors import MeshError
 
-UNREAD = 1_000  # frames held for a reader; further ones are read again from storage
+MAX_UNREAD_FRAMES = 1_000  # frames held for a reader; further ones are read again from storage
 
 
 class AnsweredDelivery(ABC):
@@ -75,7 +75,7 @@ class Answer:
             self._attempt, self._next = frame.attempt, 1
         if frame.number < self._next:
             return
-        if frame.number > self._next or len(self._ready) > UNREAD:
+        if frame.number > self._next or len(self._ready) > MAX_UNREAD_FRAMES:
             self.is_incomplete = True
             return
         self._next += 1

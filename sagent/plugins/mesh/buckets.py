@@ -76,7 +76,7 @@ class Bucket:
         )
 
     async def _last(self, key: str) -> Entry | None:
-        found = await self._bus.last(self._stream, self._prefix + key)
+        found = await self._bus.last_message(self._stream, self._prefix + key)
         return None if found is None else _entry(found, self._prefix)
 
     async def entries(self, *patterns: str) -> list[Entry]:

@@ -70,7 +70,7 @@ def matches(query: Query, card: Card) -> bool:
     return within and kind and set(query.labels) <= set(card.labels)
 
 
-def meant(queries: Sequence[Query], cards: Iterable[Card]) -> list[Card]:
+def matching(queries: Sequence[Query], cards: Iterable[Card]) -> list[Card]:
     """Return the cards that one of the queries selects; without queries all."""
     return [card for card in cards if not queries or any(matches(query, card) for query in queries)]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CALL_TIMEOUT_SECONDS = 10.0  # default time a call waits for the bus
-INBOX_LIMIT = 1_000  # messages waiting at one address; then senders wait
+MAX_INBOX_MESSAGES = 1_000  # messages waiting at one address; then senders wait
 _SERVER_START_SECONDS = 0.9  # seconds for a server to begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
 _NO_PEERS, _NO_STREAM = 10005, 10059
@@ -53,18 +53,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A message whose sender waits for an answer, or not."""
+    """A message and the function that answers it, which does nothing if the sender does not wait."""
 
     message: Message
     respond: Callable[[bytes], Awaitable[None]]
 
 
-def options_of(url: str) -> tuple[list[str], dict[str, object]]:
+def parse_bus_url(url: str) -> tuple[list[str], dict[str, object]]:
     """Parse a bus's URL into server addresses and connection options. Raises UsageError."""
     parts = urlsplit(url)
     known = dict(parse_qsl(parts.query))
-    each = [parts._replace(netloc=netloc, query="") for netloc in parts.netloc.split(",")]
-    if parts.scheme not in ("nats", "tls", "ws", "wss") or not all(_is_place(address) for address in each):
+    addresses = [parts._replace(netloc=netloc, query="") for netloc in parts.netloc.split(",")]
+    if parts.scheme not in ("nats", "tls", "ws", "wss") or not all(_is_address(address) for address in addresses):
         raise UsageError(f"{url.partition('?')[0]} is not the URL of a bus: give nats://HOST:PORT or tls://HOST:PORT.")
     if unknown := set(known) - {"key", "credentials", "ca", "cert", "cert_key"}:
         raise UsageError(
@@ -84,17 +84,17 @@ def options_of(url: str) -> tuple[list[str], dict[str, object]]:
         if "cert" in known:
             context.load_cert_chain(known["cert"], known.get("cert_key"))
         options["tls"] = context
-    return [address.geturl() for address in each], options
+    return [address.geturl() for address in addresses], options
 
 
-def _is_place(address: SplitResult) -> bool:
+def _is_address(address: SplitResult) -> bool:
     try:
         return bool(address.hostname) and (address.port is None or address.port > 0)
     except ValueError:
         return False
 
 
-def user_of(options: Mapping[str, object]) -> str:
+def public_key_of(options: Mapping[str, object]) -> str:
     from sagent.plugins.mesh.security import public_key
 
     path = options.get("nkeys_seed")
@@ -110,7 +110,7 @@ class Connection:
     def __init__(self, client: "Client", user: str) -> None:
         self._client = client
         self.context: JetStreamContext = client.jetstream(timeout=CALL_TIMEOUT_SECONDS / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
-        self._link, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
+        self._link_up, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
         self._refusals: set[asyncio.Future[str]] = set()
         self.user = user
         """The user's public key, or "_" for a user without one."""
@@ -135,13 +135,13 @@ class Connection:
             **options,  # pyright: ignore[reportArgumentType] -- of its own parameters, by their names
         )
         self._is_open = True
-        self._link.set()
+        self._link_up.set()
 
     async def _on_lost(self) -> None:
-        self._link.clear()
+        self._link_up.clear()
 
     async def _on_found(self) -> None:
-        self._link.set()
+        self._link_up.set()
         for call in [*self.on_reconnect]:
             call()
 
@@ -158,11 +158,11 @@ class Connection:
     @property
     def is_up(self) -> bool:
         """True if the bus is reachable, as far as known."""
-        return self._link.is_set()
+        return self._link_up.is_set()
 
-    async def up(self) -> None:
-        """Return when the bus can be reached."""
-        await self._link.wait()
+    async def wait_until_up(self) -> None:
+        """Wait until the bus can be reached."""
+        await self._link_up.wait()
 
     async def aclose(self) -> None:
         """Close the connection. Closing a lost one may hang or be cancelled in nats-py: that is ignored."""
@@ -174,7 +174,7 @@ class Connection:
             closing.exception()
         _abort(self._client)
 
-    # What is not kept
+    # Messages that are not stored
 
     async def publish(
         self,
@@ -200,14 +200,14 @@ class Connection:
 
     @asynccontextmanager
     async def listening(self, subject: str) -> AsyncGenerator[AsyncIterator[Request]]:
-        """Requests and messages on a subject, from now on."""
+        """Subscribe to a subject, for its requests and messages from now on."""
         subscribe = self._client.subscribe  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its future
         found = await self.call(lambda: subscribe(subject), CALL_TIMEOUT_SECONDS)
         await self.call(self._flush, CALL_TIMEOUT_SECONDS)  # by then the server has reported refusals
 
         async def requests() -> AsyncIterator[Request]:
             async for message in found.messages:
-                yield Request(_read(message), message.respond if message.reply else _no_answer)
+                yield Request(_read(message), message.respond if message.reply else _ignore_answer)
 
         try:
             yield requests()
@@ -256,20 +256,20 @@ class Connection:
             if error.err_code in _WRONG_SEQUENCE:
                 return await self._own_or_fenced(subject, id)  # the answer to an earlier try may be lost
             if error.err_code == _TOO_MANY:
-                raise Full(f"{subject} has no room: {INBOX_LIMIT} messages wait there.") from None
+                raise Full(f"{subject} has no room: {MAX_INBOX_MESSAGES} messages wait there.") from None
             raise refusal(error) from error
         return stored.seq
 
     async def _own_or_fenced(self, subject: str, id: str) -> int:  # noqa: A002 -- as above
         """Return the sequence of the last message if it is our own unanswered write. Raises Fenced otherwise."""
-        last = await self.last(names.stream_of(subject), subject)
+        last = await self.last_message(names.stream_of(subject), subject)
         if last is not None and id and last.headers.get("Nats-Msg-Id") == id:
             return last.sequence
         raise Fenced(f"Somebody else has written to {subject}.")
 
-    async def last(self, stream: str, subject: str, *, direct: bool = False) -> Message | None:
-        """Return the last message on a subject, as the leader of the stream has it; or `direct`, as some replica does,
-        by a request that a user may be allowed for single subjects."""
+    async def last_message(self, stream: str, subject: str, *, direct: bool = False) -> Message | None:
+        """Return the last message on a subject, or None. The stream's leader is asked; with `direct` any replica, by a
+        request that a user may be allowed for single subjects."""
         from nats.js.errors import NotFoundError
 
         try:
@@ -281,7 +281,7 @@ class Connection:
         headers = cast("dict[str, str]", found.headers or {})  # pyright: ignore[reportUnknownMemberType] -- a bare dict
         return Message(subject, found.data or b"", headers, found.seq or 0)
 
-    async def delivered(self, stream: str, name: str) -> int:
+    async def last_delivered(self, stream: str, name: str) -> int:
         """Return the sequence of the last message delivered to consumers of a name; 0 if there are none."""
         from nats.js.errors import NotFoundError
 
@@ -291,7 +291,7 @@ class Connection:
             return 0
         return found.delivered.stream_seq if found.delivered else 0
 
-    async def pull(
+    async def consumer(
         self, stream: str, subject: str, durable: str | None, config: "ConsumerConfig"
     ) -> "JetStreamContext.PullSubscription":
         """Return a consumer, created if missing. Raises Unavailable, Refused."""
@@ -304,7 +304,7 @@ class Connection:
         except APIError as error:
             raise refusal(error) from error
 
-    async def is_there(self, pull: "JetStreamContext.PullSubscription") -> bool:
+    async def consumer_exists(self, pull: "JetStreamContext.PullSubscription") -> bool:
         """Return True if a consumer still exists, once the bus can be reached."""
         from nats.js.errors import APIError
 
@@ -315,17 +315,17 @@ class Connection:
         return True
 
     async def call(self, call: Callable[[], Awaitable[T]], timeout: float, *, tries: int = 1_000) -> T:
-        """Make a call once the bus is reachable, and again if it was lost meanwhile. JetStream's errors are passed
-        on."""
+        """Make a call once the bus is reachable, and again if the connection was lost meanwhile. Raises JetStream's
+        errors."""
         from nats import errors
         from nats.js.errors import APIError
 
         end = time.monotonic() + timeout
-        lost = f"The bus does not answer within {timeout:g} s."
+        no_answer = f"The bus does not answer within {timeout:g} s."
         while True:
             try:
                 async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, end - time.monotonic())):
-                    await self._link.wait()
+                    await self._link_up.wait()
                     return await self.unless_refused(call)
             except errors.MaxPayloadError:
                 limit = self._client.max_payload
@@ -335,17 +335,17 @@ class Connection:
             except (TimeoutError, errors.Error, ConnectionError) as error:
                 if isinstance(error, APIError) and error.err_code == _NO_ROOM:
                     raise NoRoom(_FULL_DISK) from error
-                if _is_an_answer(error):
+                if _is_answer(error):
                     raise
                 tries -= 1
                 if not tries or time.monotonic() >= end:
                     reason = f" It says: {error}." if isinstance(error, APIError) else ""
-                    raise Unavailable(lost + reason) from error
+                    raise Unavailable(no_answer + reason) from error
                 await asyncio.sleep(0.05)
 
     async def unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a call and return its result. Raises Refused if the server reports missing permissions meanwhile: it
-        sends no other answer, and does not name the call."""
+        """Return the result of a call. Raises Refused if the server reports missing permissions meanwhile, because that
+        report is its only answer, and does not name the call."""
         refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._refusals.add(refusal)
         task = asyncio.ensure_future(call())
@@ -363,8 +363,8 @@ class Connection:
                 task.exception()  # otherwise its loss would be reported
 
 
-def _is_an_answer(error: Exception) -> bool:
-    """Return True if an error is the bus's answer, so that a retry is useless."""
+def _is_answer(error: Exception) -> bool:
+    """Return True if an error is the bus's answer to a call, so that a retry is useless."""
     from nats.errors import NoRespondersError
     from nats.js.errors import APIError, ServiceUnavailableError
 
@@ -384,11 +384,11 @@ def refusal(error: Exception) -> Refused:
 def new_client() -> "Client":
     from nats.aio.client import Client
 
-    class Abrupt(Client):
-        """Fixes three behaviours of nats-py. It reconnects only after closing the old connection, which waits for
-        written data to leave or for a TLS farewell, and neither happens with an unreachable server. It leaves a
-        connection open whose server says nothing, and makes another. And it continues without TLS if the first line,
-        which anybody on the way may have written, says that there is none."""
+    class PatchedClient(Client):
+        """A client without three faults of nats-py. It reconnects only after closing the old connection, which waits
+        for unsent data or a TLS close, and neither ends if the server is unreachable. It opens a second connection to a
+        silent server, and leaves the first one open. And it continues without TLS if the first line, which anybody on
+        the way may have written, says so."""
 
         async def _attempt_reconnect(self) -> None:
             _abort(self)
@@ -403,8 +403,8 @@ def new_client() -> "Client":
             info: dict[str, object],
             initial_connection: bool = False,  # noqa: FBT001, FBT002 -- as nats-py has it
         ) -> None:
-            wanted = self.options.get("tls") and self._current_server and self._current_server.uri.scheme != "wss"
-            if initial_connection and wanted and not info.get("tls_required"):
+            tls_wanted = self.options.get("tls") and self._current_server and self._current_server.uri.scheme != "wss"
+            if initial_connection and tls_wanted and not info.get("tls_required"):
                 raise Refused("The bus does not use TLS, which its URL asks for: nothing was sent.")
             await super()._process_info(info, initial_connection)
 
@@ -416,11 +416,11 @@ def new_client() -> "Client":
                     vars(protocol)["_over_ssl"] = True  # it does not know of the change, and would warn of each end
             return super()._connect_command()
 
-    return Abrupt()
+    return PatchedClient()
 
 
 def _abort(client: "Client") -> None:
-    """Abort a connection without a farewell."""
+    """Close a connection at once, without a TLS close."""
     if transport := _transport(client):
         with suppress(AttributeError):  # of Python 3.11.2 over TLS, once it is lost
             transport.abort()
@@ -431,8 +431,8 @@ def _transport(client: "Client") -> asyncio.WriteTransport | None:
     return writer.transport if isinstance(writer, asyncio.StreamWriter) else None
 
 
-async def _no_answer(_: bytes) -> None:
-    """Drop the answer: its sender does not wait."""
+async def _ignore_answer(_: bytes) -> None:
+    """Drop an answer whose receiver does not wait for it."""
 
 
 def _read(message: "Msg") -> Message:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sagent.errors import UsageError
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.buckets import Bucket, Store
-from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, new_client, options_of, refusal, user_of
+from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, new_client, parse_bus_url, public_key_of, refusal
 from sagent.plugins.mesh.errors import Refused, Unavailable
 from sagent.plugins.mesh.layout import every_stream
 from sagent.plugins.mesh.streams import Streams
@@ -79,8 +79,8 @@ async def connected(
         from sagent.plugins.mesh import PACKAGES
 
         raise UsageError(f"A bus needs packages that are not installed: {install_command('mesh', PACKAGES)}") from None
-    addresses, options = options_of(url)
-    bus = JetStream(new_client(), user_of(options))
+    addresses, options = parse_bus_url(url)
+    bus = JetStream(new_client(), public_key_of(options))
     where = ", ".join(address.rpartition("@")[2] for address in addresses)
     try:
         try:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.connection import INBOX_LIMIT
+from sagent.plugins.mesh.connection import MAX_INBOX_MESSAGES
 
 if TYPE_CHECKING:
     from nats.js.api import StreamConfig
@@ -23,7 +23,7 @@ def every_stream() -> "list[StreamConfig]":
         retention=RetentionPolicy.WORK_QUEUE,
         discard=DiscardPolicy.NEW,
         discard_new_per_subject=True,
-        max_msgs_per_subject=INBOX_LIMIT,
+        max_msgs_per_subject=MAX_INBOX_MESSAGES,
         allow_msg_ttl=True,
     )
     return [

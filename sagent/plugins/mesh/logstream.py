@@ -20,7 +20,7 @@ class SessionStream:
         return await self._bus.append(self._subject, body, id=name, expected=after, headers=headers)
 
     async def last(self) -> LogMessage | None:
-        found = await self._bus.last(names.LOG, self._subject)
+        found = await self._bus.last_message(names.LOG, self._subject)
         return None if found is None else _piece(found)
 
     async def read(self, after: int = 0) -> AsyncIterator[LogMessage]:

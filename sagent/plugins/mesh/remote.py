@@ -439,7 +439,7 @@ class Mesh:
         except Fenced:
             record, _ = await records.get(session)
         async with RemotePeer.attached(self.bus, record) as peer:
-            if record.state == "queued" and await self.bus.last(names.LOG, names.log_subject(session)) is None:
+            if record.state == "queued" and await self.bus.last_message(names.LOG, names.log_subject(session)) is None:
                 peer.expect(await records.post(record, letter, f"{session} first"))
             peer.start(self._give_up(peer))
             yield peer

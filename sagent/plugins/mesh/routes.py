@@ -14,7 +14,7 @@ from sagent.plugins.mesh.buses.local import LocalBus
 
 @asynccontextmanager
 async def routes(
-    options: Mapping[str, object], user_of: Callable[[Request], Hashable]
+    options: Mapping[str, object], public_key_of: Callable[[Request], Hashable]
 ) -> AsyncGenerator[Sequence[Route]]:
     """Yield the routes of a bus. Raises MeshError."""
     async with AsyncExitStack() as stack:
@@ -25,6 +25,6 @@ async def routes(
             gates = Gates(lambda _: shared)
         else:
             own = defaultdict[Hashable, LocalBus](LocalBus)
-            gates = Gates(lambda request: own[user_of(request)])
+            gates = Gates(lambda request: own[public_key_of(request)])
         stack.push_async_callback(gates.aclose)
         yield bus_routes(gates)

@@ -291,7 +291,7 @@ class SessionWorker:
         the session again."""
         if self._acks:
             await asyncio.wait(self._acks)
-        return await self._bus.last(names.INBOX, self._inbox) is None
+        return await self._bus.last_message(names.INBOX, self._inbox) is None
 
     @property
     def _inbox(self) -> str:
@@ -357,7 +357,7 @@ class SessionWorker:
         result = Result("", (), "error", _failure_of(error), session_id=self._session)
         self._broadcast.on_event(Finished("root", result))
         async with self._taking() as intake:
-            while await self._bus.last(names.INBOX, self._inbox) is not None:
+            while await self._bus.last_message(names.INBOX, self._inbox) is not None:
                 if (taken := await intake.next()) is not None:
                     self._taken.add(taken.message.sequence)
                     await taken.ack()

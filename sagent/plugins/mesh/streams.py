@@ -109,7 +109,7 @@ class Reader(_Consumer):
             found = await self._bus.unless_refused(lambda: pull.fetch(_BATCH, _FETCH_TIMEOUT_SECONDS))
         except (TimeoutError, Error):
             found = list["Msg"]()
-            if not await self._bus.is_there(self._pull):
+            if not await self._bus.consumer_exists(self._pull):
                 await self.aclose()
         taken = list["Msg"]()
         for message in found:
@@ -134,7 +134,7 @@ class Reader(_Consumer):
             mem_storage=True,
             filter_subjects=[*self._subjects] if len(self._subjects) > 1 else None,
         )
-        self._pull, self._place = await self._bus.pull(self._stream, self._subjects[0], None, config), 0
+        self._pull, self._place = await self._bus.consumer(self._stream, self._subjects[0], None, config), 0
 
 
 class Intake(_Consumer):
@@ -154,17 +154,17 @@ class Intake(_Consumer):
         if self._pull is None:
             config = ConsumerConfig(ack_wait=self._ack_wait, max_ack_pending=self._limit, inactive_threshold=self._idle)
             try:
-                self._pull = await self._bus.pull(self._stream, self._subject, self._name, config)
+                self._pull = await self._bus.consumer(self._stream, self._subject, self._name, config)
             except Unavailable:
-                await self._bus.up()
+                await self._bus.wait_until_up()
                 return None
         try:
             pull = self._pull
             found = await self._bus.unless_refused(lambda: pull.fetch(1, timeout))
         except (TimeoutError, Error):
-            if not self._bus.is_up or not await self._bus.is_there(self._pull):
+            if not self._bus.is_up or not await self._bus.consumer_exists(self._pull):
                 await self.aclose()
-                await self._bus.up()
+                await self._bus.wait_until_up()
             return None
         return LeasedMessage(_stored(found[0]), found[0].metadata.num_delivered, found[0])
 

@@ -242,7 +242,7 @@ async def test_tenants_see_nothing_of_each_other(buses: dict[str, NatsBus], brok
         await buses["ann"].send(message("team.secret", "for acme"))
         assert await rival.cards() == []
         assert await buses["n"].cards() == [card]
-        assert await rival.jetstream.last(names.INBOX, names.inbox_subject("team.secret")) is None
+        assert await rival.jetstream.last_message(names.INBOX, names.inbox_subject("team.secret")) is None
         await rival.jetstream.append(names.log_subject("s1"), b"its own", expected=0)
         await buses["n"].remove_card("team.review")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sagent.errors import UsageError
 from sagent.lib.json import Json, JsonObject, json_freeze
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.answers import UNREAD, Answer
+from sagent.plugins.mesh.answers import MAX_UNREAD_FRAMES, Answer
 from sagent.plugins.mesh.bus import (
     Address,
     Envelope,
@@ -135,10 +135,10 @@ def test_answer_whole_over_lossy_transport(lengths: list[int], chance: random.Ra
 
 def test_unread_answer_bounded() -> None:
     answer = Answer()
-    for number in range(3 * UNREAD):
+    for number in range(3 * MAX_UNREAD_FRAMES):
         answer.put(Frame("frame", number, number + 1))
     assert answer.is_incomplete
-    assert len(answer) <= UNREAD + 1
+    assert len(answer) <= MAX_UNREAD_FRAMES + 1
 
 
 # Cards

@@ -56,7 +56,7 @@ async def test_finished_work_leaves_queue(tmp_path: Path) -> None:
         for _ in range(3):
             assert (await here.ask("--json", "hello"))[0] == 0
         async with asyncio.timeout(SECONDS):
-            while await here.bus.last(names.WORK, names.work_subject()) is not None:
+            while await here.bus.last_message(names.WORK, names.work_subject()) is not None:
                 await asyncio.sleep(0.1)
 
 
@@ -287,9 +287,9 @@ async def test_interrupt_before_take_is_final(tmp_path: Path) -> None:
         assert (code, json.loads(out)["result"]) == (0, "Done."), err
         inbox = names.inbox_subject(f"session.{interrupted.id}")
         async with asyncio.timeout(20):
-            while await here.bus.last(names.INBOX, inbox) is not None:
+            while await here.bus.last_message(names.INBOX, inbox) is not None:
                 await asyncio.sleep(0.05)
-            while await here.bus.last(names.WORK, names.work_subject()) is not None:
+            while await here.bus.last_message(names.WORK, names.work_subject()) is not None:
                 await asyncio.sleep(0.05)
         (result,) = [each.result for each in await Mesh(here.bus).sessions() if each.id == interrupted.id]
         assert (result and result.error and result.error.kind) == "interrupted"

@@ -54,7 +54,7 @@ async def test_full_bus_reports_and_continues(tmp_path: Path, monkeypatch: pytes
         assert (await reports.get()).startswith(
             f"9 MB are free on the disk of {tmp_path}/bus/store: the bus stores noth"
         )
-        await here.bus.up()
+        await here.bus.wait_until_up()
         for write in (
             lambda: here.bus.append(names.log_subject("s"), b"lost"),
             lambda: here.bus.bucket(names.LEASES).create("s", b"x"),

@@ -78,7 +78,7 @@ class TestHttpBus(BusSuite):
     def _small_inboxes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each message is a request here. The bus behind it is tested with all the room that an inbox has."""
         monkeypatch.setattr(bus_suite, "INBOX", 200)
-        monkeypatch.setattr(local, "INBOX_LIMIT", 200)
+        monkeypatch.setattr(local, "MAX_INBOX_MESSAGES", 200)
 
     @pytest.fixture
     async def server(self) -> AsyncIterator[tuple[str, uvicorn.Server]]:

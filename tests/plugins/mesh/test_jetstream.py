@@ -50,7 +50,7 @@ async def test_appended_entries_read_in_order(bus: JetStream, name: str) -> None
         last = await bus.append(subject, b"%d" % number, id=f"{name}.{number}", expected=last)
     assert await _bodies(bus, f"sagent.log.{names.token(name)}.>") == [b"%d" % number for number in range(20)]
     assert await _bodies(bus, subject, after=last) == []
-    assert (found := await bus.last(names.LOG, subject)) is not None
+    assert (found := await bus.last_message(names.LOG, subject)) is not None
     assert (found.data, found.sequence) == (b"19", last)
 
 

@@ -45,7 +45,7 @@ async def test_missing_prompt_body_answered(tmp_path: Path) -> None:
         records = Records(here.bus)
         session = await Mesh(here.bus).submit("a" * 1_000_000)
         async with Mesh(here.bus).agent(session) as peer:
-            last = await here.bus.last(names.INBOX, names.inbox_subject(f"session.{session}"))
+            last = await here.bus.last_message(names.INBOX, names.inbox_subject(f"session.{session}"))
             assert last is not None
             await here.bus.store(names.PARCELS).delete(last.headers["Sagent-Parcel"])
             peer.expect(last.sequence)

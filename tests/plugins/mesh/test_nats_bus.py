@@ -68,7 +68,7 @@ async def test_unreadable_message_skipped(broker: Broker, data: bytes) -> None:
             delivery = await anext(deliveries)
             await delivery.ack()
         assert delivery.envelope.body == "good"
-        assert await bus.jetstream.last(names.INBOX, names.inbox_subject(to.name)) is None
+        assert await bus.jetstream.last_message(names.INBOX, names.inbox_subject(to.name)) is None
 
 
 @pytest.mark.parametrize("ahead", [-3_600.0, 3_600.0])
@@ -99,7 +99,7 @@ async def test_message_without_body_kept_locally(broker: Broker) -> None:
     assert sent.envelope.body is None
 
 
-@pytest.mark.parametrize("call", ["pull", "append"])
+@pytest.mark.parametrize("call", ["consumer", "append"])
 async def test_receiver_survives_bus_silence(broker: Broker, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     to, failures = Address(f"odd.a{new_id()}"), [Unavailable("the bus does not answer")]
     async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:

@@ -15,7 +15,7 @@ from sagent.plugins.mesh.tasks import end
 RETURN_TIMEOUT_SECONDS = 15.0  # for a client to come back after a lost connection
 KEPT = 1_000  # sent events kept for a client that comes back
 KEPT_BYTES = 64 << 20  # of these, except the last one
-REMEMBERED = 10_000  # messages and deliveries
+MAX_REMEMBERED = 10_000  # messages and deliveries
 MAX_PENDING = 1_000  # requests, and receivers, at a time
 
 
@@ -101,7 +101,7 @@ class Gate:
 
     async def send(self, envelope: Envelope, timeout: float) -> None:
         self._sent[envelope.id] = await self.bus.send(envelope, timeout=timeout)
-        while len(self._sent) > REMEMBERED:
+        while len(self._sent) > MAX_REMEMBERED:
             self._sent.popitem(last=False)
 
     async def taken(self, message: str, seconds: float) -> bool:
@@ -153,7 +153,7 @@ class Gate:
                 async for delivery in deliveries:
                     token = secrets.token_urlsafe(16)
                     self._deliveries[token] = _TrackedDelivery(delivery, feed)
-                    while len(self._deliveries) > REMEMBERED:
+                    while len(self._deliveries) > MAX_REMEMBERED:
                         self._deliveries.popitem(last=False)
                     members = {"delivery": token, "sequence": delivery.sequence, "deliveries": delivery.deliveries}
                     await feed.put("message", JsonObject({**members, "message": show(delivery.envelope)}))

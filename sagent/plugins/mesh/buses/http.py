@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_SILENCE_SECONDS = 30.0  # seconds without a sign of the server after which a stream is taken up anew
 RECONNECT_TIMEOUT_SECONDS = 30.0  # in which a server that cannot be reached is tried again
 _RETRY_DELAY_SECONDS = 0.2
-_UNREAD = 100  # events of a stream that wait for their reader
+_MAX_UNREAD_EVENTS = 100  # events of a stream that wait for their reader
 _KINDS: Mapping[str, type[SagentError]] = {
     kind.kind: kind
     for kind in (
@@ -173,7 +173,7 @@ class _Events:
         self, client: "httpx2.AsyncClient", method: str, path: str, body: bytes | None, last: tuple[str, ...]
     ) -> None:
         self._client, self._method, self._path, self._body, self._ends = client, method, path, body, last
-        self._queue: asyncio.Queue[tuple[str, Mapping[str, object]] | SagentError] = asyncio.Queue(_UNREAD)
+        self._queue: asyncio.Queue[tuple[str, Mapping[str, object]] | SagentError] = asyncio.Queue(_MAX_UNREAD_EVENTS)
         self.opened = asyncio.Event()  # the server has begun to answer, or has refused
         self._last, self.ended = "", False
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from sagent.errors import UsageError
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.answers import UNREAD, Answer, AnsweredDelivery
+from sagent.plugins.mesh.answers import MAX_UNREAD_FRAMES, Answer, AnsweredDelivery
 from sagent.plugins.mesh.bus import Delivery, Envelope, Frame, answer_timeout, encode_body, no_receiver
-from sagent.plugins.mesh.cards import Card, Change, Query, meant
+from sagent.plugins.mesh.cards import Card, Change, Query, matching
 from sagent.plugins.mesh.errors import Full
 
-INBOX_LIMIT = 1_000
-REMEMBERED = 10_000  # message ids to remember
+MAX_INBOX_MESSAGES = 1_000
+MAX_REMEMBERED = 10_000  # ids of sent messages
 MAX_WAITING_BYTES = 256 << 20  # of all messages that wait
 MAX_ADDRESSES = 10_000  # with waiting messages
 
@@ -26,55 +26,55 @@ class LocalBus:
     def __init__(self) -> None:
         self._inboxes: dict[str, _Inbox] = {}
         self._answers: dict[str, _LocalAnswer] = {}
-        self._known: OrderedDict[str, _Sent] = OrderedDict()
+        self._sent_by_id: OrderedDict[str, _QueuedMessage] = OrderedDict()
         self._cards: dict[str, tuple[Card, float]] = {}
         self._watchers: set[asyncio.Queue[Change | None]] = set()
 
-    async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_Sent":
+    async def send(self, envelope: Envelope, *, timeout: float = 10.0) -> "_QueuedMessage":
         size = len(encode_body(envelope))
-        if (known := self._known.get(envelope.id)) is not None:
+        if (known := self._sent_by_id.get(envelope.id)) is not None:
             return known
         inbox = self._inbox(envelope.to.name)
         if sum(inbox.size for inbox in self._inboxes.values()) + size > MAX_WAITING_BYTES:
             raise Full(f"More than {MAX_WAITING_BYTES:,} bytes of messages wait on this bus already.")
         try:
             async with asyncio.timeout(timeout):
-                await inbox.signal.wait(lambda: len(inbox.waiting) < INBOX_LIMIT)
+                await inbox.signal.wait(lambda: len(inbox.waiting) < MAX_INBOX_MESSAGES)
         except TimeoutError:
-            raise Full(f"The inbox of {envelope.to} is full: {INBOX_LIMIT:,} messages wait there.") from None
-        sent = self._known[envelope.id] = _Sent(envelope, size)
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-        inbox.put(sent)
-        return sent
+            raise Full(f"The inbox of {envelope.to} is full: {MAX_INBOX_MESSAGES:,} messages wait there.") from None
+        message = self._sent_by_id[envelope.id] = _QueuedMessage(envelope, size)
+        while len(self._sent_by_id) > MAX_REMEMBERED:
+            self._sent_by_id.popitem(last=False)
+        inbox.put(message)
+        return message
 
     @asynccontextmanager
     async def asking(self, envelope: Envelope, *, timeout: float = 600.0) -> AsyncGenerator[AsyncIterator[Frame]]:
         until = time.monotonic() + timeout
-        asked = replace(envelope, answers_to="local", deadline=time.time() + timeout)
+        request = replace(envelope, answers_to="local", deadline=time.time() + timeout)
         answer = self._answers[envelope.id] = _LocalAnswer()
-        sent: _Sent | None = None
+        message: _QueuedMessage | None = None
         try:
-            sent = await self.send(asked, timeout=timeout)
-            yield answer.frames(sent, until)
+            message = await self.send(request, timeout=timeout)
+            yield answer.frames(message, until)
         finally:
             del self._answers[envelope.id]
             answer.cancelled.set()
             answer.signal.set()
-            if sent is not None:
-                self._inbox(envelope.to.name).remove(sent)
+            if message is not None:
+                self._inbox(envelope.to.name).remove(message)
 
     @asynccontextmanager
     async def receiving(self, name: str) -> AsyncGenerator[AsyncIterator[Delivery]]:
-        inbox, last = self._inbox(name), list[_Sent]()
+        inbox, last = self._inbox(name), list[_QueuedMessage]()
 
         async def deliveries() -> AsyncIterator[Delivery]:
             while True:
-                sent = await inbox.take()
-                last[:] = [sent]
-                delivery = _Delivery(inbox, sent, self._answers.get(sent.id) or _LocalAnswer())
-                if sent.envelope.is_late:
-                    await delivery.fail(str(answer_timeout(sent.envelope)), answer_timeout(sent.envelope).kind)
+                message = await inbox.take()
+                last[:] = [message]
+                delivery = _Delivery(inbox, message, self._answers.get(message.id) or _LocalAnswer())
+                if message.envelope.is_late:
+                    await delivery.fail(str(answer_timeout(message.envelope)), answer_timeout(message.envelope).kind)
                 else:
                     yield delivery
 
@@ -83,8 +83,8 @@ class LocalBus:
             yield deliveries()
         finally:
             inbox.receivers -= 1
-            for sent in last:
-                inbox.put_back(sent)
+            for message in last:
+                inbox.put_back(message)
 
     async def put_card(self, card: Card) -> None:
         self._cards[card.address] = card, time.monotonic() + names.CARD_TTL
@@ -96,7 +96,7 @@ class LocalBus:
 
     async def cards(self, *queries: Query) -> list[Card]:
         self._expire()
-        return meant(queries, (card for card, _ in self._cards.values()))
+        return matching(queries, (card for card, _ in self._cards.values()))
 
     @asynccontextmanager
     async def watching_cards(self) -> AsyncGenerator[AsyncIterator[Change | None]]:
@@ -140,7 +140,7 @@ class LocalBus:
 
 
 class _Signal:
-    """Wakes those who wait for a condition, to check it."""
+    """A condition variable without a lock: `set` makes every waiter check its condition again."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -154,7 +154,7 @@ class _Signal:
             await self._event.wait()
 
 
-class _Sent:
+class _QueuedMessage:
     """A message in an inbox."""
 
     def __init__(self, envelope: Envelope, size: int) -> None:
@@ -167,7 +167,7 @@ class _Sent:
         return self.envelope.id
 
     def forget(self) -> None:
-        """Drop the message's body; its id stays known."""
+        """Drop the message's body; its id is still recognized."""
         self.envelope = replace(self.envelope, body=None)
 
     async def taken(self) -> None:
@@ -183,83 +183,84 @@ class _Sent:
 
 
 class _Inbox:
-    """The messages waiting at one address; its receiver works on `now`."""
+    """The messages waiting at one address. Its receiver handles `current`."""
 
     def __init__(self) -> None:
-        self.waiting: deque[_Sent] = deque()
+        self.waiting: deque[_QueuedMessage] = deque()
         self.size = 0  # in bytes, of what waits
         self.signal = _Signal()
         self.receivers = 0
-        self._now: _Sent | None = None
+        self._current: _QueuedMessage | None = None
         self._count = 0
 
     @property
     def is_used(self) -> bool:
-        """True if messages wait there, or somebody receives."""
-        return bool(self.waiting or self._now or self.receivers)
+        """True if messages wait, or somebody receives."""
+        return bool(self.waiting or self._current or self.receivers)
 
-    def put(self, sent: _Sent) -> None:
+    def put(self, message: _QueuedMessage) -> None:
         self._count += 1
-        sent.sequence = self._count
-        self.waiting.append(sent)
-        self.size += sent.size
+        message.sequence = self._count
+        self.waiting.append(message)
+        self.size += message.size
         self.signal.set()
 
-    async def take(self) -> _Sent:
-        """Return the next message, once the one before is done; messages not taken in time are dropped."""
+    async def take(self) -> _QueuedMessage:
+        """Wait for the next message once the one before is done; messages that nobody took in time are dropped."""
         while True:
-            await self.signal.wait(lambda: bool(self.waiting) and self._now is None)
-            sent = self.waiting.popleft()
-            self.size -= sent.size
+            await self.signal.wait(lambda: bool(self.waiting) and self._current is None)
+            message = self.waiting.popleft()
+            self.size -= message.size
             self.signal.set()  # there is room
-            until = sent.envelope.kept_until
-            if sent.is_given_up or (until is not None and until < time.time() and not sent.deliveries):
-                sent.forget()
+            until = message.envelope.kept_until
+            if message.is_given_up or (until is not None and until < time.time() and not message.deliveries):
+                message.forget()
                 continue
-            self._now = sent
-            sent.deliveries += 1
-            sent.is_taken.set()
-            return sent
+            self._current = message
+            message.deliveries += 1
+            message.is_taken.set()
+            return message
 
-    def done(self, sent: _Sent) -> None:
-        if self._now is sent:
-            self._now = None
-            sent.forget()
+    def done(self, message: _QueuedMessage) -> None:
+        if self._current is message:
+            self._current = None
+            message.forget()
             self.signal.set()
 
-    def put_back(self, sent: _Sent) -> None:
-        if self._now is sent:
-            self._now = None
-            self.waiting.appendleft(sent)
-            self.size += sent.size
+    def put_back(self, message: _QueuedMessage) -> None:
+        if self._current is message:
+            self._current = None
+            self.waiting.appendleft(message)
+            self.size += message.size
             self.signal.set()
 
-    def remove(self, sent: _Sent) -> None:
-        if sent in self.waiting:
-            self.waiting.remove(sent)
-            self.size -= sent.size
-            sent.forget()
+    def remove(self, message: _QueuedMessage) -> None:
+        if message in self.waiting:
+            self.waiting.remove(message)
+            self.size -= message.size
+            message.forget()
             self.signal.set()
 
 
 class _LocalAnswer:
-    """The answer to one message in transit; the sender waits for a slow reader."""
+    """The answer to one message, as its frames arrive. Its writer waits while too many are unread."""
 
     def __init__(self) -> None:
         self.cancelled, self.signal, self._answer = asyncio.Event(), _Signal(), Answer()
 
     async def put(self, frame: Frame) -> None:
-        await self.signal.wait(lambda: len(self._answer) < UNREAD or self.cancelled.is_set())
+        await self.signal.wait(lambda: len(self._answer) < MAX_UNREAD_FRAMES or self.cancelled.is_set())
         self._answer.put(frame)
         self.signal.set()
 
-    async def frames(self, sent: _Sent, until: float) -> AsyncIterator[Frame]:
+    async def frames(self, message: _QueuedMessage, until: float) -> AsyncIterator[Frame]:
         while True:
             try:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
                     await self.signal.wait(lambda: len(self._answer) > 0)
             except TimeoutError:
-                raise answer_timeout(sent.envelope) if sent.is_taken.is_set() else no_receiver(sent.envelope) from None
+                error = answer_timeout if message.is_taken.is_set() else no_receiver
+                raise error(message.envelope) from None
             while (frame := self._answer.take()) is not None:
                 self.signal.set()
                 yield frame
@@ -268,9 +269,9 @@ class _LocalAnswer:
 
 
 class _Delivery(AnsweredDelivery):
-    def __init__(self, inbox: _Inbox, sent: _Sent, answer: _LocalAnswer) -> None:
-        super().__init__(sent.envelope, sent.sequence, sent.deliveries, answer.cancelled)
-        self._inbox, self._sent, self._answer = inbox, sent, answer
+    def __init__(self, inbox: _Inbox, message: _QueuedMessage, answer: _LocalAnswer) -> None:
+        super().__init__(message.envelope, message.sequence, message.deliveries, answer.cancelled)
+        self._inbox, self._sent, self._answer = inbox, message, answer
 
     async def ack(self) -> None:
         self._inbox.done(self._sent)

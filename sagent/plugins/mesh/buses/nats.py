@@ -27,7 +27,7 @@ from sagent.plugins.mesh.bus import (
     new_id,
     no_receiver,
 )
-from sagent.plugins.mesh.cards import Card, Change, Query, decode_card, encode_card, meant, patterns
+from sagent.plugins.mesh.cards import Card, Change, Query, decode_card, encode_card, matching, patterns
 from sagent.plugins.mesh.connection import CALL_TIMEOUT_SECONDS, Request
 from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Fenced, Full, MeshError, Unavailable, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream, connected
@@ -35,7 +35,7 @@ from sagent.plugins.mesh.large_bodies import LargeBodies
 from sagent.plugins.mesh.streams import Intake, LeasedMessage
 
 ACK_TIMEOUT_SECONDS = 5.0  # without a sign of the receiver, after which a message is delivered again
-REMEMBERED = 10_000  # ids of finished messages that a receiver remembers
+MAX_REMEMBERED = 10_000  # ids of finished messages that a receiver remembers
 _CANCEL_TIMEOUT_SECONDS = 3.0  # seconds for the bus to learn that an answer is no longer wanted
 _RETENTION_MARGIN_SECONDS = (
     60.0  # seconds that the server keeps a message beyond its time, because its sender decides on that
@@ -127,7 +127,7 @@ class NatsBus:
                 asked.news.clear()
             except TimeoutError:
                 name = names.token(sent.envelope.to.name)
-                if await self.jetstream.delivered(names.INBOX, name) < sent.sequence:
+                if await self.jetstream.last_delivered(names.INBOX, name) < sent.sequence:
                     raise no_receiver(sent.envelope) from None
                 raise answer_timeout(sent.envelope) from None
 
@@ -215,7 +215,7 @@ class NatsBus:
         """Return True if a message may still be handled: it was not answered, and its sender has not given it up."""
         if deliveries > 1 and envelope.answers_to:
             subject = names.reply_subject(envelope.answers_to, name, envelope.id)
-            last = await self.jetstream.last(names.REPLIES, subject, direct=True)
+            last = await self.jetstream.last_message(names.REPLIES, subject, direct=True)
             if last is not None and decode_frame(last.data)[0].is_last:
                 return False  # it was answered by a process that stopped before its acknowledgement
         if envelope.kept_until is None:
@@ -262,7 +262,7 @@ class NatsBus:
         if not (wanted := patterns(queries)) and queries:
             return []
         found = [_change(entry).card for entry in await self._cards.entries(*wanted)]
-        return meant(queries, (card for card in found if card is not None))
+        return matching(queries, (card for card in found if card is not None))
 
     @asynccontextmanager
     async def watching_cards(self) -> AsyncGenerator[AsyncIterator[Change | None]]:
@@ -348,12 +348,12 @@ class _Working:
         self._now = delivery
         if delivery.envelope.answers_to:
             self._open[delivery.envelope.id] = delivery
-            while len(self._open) > REMEMBERED:
+            while len(self._open) > MAX_REMEMBERED:
                 self._open.popitem(last=False)
 
     def acknowledged(self, delivery: "_Delivery") -> None:
         self.done[delivery.envelope.id] = None
-        while len(self.done) > REMEMBERED:
+        while len(self.done) > MAX_REMEMBERED:
             self.done.popitem(last=False)
         if self._now is delivery:
             self._now = None
