@@ -253,7 +253,7 @@ class SessionLoop(CurrentSession):
         return read_text(self.cwd, path) if elsewhere is None else elsewhere.read(path)
 
     def farewell(self) -> str:
-        """Return how to continue the session and its cost; "" if nothing was said."""
+        """Return how to continue the session, which --continue does from now on, and its cost; "" if nothing was said."""
         if self._resumable is None:
             return ""
         agent, elsewhere = self._resumable.agent, self._resumable.elsewhere
@@ -263,7 +263,10 @@ class SessionLoop(CurrentSession):
             return f"\n{goes_on}To come back:  {elsewhere.again}\nSession {log.session_id}, {cost}\n"
         if not log.path:
             return f"This session was not saved; it cost {cost}.\n"
+        from sagent.session.store import mark_left
+
         settings, path, here = self.settings, Path(log.path), False
+        mark_left(path)
         with suppress(FileNotFoundError):  # the directory may have been deleted
             here = path.parent == sessions_of(settings.state_dir, Path.cwd())
         way = f"--resume {log.session_id}" if here else f"--session {shlex.quote(log.path)}"

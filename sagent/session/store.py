@@ -283,6 +283,12 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
     raise SessionNotFound(f"no session of {cwd} yet; run without --continue to start one")
 
 
+def mark_left(path: Path) -> None:
+    """Make this the session that was written last: a person has just left it, and another may have ended meanwhile."""
+    with suppress(OSError):
+        os.utime(path / "root.jsonl")
+
+
 def _has_conversation(path: Path) -> bool:
     """Return True if the session has a message, or is damaged: opening it reports the damage."""
     file = path / "root.jsonl"

@@ -22,7 +22,7 @@ from sagent.session.entries import read_body
 from sagent.session.folds import history, points
 from sagent.session.log import read_log
 from sagent.session.retention import glance, glances
-from sagent.session.store import Session, latest, log_files, sessions
+from sagent.session.store import Session, latest, log_files, mark_left, sessions
 from sagent.session.summary import summarize
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
 from tests.depth import slow
@@ -251,6 +251,8 @@ def test_last_opened_is_last_despite_clock(tmp_path: Path) -> None:
         made.append(session.path)
         os.utime(session.path / "root.jsonl", (1e9 + number, 1e9 + number))
     assert latest(state, tmp_path) == made[2]
+    mark_left(made[0])  # by a person, after others have ended beside it
+    assert latest(state, tmp_path) == made[0]
     ahead = datetime.now(UTC).timestamp() + 3600
     os.utime(made[0] / "root.jsonl", (ahead, ahead))  # written before the clock was set back
     assert latest(state, tmp_path) == made[2]
