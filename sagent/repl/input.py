@@ -5,18 +5,19 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 
-from sagent.errors import SagentError
+from sagent.errors import SagentError, UsageError
 from sagent.lib.process import stop_job
 from sagent.messages import Image, Message, user
 from sagent.repl.commands.command import CommandContext, run_command, split_command
+from sagent.repl.opening import NoSession
 from sagent.repl.project import add_note, attach, fit_images, images_at, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.shell import run_shell
@@ -34,6 +35,7 @@ from sagent.surface import Surface
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
 
+T = TypeVar("T")
 MAX_PASTE_CHARS = 2_000  # a longer paste is shown as a placeholder
 MAX_PASTE_LINES = 12
 MAX_REMEMBERED_CHARS = 20_000  # of a longer line the history keeps the shown form
@@ -114,7 +116,7 @@ class InputActions:
         self._sending = asyncio.Lock()  # held while mentioned files are read, so that messages keep their order
         self._screen, self._session, self._context = screen, session, context
         self._painter, self._status, self._tasks = painter, status, tasks
-        self._shells: set[asyncio.Task[tuple[int, str]]] = set()
+        self._stoppable: set[asyncio.Task[object]] = set()  # the person's shell commands, and slow parts of others
         self._pressed_at = self._escaped_at = -HINT_SECONDS  # last Ctrl-C, and last Esc with nothing to stop
         self._before = ""  # the input at the last key press
         screen.app.key_processor.before_key_press += self._note
@@ -129,7 +131,7 @@ class InputActions:
     @property
     def interruptible(self) -> bool:
         """True if Esc would stop something."""
-        return self.busy or bool(self._shells)
+        return self.busy or bool(self._stoppable)
 
     def _note(self, _: object) -> None:
         self._before = self._screen.buffer.text
@@ -224,18 +226,25 @@ class InputActions:
             self.give_back([typed])
 
     async def run_command(self, name: str, text: str = "", *, shown: bool = True) -> None:
-        """Run a command, `shown` as if it was typed. A list that an earlier one has opened is closed."""
+        """Run a command, `shown` as if it was typed; if it needs a session that is being opened, as soon as that is
+        open. A list that an earlier one has opened is closed."""
         if shown:
             self._painter.write(MessageBlock(f"/{name} {text}".strip()))
         await self.ready.wait()
         self.questions.leave_list()
         self.questions.commanded = True
         try:
-            await run_command(self._context, name, text)
+            try:
+                await run_command(self._context, name, text)
+            except NoSession:
+                if self._session.settled.is_set():
+                    raise
+                await self._session.settled.wait()
+                await run_command(self._context, name, text)
         except (SagentError, OSError, ValueError) as error:
             self._tasks.report(error)
         finally:
-            self.questions.commanded = False
+            self.questions.commanded = self.questions.waited = False
         self._session.refresh()
 
     async def _run_shell(self, command: str) -> None:
@@ -245,12 +254,8 @@ class InputActions:
         await self.ready.wait()
         if self._is_elsewhere("!command"):
             return
-        ticking = asyncio.create_task(self._status.tick())
-        try:
-            with self._painter.running(command) as show:
-                code, output = await self._until_ended(command, show)
-        finally:
-            ticking.cancel()
+        with self._running("!", command) as show:
+            code, output = await self._until_ended(command, show)
         self._painter.write(Shell(command, output, code))
         self._session.on_changes()
         output, half = without_colours(output), MAX_SHARED_CHARS * 2 // 5
@@ -274,16 +279,40 @@ class InputActions:
             nonlocal last
             show(last := text)
 
-        shell = asyncio.create_task(run_shell(command, self._session.cwd, take))
-        self._shells.add(shell)
+        ended = await self._until_stopped(run_shell(command, self._session.cwd, take))
+        return (INTERRUPTED, last) if ended is None else ended
+
+    async def stoppable(self, work: Coroutine[None, None, T], shown: str) -> T:
+        """Show a slow part of a command while it lasts. Raises UsageError if the person stops it."""
+        name, _, text = shown.partition(" ")
+        with self._running(name, text):
+            done = await self._until_stopped(work)
+        self.questions.waited = True
+        if done is None:
+            raise UsageError(f"{name} was stopped.")
+        return done
+
+    @contextmanager
+    def _running(self, name: str, text: str) -> Generator[Callable[[str], None]]:
+        ticking = asyncio.create_task(self._status.tick())
         try:
-            return await shell
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise  # the program ends
-            return INTERRUPTED, last
+            with self._painter.running(name, text) as show:
+                yield show
         finally:
-            self._shells.discard(shell)
+            ticking.cancel()
+
+    async def _until_stopped(self, work: Coroutine[None, None, T]) -> T | None:
+        """Return what work comes to; None if the person stops it."""
+        task = asyncio.create_task(work)
+        self._stoppable.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if (own := asyncio.current_task()) is None or own.cancelling():
+                raise  # the program ends
+            return None
+        finally:
+            self._stoppable.discard(task)
 
     async def _add_note(self, text: str) -> None:
         """Write a note if the person agrees; otherwise it is sent as a message, or stays in the input."""
@@ -420,8 +449,8 @@ class InputActions:
             self._tasks.report(error)
 
     def interrupt(self) -> None:
-        """Stop the turn and the person's shell commands. Unread messages return to the input."""
-        for task in self._shells:
+        """Stop the turn and the person's own commands. Unread messages return to the input."""
+        for task in self._stoppable:
             task.cancel()
         if (agent := self._session.running) is not None:
             self.give_back(self._session.outbox.take_back(ROOT, agent))
@@ -493,7 +522,7 @@ class InputActions:
         elif now - before < HINT_SECONDS:
             self._screen.leave()
         else:
-            if self.busy:
+            if self.interruptible:
                 self.interrupt()
             self._status.hint("Ctrl-C again quits")
 

@@ -129,6 +129,10 @@ def _switches_to(agent: "RootAgent") -> "list[Switch]":
     return found
 
 
+class NoSession(UsageError):
+    """No session is open, or not yet."""
+
+
 class CurrentSession:
     """The current settings and open session, if any."""
 
@@ -149,9 +153,9 @@ class CurrentSession:
 
     @property
     def opened(self) -> Opened:
-        """The open session. Raises UsageError while there is none."""
+        """The open session. Raises NoSession while there is none."""
         if self._opened is None:
-            raise UsageError("No session is open yet.")
+            raise NoSession("No session is open yet.")
         return self._opened
 
     @property

@@ -108,7 +108,7 @@ class Repl(CommandContext):
         self._ways_on: asyncio.Task[None] | None = None  # the question after a failed turn
         session.on_failed, session.on_begin = self._on_failed, self._forget_failure
         self.pick, self.line, self.leave = questions.pick, questions.line, screen.leave
-        self.edit = self.input.edit_text
+        self.edit, self.stoppable = self.input.edit_text, self.input.stoppable
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
         session.on_changes = screen.on_focus = around.look_soon
         screen.line.completer = InputCompleter(self._mentionable, self.names, self.arguments, self._first_commands)
@@ -324,6 +324,10 @@ class Repl(CommandContext):
     @property
     def opened(self) -> "Opened":
         return self._session.opened
+
+    @property
+    def width(self) -> int:
+        return self._screen.surface.width
 
     def write(self, lines: Sequence[Line]) -> None:
         self._painter.write(Page(tuple(lines)))

@@ -202,6 +202,7 @@ class SessionLoop(CurrentSession):
         self.on_opened: Callable[[Opened], object] = lambda opened: None
         self.on_answered: Callable[[Message], object] = lambda reply: None  # receives the reply of a plan-mode turn
         self.on_lacking: Callable[[], object] = lambda: None  # called when there is no provider to use
+        self.settled = asyncio.Event()  # a session is open, or could not be opened
         self.failed = False  # no session could be opened, and none is being opened
         self.on_failed: Callable[[Failure], object] = lambda failure: None  # receives why the root's turn failed
         self.on_begin: Callable[[], object] = lambda: None  # called when a turn begins
@@ -253,7 +254,7 @@ class SessionLoop(CurrentSession):
         return read_text(self.cwd, path) if elsewhere is None else elsewhere.read(path)
 
     def farewell(self) -> str:
-        """Return how to continue the session, which --continue does from now on, and its cost; "" if nothing was said."""
+        """Return how to continue the session, and its cost; "" if nothing was said. --continue takes it from now on."""
         if self._resumable is None:
             return ""
         agent, elsewhere = self._resumable.agent, self._resumable.elsewhere
@@ -292,12 +293,14 @@ class SessionLoop(CurrentSession):
                 self._painter.write(*guide(error))
                 self._status.show(Figures(note="no session"))
                 self.failed = True
+                self.settled.set()
                 self.on_unread(self.outbox.take_early())
                 if str(error).startswith(_LACKING):
                     self.on_lacking()
                 await self._other_wanted.wait()
             finally:
                 self._opened, self.failed = None, False
+                self.settled.clear()
 
     def reopen(self, settings: "Settings", choices: SessionChoices | None = None, shown_instead: str = "") -> None:
         """Close the session and open another in which the person has made these `choices` already; `said` is shown
@@ -329,6 +332,7 @@ class SessionLoop(CurrentSession):
 
             self._planning = is_planning(agent.messages)
         self.on_opened(opened)
+        self.settled.set()
         if agent.messages:  # an empty session is not worth resuming: keep the one before
             self._resumable = opened
         if not self._greeted:

@@ -18,12 +18,15 @@ from samples import CALL
 from test_painter import Terminal
 
 from sagent.agent import Agent, Resources
+from sagent.errors import UsageError
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import ToolCall
 from sagent.policy import Allow, Ask, Policy
-from sagent.repl.commands.command import CommandContext
+from sagent.policy.permissions import PermissionPolicy
+from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.input import InputActions, InputBuffer
 from sagent.repl.keys import bind_keys
+from sagent.repl.opening import Opened
 from sagent.repl.plan import settle_plan
 from sagent.repl.session import SessionLoop
 from sagent.repl.status import StatusCommand, StatusDisplay
@@ -897,3 +900,64 @@ async def test_cut_rows_keep_those_above(
         monkeypatch.setattr(desk.screen.output, "get_size", lambda: Size(rows=10, columns=40))
         desk.screen.resizing._erase()
         assert f"\x1b[{rows}A" in b"".join(written).decode()
+
+
+async def test_esc_stops_a_slow_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        actions, begun, left = desk.bind(), asyncio.Event(), asyncio.Event()
+
+        async def work() -> str:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.set()
+            return "done"
+
+        stopped = asyncio.create_task(actions.stoppable(work(), "/btw why?"))
+        await begun.wait()
+        assert actions.interruptible
+        actions.escape()
+        with pytest.raises(UsageError, match="/btw was stopped"):
+            await stopped
+        assert left.is_set() and not actions.interruptible
+        assert await actions.stoppable(asyncio.sleep(0, "done"), "/btw why?") == "done"
+
+
+async def test_list_after_slow_work_waits_for_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        actions = desk.bind()
+        await actions.stoppable(asyncio.sleep(0, "done"), "/review")
+        options = [Option("fix", "Yes", key="y"), Option("", "No", key="n")]
+        picked = asyncio.create_task(desk.questions.pick(lambda _: [(("", "? Fix them?"),)], options))
+        while desk.questions.picker is None:
+            await asyncio.sleep(0)
+        desk.press()  # something else is typed
+        await desk.wait(QUIET_SECONDS / 2)
+        assert desk.questions.taking is None
+        await desk.wait()
+        assert desk.questions.taking is not None
+        desk.questions.type("y")
+        assert await picked == "fix"
+
+
+async def test_command_waits_for_its_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with seated(monkeypatch, tmp_path) as desk:
+        actions, done = desk.bind(), list[str]()
+        actions.ready.set()
+
+        @command()
+        async def which(context: CommandContext, text: str) -> None:
+            """Say which session is open."""
+            assert context.opened is opened
+            done.append(text)
+
+        opened = Opened(Agent(ScriptedModel()), PermissionPolicy("ask"))
+        actions._context.commands = {"which": which}
+        running = asyncio.create_task(actions.run_command("which", "now"))
+        await desk.wait()
+        assert not running.done()
+        actions._context._opened = opened
+        actions._session.settled.set()
+        await running
+        assert done == ["now"]

@@ -8,11 +8,12 @@ from sagent.errors import UsageError
 from sagent.lib.figures import money
 from sagent.messages import Message, user
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.view.lines import printable, wrap
 from sagent.repl.view.markdown import pieces_of, render_piece
 
 ROLE = "aside"  # of its calls in the ledger
 MAX_OUTPUT_TOKENS = 4_096
-WIDTH = 100  # columns of the answer
+MAX_WIDTH = 100  # columns of the answer
 _INSTRUCTION = (
     "\n\n(This is a question aside. Answer it in a few sentences from what you know of this conversation, and call no "
     "tool. Your work goes on without it: neither the question nor your answer stays in the conversation.)"
@@ -37,13 +38,20 @@ async def btw(context: CommandContext, text: str) -> None:
     )
     if not context.has_person:
         raise UsageError("A side question needs a person who reads its answer: send it as a prompt.")
-    reply, usd = await make_side_call(state, state.context.model, request, ROLE, lambda _: None)
+    work = make_side_call(state, state.context.model, request, ROLE, lambda _: None)
+    reply, usd = await context.stoppable(work, f"/btw {text}")
     if not (said := reply.message.content.strip()):
         raise UsageError(f"There was no answer, only {'a call' if reply.message.calls else 'silence'}. Ask it again.")
-    lines = [line for piece in pieces_of(said) for line in render_piece(piece, WIDTH)]
+    bar, width = ("class:dim", "  │ "), min(context.width, MAX_WIDTH)
     cut = ", cut at its limit" if reply.message.stop == "max_tokens" else ""
-    note = (("class:dim", f"{money(usd)}{cut} · not part of the conversation"),)
-    context.write([*lines, note])
+    about = f" · {money(usd)}{cut} · not part of the conversation"
+    head = wrap(
+        [("class:argument", printable(text)), ("class:dim", about)],
+        width,
+        (("class:done", "● "), ("class:tool", "btw ")),
+    )
+    lines = [line for piece in pieces_of(said) for line in render_piece(piece, width - 4)]
+    context.write([*head, *((bar, *line) for line in lines)])
 
 
 def answered(messages: Sequence[Message]) -> Sequence[Message]:

@@ -14,7 +14,7 @@ from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, printable, wrap
 
-WIDTH = 100
+MAX_WIDTH = 100  # columns
 _STYLES = {"critical": "class:failed", "high": "class:failed", "medium": "class:warning", "low": "class:dim"}
 
 
@@ -40,12 +40,13 @@ async def review(context: CommandContext, text: str = "") -> None:
         if isinstance(event, ToolStarted):
             context.say(f"{event.call.name} {next(iter(event.call.arguments.values()), '')}")
 
-    found, result = await make_review(own, changes, show)
+    found, result = await context.stoppable(make_review(own, changes, show), f"/review {text}".strip())
+    width = min(context.width, MAX_WIDTH)
     if result.error is not None:
         raise UsageError(f"The review failed: {result.error.message.rstrip('.')}. It has cost {money(result.run_usd)}.")
-    lines: list[Line] = [*wrap([("", printable(found.summary))], WIDTH), ()] if found.summary else []
+    lines: list[Line] = [*wrap([("", printable(found.summary))], width), ()] if found.summary else []
     for each in found.findings:
-        lines += _lines(each)
+        lines += _lines(each, width)
     nothing = "" if found.findings else "Nothing was found · "
     context.write([*lines, (("class:dim", f"{nothing}{money(result.run_usd)}, session {found.session}"),)])
     if found.findings and context.has_person:
@@ -57,7 +58,7 @@ async def review(context: CommandContext, text: str = "") -> None:
             )
 
 
-def _lines(finding: Finding) -> list[Line]:
+def _lines(finding: Finding, width: int) -> list[Line]:
     head = [(_STYLES[finding.severity], finding.severity), ("class:strong", f"  {printable(finding.title)}")]
     place: Line = (("class:dim", f"  {printable(finding.place)}"),)
-    return [*wrap(head, WIDTH), place, *wrap([("", printable(finding.message))], WIDTH, (("", "  "),)), ()]
+    return [*wrap(head, width), place, *wrap([("", printable(finding.message))], width, (("", "  "),)), ()]

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar, get_args, get_origin
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+DEFAULT_WIDTH = 100  # columns without a terminal
 DisplaySetting = Literal["theme", "vim"]
 
 
@@ -65,6 +66,16 @@ class CommandContext(CurrentSession):
         if said:
             raise UsageError(f"{said!r} is not in the list: give a number from 1 to {len(options)}, or a name.")
         return None
+
+    @property
+    def width(self) -> int:
+        """The columns of what is shown."""
+        return DEFAULT_WIDTH
+
+    async def stoppable(self, work: Coroutine[None, None, T], shown: str) -> T:
+        """Wait for work that may take long. The person sees it as `shown` meanwhile, and may stop it: UsageError."""
+        del shown
+        return await work
 
     async def line(self, label: str, *, secret: bool = False) -> str | None:
         """Let the person type a line; a `secret` one is not shown."""

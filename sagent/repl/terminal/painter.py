@@ -99,9 +99,9 @@ class Painter:
         self.write(*past, *(kept if agent == ROOT else ()))
 
     @contextmanager
-    def running(self, command: str) -> Generator[Callable[[str], None]]:
+    def running(self, name: str, text: str) -> Generator[Callable[[str], None]]:
         """Show a command of the person's while it runs; send its output so far to the yielded function."""
-        shown = Running(ROOT, ToolCall("", "!", JsonObject({"command": command})), asyncio.get_running_loop().time())
+        shown = Running(ROOT, ToolCall("", name, JsonObject({"command": text})), asyncio.get_running_loop().time())
 
         def show_output(text: str) -> None:
             nonlocal shown

@@ -106,6 +106,7 @@ class Questions:
         self.picker: Picker[object] | None = None
         self._kept_draft = ""  # the input when the last list was closed: the next one need not wait for it
         self.commanded = False  # while a command of the person's runs
+        self.waited = False  # it has had to wait, so a key need not be meant for its list
         self._picked: object = None  # the list that a command has opened last
         self._line: asyncio.Future[str | None] | None = None
         self.about: Line = ()  # subject of the requested line
@@ -301,7 +302,7 @@ class Questions:
         else:
             picker = Picker(title, options, keys=True, leaving="leaves it")
         typed = self._screen.buffer.text
-        late = self.asks or (bool(typed) and typed != self._kept_draft)  # the input is used otherwise by now
+        late = self.asks or self.waited or (bool(typed) and typed != self._kept_draft)  # used otherwise by now
         begun = "" if self.asks or picker.keys or not (late and self.commanded and narrowed(options, typed)) else typed
         if begun:  # since the command, to narrow its list
             picker.query, late = begun[:MAX_QUERY_CHARS], False

@@ -104,9 +104,9 @@ def render_panel(
     around = around or PanelContext()
     running = [call for call in view.running.values() if call.agent == ROOT or call.agent not in view.children]
     running = [call for call in running if child_of(call.agent, call.call) not in view.children]
-    running += view.shells
     parts = [
         *(line for call in running for line in _running(call, at, width, tail)),
+        *(line for call in view.shells for line in _running(call, at, width, tail, idle=view.since is None)),
         *(_waiting(wait, until - at, width) for wait, until in view.waiting.values()),
         *(line for one in view.consulting.values() for line in _consulting(one, at, width, tail)),
         *((("class:thinking", f"  {line}"),) for line in _tail(view.thinking, width - 2, thought)),
@@ -187,10 +187,10 @@ def _clock(seconds: float) -> str:
     return duration(max(10.0, float(int(seconds)))) if seconds >= 10 else f"{int(seconds)} s"
 
 
-def _running(call: Running, at: float, width: int, tail: int) -> Iterator[Line]:
+def _running(call: Running, at: float, width: int, tail: int, *, idle: bool = False) -> Iterator[Line]:
     who = "" if call.agent == ROOT else f"{call.agent} "
     job = f"{call.job} " if call.job else ""
-    took = f" {_clock(at - call.since)}"
+    took = f" {_clock(at - call.since)}{' · Esc stops' if idle else ''}"
     room = width - len(who + job + call.call.name + took) - 4
     short = argument_line(call.call, room) if room >= MIN_COLUMNS else ""
     head: Line = (("class:working", "◌ "), ("class:news", who + job), ("class:tool", call.call.name))
