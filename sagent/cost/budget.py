@@ -217,6 +217,7 @@ class Ask:
     at: float = field(default_factory=monotonic)
     counted: bool = False  # the input was counted by the provider
     ceiling: "Ceiling | None" = None
+    cached_an_hour: bool = False
     max_usage: int = 0  # tokens of either kind that a provider can mean
 
     def can_be(self, charge: Charge) -> bool:

@@ -78,6 +78,7 @@ class Reservation:
     held: Decimal
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=monotonic)
+    most: tuple[int, int] | None = None  # tokens of input and output that the call can still have, if fewer
     entry: str = ""  # log entry that records the reservation
     max_silence: float = MAX_SILENCE_SECONDS  # seconds of silence after which the call may be given up
     own_limit: float = MAX_SILENCE_SECONDS  # the model's own limit on silence
@@ -290,10 +291,11 @@ class Ledger:
         ask = Ask(agent, role, provider, model, bound, wanted, min(least_output, wanted), extra_usd, likely)
         hidden = MAX_TOOL_TOKENS if extra_usd or "tools" in options else MAX_HIDDEN_TOKENS
         ask.max_usage = MAX_EXCESS * (bound.tokens + wanted) + hidden
+        ask.cached_an_hour = keeps_an_hour(options)
         if budget.cap is None:
             return Reservation(self, ask, budget, max_output, ZERO)
         self._agents.add((id(self), agent))
-        ask.ceiling = self.prices.ceiling(provider, model, hour=keeps_an_hour(options))
+        ask.ceiling = self.prices.ceiling(provider, model, hour=ask.cached_an_hour)
         if ask.ceiling is not None and "tools" in options:
             ask.extra_usd = EXACT.add(extra_usd, self._worst_tools(ask, options))
         if count and ask.ceiling is not None and (provider, model) not in self._miscounted:
@@ -317,9 +319,10 @@ class Ledger:
             self._miscounted.add((ask.provider, ask.model))
         settled = tuple(priced for charge in bill for priced in self._price(reservation, charge, alone=alone))
         counted = total(charge.usd or ZERO for charge in settled)
-        unsure = EXACT.subtract(reservation.held, counted)
-        if unsure > 0 and any(charge.usd is None or charge.estimated for charge in settled):
-            counted, last = reservation.held, settled[-1]
+        doubtful = any(charge.usd is None or charge.estimated for charge in settled)
+        unsure = EXACT.subtract(reservation.held or self._worst(reservation), counted) if doubtful else ZERO
+        if unsure > 0:
+            counted, last = EXACT.add(counted, unsure), settled[-1]
             settled = (*settled[:-1], replace(last, at_most=EXACT.add(last.usd or ZERO, unsure)))
         for charge in settled:
             self._add(charge)
@@ -331,14 +334,23 @@ class Ledger:
 
     def narrow(self, reservation: Reservation, input_tokens: int, output_tokens: int | None) -> None:
         """Lower a reservation to the cost of these tokens; see Reservation.take_note."""
-        ask, most, budget = reservation.ask, reservation.max_output or 0, reservation.budget.living()
+        ask, most, budget = reservation.ask, reservation.max_output, reservation.budget.living()
+        most = ask.requested_output if most is None else most
+        output = most if output_tokens is None else min(output_tokens, most)
+        reservation.most = min(input_tokens, ask.input_bound.tokens), output
         if ask.ceiling is None or not reservation.held:
             return
-        output = most if output_tokens is None else min(output_tokens, most)
-        worst = EXACT.add(ask.ceiling.cost(min(input_tokens, ask.input_bound.tokens), output), ask.extra_usd)
+        worst = EXACT.add(ask.ceiling.cost(*reservation.most), ask.extra_usd)
         budget.reserve(EXACT.subtract(worst, reservation.held))
         reservation.held = worst
         self._admit(budget)
+
+    def _worst(self, reservation: Reservation) -> Decimal:
+        """Return the most that a call may cost for which nothing was reserved; 0 if its price is unknown."""
+        ask = reservation.ask
+        ceiling = ask.ceiling or self.prices.ceiling(ask.provider, ask.model, hour=ask.cached_an_hour)
+        most = reservation.most or (ask.input_bound.tokens, ask.requested_output)
+        return ZERO if ceiling is None else EXACT.add(ceiling.cost(*most), ask.extra_usd)
 
     def release(self, reservation: Reservation) -> None:
         """Free the money of a reservation; see Reservation.release."""

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from sagent.lib.text import same_ends
 
+LEFT_OUT = "... the rest of the diff was left out"  # the last line of a diff that is shown in part
 _CONTEXT = 3
 _MAX_COMPARED_PAIRS = 500_000_000  # pairs of equal lines, for each line: about a second of comparing
 

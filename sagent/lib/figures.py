@@ -24,6 +24,12 @@ def money(usd: Decimal | None) -> str:
     return f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
 
 
+def bill(usd: Decimal, unbilled: Decimal, *, least: bool = False) -> str:
+    """Return a sum of USD with what it lacks: "≥" if prices are unknown (`least`), and after + how much more calls may
+    have cost whose bill is unknown."""
+    return f"{'≥' * least}{money(usd)}{f' +{money(unbilled)}?' if unbilled else ''}"
+
+
 def count(tokens: int) -> str:
     """Return tokens for a person: "980", "12.3k", "1.2M"."""
     if tokens < 1000:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sagent.errors import RETRYABLE
 from sagent.events import Failure
-from sagent.lib.figures import money
+from sagent.lib.money import show
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def ways_on(failure: Failure, opened: "Opened") -> tuple[str, Sequence[Option[st
             ways = Option("/compact", "/compact", key="c"), Option("/rewind", "/rewind", key="w")
             return "The window is full.", (*ways, _MODEL)
         case "budget" if (more := raised(failure, opened)) is not None:
-            return f"Raise the budget to {money(more)}?", (Option(RAISE, "yes", key="y"), Option("", "no", key="n"))
+            return f"Raise to {show(more)}?", (Option(RAISE, "yes", key="y"), Option("", "no", key="n"))
         case "payment" | "not_found":
             return "Which way on?", (_MODEL, _RETRY)
         case kind if kind in RETRYABLE:

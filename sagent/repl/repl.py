@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
-from sagent.lib.figures import money
+from sagent.lib.money import show
 from sagent.lib.text import printable
 from sagent.messages import Message, user
 from sagent.repl.commands.command import CommandContext, DisplaySetting
@@ -254,7 +254,7 @@ class Repl(CommandContext):
         self._ways_on = None
         if said == RAISE and (more := raised(failure, self.opened)) is not None:
             agent.ledger.cap = more
-            self.say(f"The budget is {money(more)} now.")
+            self.say(f"The budget is {show(more)} now.")
         before = agent.status().model
         if said and said.startswith("/"):
             await self.input.run_command(*said[1:].partition(" ")[::2])

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import shlex
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -25,6 +24,7 @@ from sagent.events import (
 )
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message, user
+from sagent.repl.ending import TurnTally
 from sagent.repl.greeting import KEYS, greeting, take_news
 from sagent.repl.opening import CurrentSession, SessionChoices
 from sagent.repl.tasks import Tasks
@@ -197,7 +197,7 @@ class SessionLoop(CurrentSession):
         self._other_wanted = asyncio.Event()  # set when `_settings` are for another session
         self._choices: SessionChoices | None = None  # the person's choices for the next session
         self._said = ""  # message to show instead of the conversation, if that is on the screen already
-        self._began_at: float | None = None
+        self._tally: TurnTally | None = None  # of the turn in progress
         self.turn = asyncio.Lock()  # held by whoever works on the conversation
         self.on_opened: Callable[[Opened], object] = lambda opened: None
         self.on_answered: Callable[[Message], object] = lambda reply: None  # receives the reply of a plan-mode turn
@@ -229,7 +229,7 @@ class SessionLoop(CurrentSession):
     @property
     def busy(self) -> bool:
         """True while a turn is in progress, or about to begin."""
-        return self._began_at is not None or not self.outbox.prompts.empty()
+        return self._tally is not None or not self.outbox.prompts.empty()
 
     @property
     def running(self) -> "RootAgent | None":
@@ -426,7 +426,7 @@ class SessionLoop(CurrentSession):
     async def _answer(self, opened: "Opened", message: Message | None) -> None:
         """Run the agent on a message, then on those that came too late for that run. None: follow the current run."""
         agent = opened.agent
-        began = self._began_at = time.monotonic()
+        tally = self._tally = TurnTally(agent)
         self._resumable, self._failure = opened, None
         self.on_begin()
         self._painter.show_tasks(tasks_in(agent.messages))
@@ -449,13 +449,14 @@ class SessionLoop(CurrentSession):
                     good = await self._run(agent.continue_run())
         finally:
             ticking.cancel()
-            self._began_at = None
+            self._tally = None
+        self._painter.write(tally.line())
         if not good:
             self.on_unread(self.outbox.take_back(ROOT, agent))
             if self._failure is not None and self._failure.kind != "interrupted":
                 self.on_failed(self._failure)
         self._status.update(opened)
-        self._presence.ring(time.monotonic() - began)
+        self._presence.ring(tally.seconds)
         if good and not self.outbox.release() and planning:
             self.on_answered(agent.messages[-1])
 
@@ -478,6 +479,12 @@ class SessionLoop(CurrentSession):
         else:
             self._painter.show_waiting(agent, waits_for)
 
+    def _note_changes(self, event: "Event") -> None:
+        """Count the changes of a call, and look at the project after it."""
+        if self._tally is not None:
+            self._tally.take(event)
+        self.on_changes()
+
     def _on_event(self, event: "Event") -> None:
         self._painter.show(event)
         opened = self._opened
@@ -486,7 +493,7 @@ class SessionLoop(CurrentSession):
         if not self.busy and opened.agent.running:  # somebody else has sent it a prompt
             self.outbox.prompts.put_nowait(None)
         if isinstance(event, ToolFinished | Finished):
-            self.on_changes()
+            self._note_changes(event)
         match event:
             case Advised():
                 self._status.update_cost(opened.agent)

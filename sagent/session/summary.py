@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
+from sagent.lib.figures import bill
 from sagent.lib.secrets import redact
 from sagent.lib.text import one_line
 from sagent.session.contents import MessageEntry
@@ -26,7 +27,8 @@ _RESULT, _REPLY, _TEXT = b'"type":"tool_result"', b'"role":"assistant"', b'"type
 class Summary:
     """A session: the person's first request `asked`, the last message `said`, its model, and the changed files. `last`
     is UTC, ISO 8601; `size` is in bytes, with blobs; `unpriced` names models without a known price, so that `usd` is a
-    minimum; `compacted` says whether a conversation was; `problem` describes damage, "" if there is none."""
+    minimum; `unbilled` may come to it; `compacted` says whether a conversation was; `problem` describes damage, or is
+    ""."""
 
     path: Path
     cwd: str = ""
@@ -39,6 +41,7 @@ class Summary:
     files: dict[str, None] = field(default_factory=dict[str, None])
     usd: Decimal = Decimal(0)
     unpriced: tuple[str, ...] = ()
+    unbilled: Decimal = Decimal(0)
     size: int = 0
     compacted: bool = False
     problem: str = ""
@@ -46,6 +49,10 @@ class Summary:
     @property
     def id(self) -> str:
         return self.path.name
+
+    @property
+    def bill(self) -> str:
+        return bill(self.usd, self.unbilled, least=bool(self.unpriced))
 
     def read(self, stop: Callable[[], bool]) -> Iterator[Entry]:
         """Read every entry of every log and yield it; of a damaged log only those before the damage."""
@@ -98,5 +105,5 @@ def summarize(path: Path, stop: Callable[[], bool] = lambda: False) -> Summary:
     """Read all intact parts of a session, until `stop` is True. Needs no lock."""
     found = Summary(path)
     cost = spend(found.read(stop)).cost()
-    found.usd, found.unpriced = cost.total, cost.unpriced
+    found.usd, found.unpriced, found.unbilled = cost.total, cost.unpriced, cost.unbilled
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sagent.errors import ToolError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.diff import hunks, unified
+from sagent.lib.diff import LEFT_OUT, hunks, unified
 from sagent.lib.encoding import UTF8, Binary, Encoding, decode
 from sagent.lib.json import valid_text
 from sagent.lib.lookalike import canonical
@@ -164,7 +164,7 @@ def unified_diff(before: str, after: str, name: str, *, max_lines: int | None = 
         return ""
     lines = diff.split("\n")
     if max_lines is not None and len(lines) > max_lines:
-        lines = [*lines[:max_lines], "... the rest of the diff was left out"]
+        lines = [*lines[:max_lines], LEFT_OUT]
     return valid_text("\n".join([f"--- a/{name}", f"+++ b/{name}", *lines]) + "\n")
 
 

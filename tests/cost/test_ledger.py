@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sagent.cost.ledger import LONE_SHARE, ROOMY_OUTPUT, Ledger
 from sagent.cost.prices import PriceBook
-from sagent.cost.unfinished import SLACK_PER_SECOND, SLACK_TOKENS, interrupted
+from sagent.cost.unfinished import SLACK_PER_SECOND, SLACK_TOKENS, interrupted, lost
 from sagent.errors import BudgetExceeded
 from sagent.lib.json import canonical_bytes
 from sagent.session.contents import ChargeEntry
@@ -42,6 +42,22 @@ async def test_clock_set_back_shortens_no_slack():
         reservation._began -= 100
         reservation.settle(interrupted(reservation, (), 0))
     assert ledger.cost().unbilled >= micros(SLACK_TOKENS + 100 * SLACK_PER_SECOND)
+
+
+@pytest.mark.parametrize("cap", [None, Decimal(10)])
+async def test_unsure_bill_is_the_same_without_budget(cap: Decimal | None):
+    ledger = Ledger(cap, BOOK)
+    with await ledger.reserve("root", "executor", "mine", "flat", 1_000, 5_000, likely=100) as reservation:
+        reservation.settle(lost(reservation, (), 400))
+    assert (ledger.cost().total, ledger.cost().unbilled) == (micros(200), micros(5_800))
+    with await ledger.reserve("root", "executor", "mine", "flat", 1_000, 5_000) as reservation:
+        reservation.take_note(billed(fresh=50), 70)
+        reservation.settle(lost(reservation, tuple(billed(fresh=50)), 0))
+    assert ledger.cost().unbilled == micros(5_800 + 70)
+    if cap is None:
+        ledger.cap = micros(6_200)  # a first budget counts what was not certain
+        with pytest.raises(BudgetExceeded):
+            await ledger.reserve("root", "executor", "mine", "flat", 100, 1, 1)
 
 
 async def test_totals_by_role_model_and_agent():

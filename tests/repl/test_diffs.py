@@ -11,7 +11,7 @@ from sagent.cli.render import TextRenderer, Transcript
 from sagent.events import Failure, Finished, Result, TextDelta, ToolFinished
 from sagent.lib.diff import unified
 from sagent.repl.view.blocks import render_block
-from sagent.repl.view.diff import counts, diff_rows, render_diff, render_whole_diff
+from sagent.repl.view.diff import changes, diff_rows, render_diff, render_whole_diff
 from sagent.repl.view.lines import FILL, line_width, plain
 
 
@@ -51,7 +51,7 @@ def test_diff_rows_hold_every_line(old: list[str], new: list[str], width: int) -
         texts = ["".join(text for _, text in line) for mark, _, line in rows if mark == sign]
         numbers = [number for mark, number, _ in rows if mark == sign]
         assert texts == [lines[number - 1].replace("\t", "    ") for number in numbers]
-    assert counts(diff) == tuple(sum(mark == sign for mark, _, _ in rows) for sign in "+-")
+    assert changes(diff)[1:3] == tuple(sum(mark == sign for mark, _, _ in rows) for sign in "+-")
     for lines in (render_diff(diff, width), render_whole_diff(diff, width, "a.py")):
         assert all(line_width(line) <= width for line in lines)
 

@@ -1,6 +1,7 @@
 """Editing, the clipboard, and what a terminal tells of itself and is told, in a real one."""
 
 import base64
+import re
 import time
 from pathlib import Path
 
@@ -243,6 +244,9 @@ def test_colours_follow_terminal_background(console: Console, answer: bytes, col
 
 
 def styled(console: Console) -> list[str]:
-    """The rows of the screen with their styles; bold is told apart from the colour."""
+    """The rows of the screen with their colours alone: how tmux spells the rest depends on what stands before."""
     rows = console.tmux("capture-pane", "-p", "-e").splitlines()
-    return [row.replace("\x1b[1m\x1b[", "\x1b[").replace("[1;", "[") for row in rows]
+    return [
+        re.sub(r"\x1b\[(?:[\d;]*;)?(3\d(?=m))?[\d;]*m", lambda sgr: f"\x1b[{sgr[1]}m" if sgr[1] else "", row)
+        for row in rows
+    ]

@@ -150,7 +150,7 @@ def _list(settings: Settings, args: argparse.Namespace) -> int:
         if price is not None:
             summary = summarize(session.path)
             saved = _saved(session.path, price) if summary.compacted and not summary.problem else ""
-            row = (*row[:2], f"{'≥' if summary.unpriced else ''}${summary.usd:.4f}", saved, *row[2:])
+            row = (*row[:2], summary.bill, saved, *row[2:])
             problems += [f"! {session.id}: {summary.problem}"] if summary.problem else []
         rows.append((*row, session.cwd) if args.all else row)
     write(sys.stdout, [Table(tuple(rows), right=(2, 3, 4) if args.costs else (2,)), *problems])

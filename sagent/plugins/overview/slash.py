@@ -2,11 +2,10 @@
 
 import asyncio
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Literal
 
 from sagent.errors import UsageError
-from sagent.lib.figures import count, money
+from sagent.lib.figures import count
 from sagent.messages import user
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
@@ -14,6 +13,7 @@ from sagent.repl.commands.session import earlier_sessions, minute
 from sagent.repl.commands.setup import sandbox_rows
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Span, cut, table
+from sagent.repl.view.panel import cost_line
 from sagent.session.folds import title
 
 MAX_SESSIONS = 50  # that /sessions lists
@@ -38,7 +38,7 @@ async def status(context: CommandContext) -> None:
         ("model", f"{now.model}{f', effort {now.effort}' if now.effort else ''}"),
         ("advisors", ", ".join(f"{one.name} ({one.model})" for one in settings.advisors) or "none"),
         ("context", f"about {count(now.context_tokens)} tokens{window}"),
-        ("cost", money(now.usd_tree)),
+        ("cost", cost_line(agent.cost())),
         ("limits", ", ".join(f"{name} {value}" for name, value in now.limits.items()) or "none"),
         ("jobs", ", ".join(f"{job.name} {job.tool} {job.what}" for job in now.jobs) or "none"),
         ("permissions", context.opened.policy.mode),
@@ -89,16 +89,16 @@ async def list_sessions(context: CommandContext) -> None:
     agent = context.opened.agent
     spent, log = agent.cost(), agent.log
     now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not saved)"
-    facts = _facts(now, spent.total, log.session_id + kept, least=bool(spent.unpriced))
+    facts = _facts(now, cost_line(spent), log.session_id + kept)
     rows = [[("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(no messages yet)")]]
     for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in earlier_sessions(context)[:MAX_SESSIONS]]):
-        facts = _facts(one.last, one.usd, one.id, least=bool(one.unpriced))
+        facts = _facts(one.last, one.bill, one.id)
         rows.append([("", " "), ("class:dim", facts), ("", one.title)])
     context.write(table(rows))
 
 
-def _facts(at: str, usd: Decimal, session: str, *, least: bool) -> str:
-    return f"{minute(at)}  {'≥' if least else ''}{money(usd)}  {session}"
+def _facts(at: str, bill: str, session: str) -> str:
+    return f"{minute(at)}  {bill}  {session}"
 
 
 @command(name="tools")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from sagent.errors import UsageError
-from sagent.lib.figures import count, money
+from sagent.lib.figures import bill, count, money
 from sagent.lib.money import UNBILLED
 from sagent.lib.names import quote_path
 from sagent.lib.text import count as counted
@@ -101,7 +101,7 @@ def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
 
     seen = summarize(path, stop)
     files = [quote_path(file.removeprefix(f"{cwd}/")) for file in seen.files]
-    facts = [minute(seen.last), f"{'≥' if seen.unpriced else ''}{money(seen.usd)}", seen.model.partition("/")[2]]
+    facts = [minute(seen.last), seen.bill, seen.model.partition("/")[2]]
     facts += [counted(len(files), "file")] if files else []
     with suppress(OSError):
         facts += ["open elsewhere"] if in_use(path) else []
@@ -136,17 +136,17 @@ async def cost(context: CommandContext, budget: str = "") -> None:
         ledger.cap = usd
     totals, spent = ledger.totals(), ledger.cost()
     whole = totals.whole.usage
-    least = "≥ " if spent.unpriced else ""
+    sum_of_all = bill(spent.total, spent.unbilled, least=bool(spent.unpriced))
     most = f" of {money(ledger.cap)}" if ledger.cap is not None else ""
     read = f"{count(whole.total_input)} tokens read, {_cached(whole, '0%')} of them from the cache"
     tokens = f"  {read}; {count(whole.output)} written"
     rows = [*_rows("role", totals.by_role), *_rows("model", totals.by_model), *_rows("agent", totals.by_agent)]
-    heading: Line = (("class:heading", f"{least}{money(spent.total)}{most}"), ("class:dim", tokens))
+    heading: Line = (("class:heading", f"{sum_of_all}{most}"), ("class:dim", tokens))
     lines = [heading, *table(rows, right=(1, 2, 3, 4))]
     if spent.unpriced:
         lines.append((("class:warning", f"No known price: {', '.join(spent.unpriced)}"),))
     if spent.unbilled:
-        lines.append((("class:warning", f"{money(spent.unbilled)} more count towards a budget ({UNBILLED})"),))
+        lines.append((("class:warning", f"+{money(spent.unbilled)}? is the most of {UNBILLED}"),))
     if ledger.held:
         lines.append((("class:dim", f"{money(ledger.held)} are reserved by calls in flight"),))
     context.write([*lines, *await saved(context), *_on_the_advisor_alone(context, totals)])
@@ -184,7 +184,8 @@ def _rows(head: str, sums: Mapping[str, Sum]) -> Iterator[Sequence[Span]]:
         yield [("class:dim", word) for word in (head, "read", "cached", "written", "USD")]
     for name, each in sorted(sums.items(), key=lambda item: -item[1].usd):
         figures = (count(each.usage.total_input), _cached(each.usage, "-"), count(each.usage.output))
-        yield [("", name), *(("class:dim", figure) for figure in figures), ("", money(each.usd))]
+        usd = bill(each.usd, each.unbilled, least=bool(each.unpriced))
+        yield [("", name), *(("class:dim", figure) for figure in figures), ("", usd)]
 
 
 def _on_the_advisor_alone(context: CommandContext, totals: Totals) -> Iterator[Line]:

@@ -253,6 +253,8 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     room = max(height - len(rows) - len(query), 0)
     if picker.lookup is not None:
         return [*_previewed(picker, width, height), *query, *rows]
+    if picker.row and len(title) == len(rows) == 1 and line_width((*title[0], *rows[0])) <= width:
+        return [(*title[0], *rows[0])]
     if len(title) > room:
         title = _scrolled(picker, title, width, room) if room else []
     return [*title, *query, *rows]

@@ -15,7 +15,7 @@ from sagent.lib.text import count as counted
 from sagent.lib.text import in_repl
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.repl.view.calls import argument_line
-from sagent.repl.view.diff import counts, render_diff
+from sagent.repl.view.diff import changes, render_diff
 from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
 from sagent.repl.view.links import leading_to_file
 from sagent.repl.view.markdown import Piece, pieces_of, render_piece
@@ -291,8 +291,8 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
     took = f" ({duration(block.seconds)})" if block.seconds >= 1 else ""
     summary = one_line(block.summary) or ("failed" if block.result.is_error else "done")
     if block.diff:
-        added, removed = counts(block.diff)
-        summary = f"+{added} -{removed}"
+        found = changes(block.diff)
+        summary = f"{'≥' * found.cut}+{found.added} -{found.removed}"
     style = "class:failed" if block.result.is_error else "class:outcome"
     job = f"{block.job} " if block.job and not block.summary.endswith(block.job) else ""
     room = max(width - 2 - width_of(who + job) - len(block.call.name) - len(took) - 3, 10)

@@ -3,8 +3,9 @@ commands and pages all show changes by these rows."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from sagent.lib.diff import LEFT_OUT
 from sagent.lib.text import spelled
 from sagent.repl.view.lines import FILL, TAB, Line, cut_line, line_width, printable, slice_line, wrap
 from sagent.repl.view.markdown import colour
@@ -64,10 +65,21 @@ def render_whole_diff(diff: str, width: int, path: str = "") -> list[Line]:
     return shown
 
 
-def counts(diff: str) -> tuple[int, int]:
-    """Return the numbers of added and removed lines."""
-    signs = [sign for sign, _, _ in _parsed(diff)]
-    return signs.count("+"), signs.count("-")
+class Changes(NamedTuple):
+    """The files that a diff names, and its lines; they are the first ones of a diff that was `cut`."""
+
+    files: frozenset[str]
+    added: int
+    removed: int
+    cut: bool
+
+
+def changes(diff: str) -> Changes:
+    """Count the changes of a diff."""
+    rows = list(_parsed(diff))
+    signs = [sign for sign, _, _ in rows]
+    files = frozenset(text for sign, _, text in rows if sign == "@")
+    return Changes(files, signs.count("+"), signs.count("-"), any(text == f"  {LEFT_OUT}" for _, _, text in rows))
 
 
 def _drawn(row: Row) -> tuple[Line, Line, Line]:

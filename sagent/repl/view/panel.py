@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sagent.context.todo import State, Task
 from sagent.events import Retrying
 from sagent.lib.dataclass import dataclass
-from sagent.lib.figures import count, duration, money
+from sagent.lib.figures import bill, count, duration, money
 from sagent.repl.view.calls import argument_line
 from sagent.repl.view.lines import Line, Span, cut, cut_line, line_width, one_line, printable, wrap
 from sagent.repl.view.view import ROOT, Child, Consulting, Running, View, child_of
@@ -381,9 +381,8 @@ def _context(figures: Figures) -> Line:
 
 
 def cost_line(cost: Cost) -> str:
-    """Render the spending, and after + the possible cost of calls that were lost or cut."""
-    more = f" +{money(cost.unbilled)}?" if cost.unbilled else ""
-    return f"{'≥' if cost.unpriced else ''}{money(cost.total)}{more}"
+    """Render the spending, and what it lacks."""
+    return bill(cost.total, cost.unbilled, least=bool(cost.unpriced))
 
 
 def _shares(cost: Cost) -> Line:
