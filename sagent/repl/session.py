@@ -205,6 +205,7 @@ class SessionLoop(CurrentSession):
         self.settled = asyncio.Event()  # a session is open, or could not be opened
         self.failed = False  # no session could be opened, and none is being opened
         self.on_failed: Callable[[Failure], object] = lambda failure: None  # receives why the root's turn failed
+        self.on_end: Callable[[TurnTally], object] = lambda tally: painter.write(tally.line())
         self.on_begin: Callable[[], object] = lambda: None  # called when a turn begins
         self._failure: Failure | None = None  # of the root's last turn
         self._again = False  # the turn is to go on from what the conversation holds
@@ -450,7 +451,7 @@ class SessionLoop(CurrentSession):
         finally:
             ticking.cancel()
             self._tally = None
-        self._painter.write(tally.line())
+        self.on_end(tally)
         if not good:
             self.on_unread(self.outbox.take_back(ROOT, agent))
             if self._failure is not None and self._failure.kind != "interrupted":

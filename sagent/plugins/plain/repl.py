@@ -43,7 +43,7 @@ from sagent.repl.session import SessionLoop
 from sagent.repl.tasks import Tasks
 from sagent.repl.trust import settle_trust
 from sagent.repl.view.blocks import Block, MessageBlock, Report, Shell, Thought, past_blocks
-from sagent.repl.view.diff import counts
+from sagent.repl.view.diff import changes
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Figures, cost_line
 from sagent.repl.view.view import ROOT, SHELL, View, reduce
@@ -155,7 +155,7 @@ class Paper:
         self.calls = [*self.calls, block][-MAX_KEPT_CALLS:]
         if block.diff:
             path = str(block.call.arguments.get("file_path") or block.summary)
-            added, removed = counts(block.diff)
+            added, removed = changes(block.diff)[1:3]
             before = self.changes.get(path, (0, 0))
             self.changes[path] = (before[0] + added, before[1] + removed)
 
@@ -243,6 +243,7 @@ class LineRepl(CommandContext):
         self._session.on_opened = lambda opened: self._tasks.spawn(self._add_prompts(opened))
         self._session.on_answered = lambda reply: self._tasks.spawn(self._settle(reply))
         self._session.on_lacking = self._set_up
+        self._session.on_end = lambda tally: None  # the bell tells it
         self._session.on_failed, self._session.on_unread = self._on_failed, self._on_unread
         self._terminal.prompt = lambda: PROMPT if self._listens and not self._session.busy else ""
         self._listens = False  # a message can be typed

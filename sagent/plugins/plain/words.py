@@ -9,7 +9,7 @@ from sagent.lib.figures import duration, money
 from sagent.lib.text import count, in_repl
 from sagent.repl.view.blocks import Block, MessageBlock, Page, Report, Shell, Thought, shown_output
 from sagent.repl.view.calls import argument_line, render_approval
-from sagent.repl.view.diff import counts, diff_rows
+from sagent.repl.view.diff import changes, diff_rows
 from sagent.repl.view.lines import Line, one_line, plain, printable
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.view import ROOT, View
@@ -100,7 +100,7 @@ def call_text(block: ToolFinished, *, whole: bool = False) -> str:
     summary = one_line(block.summary) or "done"
     job = f", {block.job}" if block.job and not summary.endswith(block.job) else ""
     if block.diff:
-        added, removed = counts(block.diff)
+        added, removed = changes(block.diff)[1:3]
         summary = f"{count(added, 'line')} added, {removed} removed"
         below = _end([*diff_texts(block.diff)], 10_000_000 if whole else MAX_DIFF_LINES, keep_first=True)
     else:

@@ -66,7 +66,7 @@ def render_whole_diff(diff: str, width: int, path: str = "") -> list[Line]:
 
 
 class Changes(NamedTuple):
-    """The files that a diff names, and its lines; they are the first ones of a diff that was `cut`."""
+    """The files that a diff names, and the numbers of its lines; only of the first ones if the diff was `cut`."""
 
     files: frozenset[str]
     added: int
