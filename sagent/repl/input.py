@@ -34,6 +34,7 @@ from sagent.surface import Surface
 
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
+    from sagent.repl.terminal.clipboard import TerminalClipboard
 
 T = TypeVar("T")
 MAX_PASTE_CHARS = 2_000  # a longer paste is shown as a placeholder
@@ -117,6 +118,7 @@ class InputActions:
         self._screen, self._session, self._context = screen, session, context
         self._painter, self._status, self._tasks = painter, status, tasks
         self._stoppable: set[asyncio.Task[object]] = set()  # the person's shell commands, and slow parts of others
+        self._clipboard: TerminalClipboard | None = None
         self._pressed_at = self._escaped_at = -HINT_SECONDS  # last Ctrl-C, and last Esc with nothing to stop
         self._before = ""  # the input at the last key press
         screen.app.key_processor.before_key_press += self._note
@@ -397,12 +399,15 @@ class InputActions:
         self._tasks.spawn(self._paste_image())
 
     async def _paste_image(self) -> None:
-        from sagent.repl.terminal.clipboard import PROGRAMS, image_from_clipboard
+        from sagent.repl.terminal.clipboard import PROGRAMS, TerminalClipboard, image_from_clipboard
 
         image = await image_from_clipboard()
         if image is None:
-            self._status.hint(f"the clipboard has no image, or there is no program to read it ({PROGRAMS})")
-        else:
+            self._status.hint(f"no image in the clipboard, or no program to read it ({PROGRAMS}); asking the terminal")
+            self._clipboard = self._clipboard or TerminalClipboard(self._screen.ask)
+            self._screen.on_clipboard = self._clipboard.take
+            image = await self._clipboard.image()
+        if image is not None:
             self._screen.buffer.insert_text(self.pasted.keep_image(image))
 
     # -- what runs

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shlex
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ _GIT_TIMEOUT_SECONDS = 5.0
 MAX_TEXT_CHARS = 400_000  # of a file that is attached
 _MAX_IMAGE_BYTES = 30_000_000  # of an image dropped into a message
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_DATA = re.compile(r"data:image/[\w.+-]+;base64,([A-Za-z0-9+/=\s]+)")
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
 
 
@@ -142,8 +144,13 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[li
 
 
 def images_at(text: str, directory: Path) -> tuple[Image, ...]:
-    """Return the images whose paths a text consists of, as file managers insert them on drag and drop; else ()."""
+    """Return the images whose paths a text consists of, as file managers insert them on drag and drop, or the one of a
+    data address; else ()."""
     whole = text.strip()
+    if data := _DATA.fullmatch(whole):
+        with suppress(ValueError):
+            inside = b64decode(data[1])
+            return (Image(kind, inside),) if (kind := image_type(inside)) else ()
     if not whole.lower().rstrip("'\"").endswith(IMAGES):
         return ()
     words: list[str] = []

@@ -157,7 +157,7 @@ def test_unusable_clipboard_image_is_told(console: Console, tmp_path: Path, imag
     console.serve(echo)
     console.start()
     console.keys("C-v")
-    console.until("is a broken or incomplete image/png image" if image else "the clipboard has no image", "› ")
+    console.until("is a broken or incomplete image/png image" if image else "no image in the clipboard", "› ")
 
 
 IN, OUT = b"\x1b[I", b"\x1b[O"

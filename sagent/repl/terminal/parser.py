@@ -17,12 +17,13 @@ WHO = "\x1b[>c"  # asks for the terminal's type, which it answers after drawing 
 _NUMBER = re.compile(r"\x1b\[>(\d{1,5})[;\d]*c")
 _COLOUR = re.compile(r"\x1b\]11;rgba?:([\da-fA-F]{2,4})/([\da-fA-F]{2,4})/([\da-fA-F]{2,4})(?:/[\da-fA-F]+)?[\x1b\x07]")
 _CURSOR = re.compile(r"\x1b\[(\d{1,5});(\d{1,5})R")  # CPR, the answer to DSR 6
+_CLIPBOARD = re.compile(r"\x1b\]5522;([^\x07\x1b]*)")  # a part of the clipboard, see clipboard.py
 _FOCUS = {"\x1b[I": True, "\x1b[O": False}  # same page, FocusIn/FocusOut
 _PASTE_END = "\x1b[201~"
 _SEQUENCE = re.compile(  # a marked paste, or a sequence after Esc, whose end may come with the next read
     r"(?P<paste>\x1b\[200~.*?(?:\x1b\[201~|\Z))|\x1b\[M[^\x1b]{3}|\x1b\[(?!M[^\x1b]{0,2}\Z)[0-?]*[ -/]*[@-~]"
     r"|\x1b[P\]^_X][^\x07\x1b]*(?:\x07|\x1b\\)"
-    r"|(?P<begun>\x1b(?:\[(?:M[^\x1b]{0,2}|[0-?]*\$?)|\](?:\d{1,4}(?:;[^\x07\x1b\s]{0,60}\x1b?)?)?"
+    r"|(?P<begun>\x1b(?:\[(?:M[^\x1b]{0,2}|[0-?]*\$?)|\](?:5522;[^\x07\x1b\s]{0,20000}\x1b?|\d{1,4}(?:;[^\x07\x1b\s]{0,60}\x1b?)?)?"
     r"|P(?:(?:[>!]|[01][$+])[^\x07\x1b]{0,60}\x1b?|[01])?)?\Z)",
     re.DOTALL,
 )
@@ -59,6 +60,7 @@ class InputParser(Vt100Parser):
                 callback(KeyPress(press.key, text))
 
         super().__init__(take)
+        self.on_clipboard: Callable[[str], object] = lambda part: None  # takes parts of what the clipboard holds
         self._on_background, self._loaded = on_background, loaded
         self._on_cursor, self._on_number = on_cursor, on_number
         self._held = ""  # the beginning of a key or an answer
@@ -98,6 +100,8 @@ class InputParser(Vt100Parser):
         if colour := _COLOUR.match(found[0]):
             red, green, blue = (int(part[:2], 16) for part in colour.groups())
             self._on_background(299 * red + 587 * green + 114 * blue > 128 * 1000)
+        if part := _CLIPBOARD.match(found[0]):
+            self.on_clipboard(part[1])
         if number := _NUMBER.fullmatch(found[0]):
             self._on_number(int(number[1]))
         if cursor := _CURSOR.fullmatch(found[0]):

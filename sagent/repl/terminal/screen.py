@@ -49,6 +49,7 @@ class Screen:
     def __init__(self, history: "History", *, stdin: "Input | None" = None, stdout: TextIO | None = None) -> None:
         self.focused: bool | None = None  # whether the terminal is in front; None if unknown
         self.on_focus: Callable[[], None] = lambda: None  # called when that changes
+        self.on_clipboard: Callable[[str], object] = lambda part: None  # takes parts of what the clipboard holds
         self.theme = "auto"
         self.light = _light_background()  # None if unknown
         self._to_ask = "" if os.environ.get("TERM") in ("dumb", "linux") else WHO
@@ -98,6 +99,7 @@ class Screen:
                 self._take_cursor,
                 self._take_number,
             )
+            parser.on_clipboard = lambda part: self.on_clipboard(part)  # noqa: PLW0108 -- it changes
             source.vt100_parser = parser  # pyright: ignore[reportAttributeAccessIssue]
         # the application caches its bindings at the first key, so they must not change later
         app.key_bindings = DynamicKeyBindings(lambda: self.keys)
@@ -192,6 +194,14 @@ class Screen:
         self.resizing.terminal = number
         self._answered = self._answered or asyncio.Event()
         self._answered.set()
+
+    def ask(self, question: str) -> bool:
+        """Send a question to the terminal; False if it is one that answers none."""
+        if os.environ.get("TERM") in ("dumb", "linux"):
+            return False
+        self.output.write_raw(question)
+        self.output.flush()
+        return True
 
     def set_vim(self, value: str) -> str:
         """Turn vi keys "on" or "off", or toggle them; return the new mode."""
