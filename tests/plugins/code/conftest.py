@@ -51,7 +51,7 @@ class Bench:
 
     def use(self, *rows: ServerRow) -> None:
         self.checks = Checks(Servers(rows, self.launcher, self.warned.append))
-        self.access.begun = None
+        self.access.started = None
 
     def use_fake(self, *kinds: str) -> None:
         command = (sys.executable, str(FAKE))

@@ -39,7 +39,7 @@ print("𝕏𝕏", sow(1), "sow")
 def _programs_of_this_environment(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.setenv("PATH", path)
-    monkeypatch.setattr("sagent.plugins.code.lsp.tool._PAUSE", 0.2)
+    monkeypatch.setattr("sagent.plugins.code.lsp.tool._PAUSE_SECONDS", 0.2)
     bench.launcher.variables = {**os.environ, "PATH": path}
 
 

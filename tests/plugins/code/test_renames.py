@@ -53,7 +53,7 @@ class Rename:
 
 @pytest.fixture
 def rename(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rename:
-    monkeypatch.setattr("sagent.plugins.code.lsp.tool._PAUSE", 0.0)
+    monkeypatch.setattr("sagent.plugins.code.lsp.tool._PAUSE_SECONDS", 0.0)
     return Rename(bench, tmp_path)
 
 

@@ -155,8 +155,8 @@ async def test_interrupt_still_reports_change(bench: Bench, monkeypatch: pytest.
     (bench.root / "a.fake").write_text(GOOD)
     run = RunContext("root", "1", bench.workspace, Folder(tmp_path / "blobs"), lambda _: None)
     [write] = with_checks([Write()], bench.access)
-    (seat,) = [await bench.checks.servers.get("types", bench.root / "a.fake", (bench.root,))]
-    assert seat is not None
+    (slot,) = [await bench.checks.servers.get("types", bench.root / "a.fake", (bench.root,))]
+    assert slot is not None
     bench.workspace.saw(bench.root / "a.fake", GOOD.encode())
     call = asyncio.ensure_future(write(json_freeze_object({"file_path": "a.fake", "content": BAD}), run))
     await until(lambda: (bench.root / "a.fake").read_text() == BAD, "the change")

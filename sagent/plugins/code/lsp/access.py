@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 class CodeAccess:
-    """`checks` makes them on first access, which imports their modules; `begun` is None until then."""
+    """`checks` makes them on first access, which imports their modules; `started` is None until then."""
 
     def __init__(self, make: "Callable[[], Checks]") -> None:
         self._make = make
-        self.begun: Checks | None = None
+        self.started: Checks | None = None
 
     @property
     def checks(self) -> "Checks":
-        if self.begun is None:
-            self.begun = self._make()
-        return self.begun
+        if self.started is None:
+            self.started = self._make()
+        return self.started
 
     async def aclose(self) -> None:
         """End servers and checks."""
-        if self.begun is not None:
-            await self.begun.aclose()
+        if self.started is not None:
+            await self.started.aclose()

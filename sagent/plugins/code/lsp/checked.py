@@ -27,8 +27,8 @@ class CheckedTool(WrappedTool):
             try:
                 return await self.tool(arguments, run)
             finally:
-                if self._access.begun is not None:
-                    self._access.begun.command_ran()
+                if self._access.started is not None:
+                    self._access.started.command_ran()
         from sagent.plugins.code.lsp.checks import read_text
 
         checks = self._access.checks

@@ -102,11 +102,11 @@ class Checks:
 
     async def _check(self, kind: str, path: Path, before: str, roots: Sequence[Path]) -> None:
         try:
-            seat = await self.servers.get(kind, path, roots)
-            if seat is None or (server := seat.ready) is None:
+            slot = await self.servers.get(kind, path, roots)
+            if slot is None or (server := slot.ready) is None:
                 return
-            await self.refresh(seat, server)
-            async with seat.lock(path):
+            await self.refresh(slot, server)
+            async with slot.lock(path):
                 after = await asyncio.to_thread(read_text, path)
                 if after is not None:
                     await _compare(server, path, before, after)
@@ -114,27 +114,27 @@ class Checks:
         except (ServerError, OSError):  # a TimeoutError among these
             pass  # the change was made, whatever becomes of its check; `servers` reports a server that is gone
 
-    async def refresh(self, seat: ServerSlot, server: LanguageServer) -> None:
+    async def refresh(self, slot: ServerSlot, server: LanguageServer) -> None:
         """Notify a server of changes by commands and the person since its last request."""
-        async with seat.turn:
-            if not seat.watched.is_due(self._commands):
+        async with slot.turn:
+            if not slot.watched.is_due(self._commands):
                 return
-            changes = await asyncio.to_thread(seat.watched.changes, self._commands)
+            changes = await asyncio.to_thread(slot.watched.changes, self._commands)
             server.files_changed(changes)
             for path, _ in changes:
                 document = server.documents.get(path)
                 text = await asyncio.to_thread(read_text, path) if document is not None else None
-                if document is None or text == document.text or seat.lock(path).locked():
+                if document is None or text == document.text or slot.lock(path).locked():
                     continue
                 document.base = None  # other changes are unknown
                 if text is None:
                     server.forget(path)
                 else:
-                    server.give(path, text)
+                    server.send_text(path, text)
 
     def _documents(self, path: Path) -> Iterator[Document]:
-        for seat in sorted(self.servers.running(), key=lambda seat: seat.row.kind != "types"):
-            if seat.server is not None and (document := seat.server.documents.get(path)) is not None:
+        for slot in sorted(self.servers.running(), key=lambda slot: slot.row.kind != "types"):
+            if slot.server is not None and (document := slot.server.documents.get(path)) is not None:
                 yield document
 
 
@@ -143,7 +143,7 @@ async def _compare(server: LanguageServer, path: Path, before: str, after: str) 
     TimeoutError."""
     known = server.documents.get(path)
     if known is None and not before:
-        document = server.give(path, after)
+        document = server.send_text(path, after)
         document.base = before, ()
     elif known is None or known.base is None or known.text not in (before, after):
         document = await server.check(path, before)

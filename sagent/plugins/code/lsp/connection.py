@@ -133,9 +133,9 @@ class Connection:
         except ServerError as error:
             return {"error": {"code": error.code, "message": str(error)}}
 
-    def _break(self, why: str) -> None:
+    def _break(self, failure: str) -> None:
         """Break the connection permanently."""
-        self._broken = self._broken or why
+        self._broken = self._broken or failure
         self.ended.set()
         if self._program is not None:
             self._program.process.kill()

@@ -35,7 +35,7 @@ class CodePolicy(Policy):
     async def after_turn(self, turn: Turn) -> Sequence[Action]:
         """Apply the inner policy, and report errors that were found since; at the turn's end they are waited for."""
         actions = await self._inner.after_turn(turn)
-        if self._access is None or (checks := self._access.begun) is None:
+        if self._access is None or (checks := self._access.started) is None:
             return actions
         if not turn.reply.calls:
             if turn.reply.stop != "end":  # a turn that ends for another reason is not gone on with for this

@@ -16,7 +16,7 @@ from sagent.plugins.code.lsp.rows import ServerRow
 
 START_TIMEOUT_SECONDS = 30.0  # seconds to be ready
 ANSWER_TIMEOUT_SECONDS = 20.0  # seconds for an answer
-_YOUTH_SECONDS = 20.0
+_SCAN_SECONDS = 20.0
 _MAX_OPEN_FILES = 50  # files that a server has at a time
 _MAX_PULLED_FILES = 5  # other files to ask about after a change
 _TRIES, _PAUSE = 3, 0.2  # to pull diagnostics, if a change has made the server give up
@@ -64,9 +64,9 @@ class LanguageServer:
         self._began = 0.0
 
     @property
-    def is_young(self) -> bool:
+    def may_be_scanning(self) -> bool:
         """True if it may still be scanning the project: answers about several files may be incomplete."""
-        return time.monotonic() - self._began < _YOUTH_SECONDS
+        return time.monotonic() - self._began < _SCAN_SECONDS
 
     @property
     def fault(self) -> str:
@@ -98,7 +98,7 @@ class LanguageServer:
             document.wake()
         await self._connection.aclose()
 
-    def can(self, method: str) -> bool:
+    def supports(self, method: str) -> bool:
         """Return True if it supports a method, as announced so far."""
         ability = "workspaceSymbolProvider" if method == "workspace/symbol" else f"{method.rpartition('/')[2]}Provider"
         return self._abilities.get(ability) not in (None, False) or method in self._registered.values()
@@ -110,7 +110,7 @@ class LanguageServer:
         except TimeoutError:
             raise ServerError(f"it has not answered within {ANSWER_TIMEOUT_SECONDS:g} s") from None
 
-    def give(self, path: Path, text: str) -> Document:
+    def send_text(self, path: Path, text: str) -> Document:
         """Send it a file's text, which is on disk by now; the same text is not sent twice."""
         document = self.documents.pop(path, None)
         known = document is not None
@@ -146,11 +146,11 @@ class LanguageServer:
 
     async def check(self, path: Path, text: str) -> Document:
         """Send it a file, and wait for its errors. Raises ServerError, and TimeoutError."""
-        document = self.give(path, text)
+        document = self.send_text(path, text)
         if document.errors is not None:
             return document
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
-            if self.row.pulls and self.can("textDocument/diagnostic"):
+            if self.row.pulls and self.supports("textDocument/diagnostic"):
                 await self._pull(document)
             else:
                 await self._wait(document)
@@ -158,7 +158,7 @@ class LanguageServer:
 
     async def check_others(self, path: Path) -> None:
         """Ask for errors in other files after a change of one. Servers without this report them unasked."""
-        if self.row.pulls and self.can("textDocument/diagnostic"):
+        if self.row.pulls and self.supports("textDocument/diagnostic"):
             others = [each for other, each in self.documents.items() if other != path][-_MAX_PULLED_FILES:]
             await asyncio.gather(*map(self._pull, others))
 
@@ -225,7 +225,7 @@ class LanguageServer:
             case "client/registerCapability":
                 for each in map(as_object, as_array(params.get("registrations"))):
                     self._registered[as_str(each.get("id"))] = as_str(each.get("method"))
-                if self.row.pulls and self.can("textDocument/diagnostic"):
+                if self.row.pulls and self.supports("textDocument/diagnostic"):
                     for document in self.documents.values():
                         document.wake()
                 return None

@@ -14,7 +14,7 @@ from sagent.plugins.code.lsp.server import START_TIMEOUT_SECONDS, LanguageServer
 from sagent.plugins.code.lsp.watched import Watched
 from sagent.sandbox import Confined
 
-RESTARTS = 2
+MAX_RESTARTS = 2
 MAX_IDLE_SECONDS = 600.0  # seconds without requests, after which one is ended
 MAX_RUNNING = 4
 MAX_MEMORY_BYTES = 4 << 30  # of data of each process
@@ -39,12 +39,12 @@ class Launcher(Protocol):
 
 
 class ServerSlot:
-    """A server's slot, whether it runs or not. `why` is a permanent reason why it does not; "" otherwise."""
+    """A server's slot, whether it runs or not. `failure` is a permanent reason why it does not; "" otherwise."""
 
     def __init__(self, row: ServerRow, root: Path) -> None:
         self.row, self.root = row, root
         self.server: LanguageServer | None = None
-        self.why = ""
+        self.failure = ""
         self.ends = 0
         self.watched = Watched(root, row)
         self.turn = asyncio.Lock()  # held during notifications of changed files
@@ -71,9 +71,9 @@ class ServerSlot:
         async with self._gate:
             if self.server is not None and self.server.fault and self._starting is not None and self._starting.done():
                 self.ends += 1
-                self.why = self.why or (self.server.fault if self.ends > RESTARTS else "")
+                self.failure = self.failure or (self.server.fault if self.ends > MAX_RESTARTS else "")
                 await self._end()
-            if self.why:
+            if self.failure:
                 return
             starting = self._starting = self._starting or asyncio.create_task(start())
             if self._idle is not None:
@@ -82,7 +82,7 @@ class ServerSlot:
         await asyncio.wait([starting])
 
     async def open(self, argv: Sequence[str], python: str, launcher: Launcher, group: ProcessGroup) -> None:
-        """Start its program, which may run this interpreter. A reason against that is set in `why`."""
+        """Start its program, which may run this interpreter. A reason against that is set in `failure`."""
         settings = filled(self.row.settings, python)
         server = self.server = LanguageServer(self.row, self.root, group, settings)
         try:
@@ -90,10 +90,10 @@ class ServerSlot:
             self._finish = launched.finish
             await server.open(*launched.launched({**launcher.environment(), **self.row.env}))
         except TimeoutError:
-            self.why = f"it was not ready within {START_TIMEOUT_SECONDS:g} s"
+            self.failure = f"it was not ready within {START_TIMEOUT_SECONDS:g} s"
         except (OSError, ValueError, ServerError, SagentError) as error:
-            self.why = server.fault or str(error)
-        if self.why:
+            self.failure = server.fault or str(error)
+        if self.failure:
             await server.aclose()
 
     async def aclose(self) -> None:
@@ -121,7 +121,7 @@ class Servers:
 
     def __init__(self, rows: Sequence[ServerRow], launcher: Launcher, warn: Callable[[str], None]) -> None:
         self._rows, self._launcher, self._warn = rows, launcher, warn
-        self._seats: dict[tuple[str, Path], ServerSlot] = {}  # the last used at the end
+        self._slots: dict[tuple[str, Path], ServerSlot] = {}  # the last used at the end
         self._group = ProcessGroup()
         self._closing: set[asyncio.Task[None]] = set()
         self._warned: set[str] = set()
@@ -133,11 +133,11 @@ class Servers:
     def is_ready(self, kind: str, path: Path, roots: Sequence[Path]) -> bool:
         """Return True if a server of a kind runs for a file, and so answers soon."""
         rows = (row for row in serving(self._rows, path) if row.kind == kind)
-        seats = (self._seats.get((row.name, root)) for row in rows if (root := row.root_of(path, roots)) is not None)
-        return any(seat is not None and seat.ready for seat in seats)
+        slots = (self._slots.get((row.name, root)) for row in rows if (root := row.root_of(path, roots)) is not None)
+        return any(slot is not None and slot.ready for slot in slots)
 
     def running(self) -> list[ServerSlot]:
-        return [seat for seat in self._seats.values() if seat.ready]
+        return [slot for slot in self._slots.values() if slot.ready]
 
     async def get(self, kind: str, path: Path, roots: Sequence[Path]) -> ServerSlot | None:
         """Return the first running server of a kind for the directory of a file."""
@@ -149,20 +149,22 @@ class Servers:
             program = find_program(row, root, roots, own=allowed == "all") if root is not None else ""
             if root is None or not program:
                 continue
-            seat = self._seats.pop((row.name, root), None) or ServerSlot(row, root)
-            self._seats[row.name, root] = seat
+            slot = self._slots.pop((row.name, root), None) or ServerSlot(row, root)
+            self._slots[row.name, root] = slot
             python = project_python(root, roots) if allowed == "all" else ""
             argv = _bounded([program, *row.command[1:]])
-            await seat.get(partial(seat.open, argv, python, self._launcher, self._group), self._close)
-            if seat.ready:
+            await slot.get(partial(slot.open, argv, python, self._launcher, self._group), self._close)
+            if slot.ready:
                 for old in self.running()[:-MAX_RUNNING]:
                     self._close(old)
-                return seat
-            missed.append(seat)
-        for seat in missed:
-            if seat.why and seat.row.name not in self._warned:
-                self._warned.add(seat.row.name)
-                self._warn(f"The language server {seat.row.name} is not used in this session: {seat.why.rstrip('.')}.")
+                return slot
+            missed.append(slot)
+        for slot in missed:
+            if slot.failure and slot.row.name not in self._warned:
+                self._warned.add(slot.row.name)
+                self._warn(
+                    f"The language server {slot.row.name} is not used in this session: {slot.failure.rstrip('.')}."
+                )
         return None
 
     def hint(self, path: Path) -> str:
@@ -171,11 +173,11 @@ class Servers:
 
     async def aclose(self) -> None:
         """End them all."""
-        await asyncio.gather(*(seat.aclose() for seat in self._seats.values()), *self._closing, return_exceptions=True)
+        await asyncio.gather(*(slot.aclose() for slot in self._slots.values()), *self._closing, return_exceptions=True)
         await self._group.aclose()
 
-    def _close(self, seat: ServerSlot) -> None:
-        task = asyncio.create_task(seat.aclose())
+    def _close(self, slot: ServerSlot) -> None:
+        task = asyncio.create_task(slot.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
