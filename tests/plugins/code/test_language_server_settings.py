@@ -56,11 +56,11 @@ def test_own_servers_first_and_override(config: Path, settings: Callable[..., Se
         ('diagnostics = "sometimes"', "auto, on"),
     ],
 )
-def test_invalid_setting_names_line(text: str, failure: str, config: Path, settings: Callable[..., Settings]) -> None:
+def test_invalid_setting_names_line(text: str, why: str, config: Path, settings: Callable[..., Settings]) -> None:
     (config / "config.toml").write_text(text)
     with pytest.raises(ConfigError, match=r"config\.toml:1: ") as error:
         settings()
-    assert failure in str(error.value)
+    assert why in str(error.value)
 
 
 def test_project_servers_wait_for_trust(settings: Callable[..., Settings]) -> None:
