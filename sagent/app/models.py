@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from sagent.config import Settings
-from sagent.config.plugins import named_errors
+from sagent.config.plugins import Installed, named_errors
 from sagent.config.typed import Auth
 from sagent.cost.prices import Billing, PriceBook
 from sagent.errors import ModelError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import spelled, unlike
 from sagent.model import Model, ModelInfo, ModelLimits, Provider, full_name
-from sagent.plugin import ModelLayer, resolve
+from sagent.plugin import ModelLayer, ProviderRow, resolve
 from sagent.providers.access import NO_KEY, Access, either
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.limits import known_models, limits_of
@@ -92,7 +92,7 @@ class Choice:
         if provider is None and self.home[1] and row_called(name, self.rows) is None:
             provider = self.home[0]  # the named server has other models too
         if provider is None:
-            raise UsageError(_unresolved(name, self.rows))
+            raise UsageError(_unresolved(name, self.rows, self.settings.plugins))
         return self.wrapped(self.provider(provider).model(model_id))
 
     def wrapped(self, model: Model) -> Model:
@@ -484,10 +484,10 @@ async def _ask(choice: Choice, url: str) -> Listing | None:
         return ()
 
 
-def _unresolved(name: str, rows: Mapping[str, Row]) -> str:
+def _unresolved(name: str, rows: Mapping[str, Row], plugins: Installed) -> str:
     """Explain why a model's provider is unknown."""
     head, slash, rest = name.partition("/")
-    if ending := lacking(head):
+    if ending := lacking(head, plugins.gone(ProviderRow)):
         return f"The provider {head} is not known{ending}."
     if row := row_called(head, rows):
         return f"{name!r} is a provider, not a model: give {row.name}/MODEL; sagent models {row.name} lists them."

@@ -55,7 +55,10 @@ def _blaming(argv: list[str]) -> int:
     except BaseException as error:
         from sagent.config.plugins import blame
 
-        if isinstance(error, SagentError | SystemExit | KeyboardInterrupt) or not (said := blame(error)):
+        if isinstance(error, SagentError | SystemExit) or not (said := blame(error)):
+            raise
+        if isinstance(error, KeyboardInterrupt):  # it may have been raised there
+            error.add_note(said)
             raise
         raise UsageError(said) from error
 

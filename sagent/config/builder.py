@@ -1,7 +1,7 @@
 """Builds settings from layers, with the source of each value."""
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from sagent.config.advisors import Placed
 from sagent.config.declared import BY_NAME, CORE, RULES, THRESHOLDS
 from sagent.config.files import NAME, File, end_sentence, find_file
-from sagent.config.plugins import Installed, find_plugins
+from sagent.config.plugins import GONE, Installed, find_plugins
 from sagent.config.settings import Address, CustomProvider, PluggedProviders, Settings, Wanted
 from sagent.config.values import shown
 from sagent.context.instructions import repository_root
@@ -222,7 +222,7 @@ class SettingsBuilder:
 
     def read(self, field: Setting, value: object, base: PathBase, locate: Callable[[], str]) -> object:
         try:
-            return self._known(field, field.read(value, base))
+            return self._known(field, field.read(value, base), locate)
         except RefusedError as error:
             if isinstance(value, Mapping) and "Mapping" in field.given:
                 raise ConfigError(f"{locate()}: {end_sentence(f'{field.name}: {error}')}") from None
@@ -232,20 +232,28 @@ class SettingsBuilder:
             message = end_sentence(f"{field.name} = {shown(value)} is not accepted: {error}")
             raise ConfigError(f"{locate()}: {message}") from None
 
-    def _known(self, field: Setting, value: object) -> object:
-        """Return a value if all its names are known to the core or a plugin. Raises RefusedError."""
+    def _known(self, field: Setting, value: object, locate: Callable[[], str]) -> object:
+        """Return a value without names of missing plugins, with a warning. Raises RefusedError for unknown names."""
         if field.name == "status_line" and not str(value).startswith("!"):
-            known = [*self.plugins.named(StatusPart)]
-            for word in str(value).split():
-                if word not in known:
-                    raise RefusedError(f"give parts, of {', '.join(known)}, or ! and a command{nearest(word, known)}")
+            words, wanted = str(value).split(), "give parts, of {}, or ! and a command{}"
+            return " ".join(self._present(StatusPart, words, wanted, locate))
         if field.name == "advisor_rules.triggers":
-            known, named = tuple(self.plugins.named(Trigger)), cast("tuple[str, ...]", value)
-            for word in named if named != ("all",) else ():
-                if word not in known:
-                    raise RefusedError(f"give all, none, or some of {', '.join(known)}{nearest(word, known)}")
-            return known if named == ("all",) else named
+            every, named = tuple(self.plugins.named(Trigger)), cast("tuple[str, ...]", value)
+            wanted = "give all, none, or some of {}{}"
+            return every if named == ("all",) else (*self._present(Trigger, named, wanted, locate),)
         return value
+
+    def _present(
+        self, kind: type[tuple[object, ...]], words: Sequence[str], wanted: str, locate: Callable[[], str]
+    ) -> Iterator[str]:
+        known = self.plugins.named(kind)
+        for word in words:
+            if word in known:
+                yield word
+            elif owner := self.plugins.gone(kind).get(word):
+                self.warnings.append(f"{locate()}: {word} is ignored: {GONE.format(owner)}.")
+            else:
+                raise RefusedError(wanted.format(", ".join(known), nearest(word, known)))
 
     def set(self, field: Setting, value: object, origin: str) -> None:
         old = self.values.get(field.name)

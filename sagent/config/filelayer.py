@@ -9,6 +9,7 @@ from sagent.config import advisors
 from sagent.config.builder import TRUSTED, SettingsBuilder
 from sagent.config.declared import ALIASES, BY_NAME, CORE, RULES, is_stricter
 from sagent.config.files import NO_VARIABLES, File, GivenTable, Line, end_sentence, read_file
+from sagent.config.plugins import GONE
 from sagent.config.servers import own_address, place_executor, provider_of
 from sagent.config.settings import Address, Wanted
 from sagent.config.typed import GUARDS
@@ -16,7 +17,7 @@ from sagent.errors import ConfigError, UsageError
 from sagent.lib.raised import ends, reason
 from sagent.plugin import HookEvent, PathBase, RefusedError, Setting, Table, ToolEntry, resolve
 
-_NEVER, _GONE = "a project's file may not set it", "it belongs to the plugin {}, which is not loaded"
+_NEVER = "a project's file may not set it"
 _RULES = {"advisor_rules": RULES, "policy": {**RULES, "max_turns": BY_NAME["max_turns"]}}
 """Tables of a file whose members are rules for advisors, by their two names."""
 _NOT_HERE = "search"
@@ -32,7 +33,7 @@ def take_plugin(into: SettingsBuilder, folder: Path) -> None:
     for name, path in GUARDS.items():
         if name not in tables and (folder / path).exists():
             into.lacking.append(
-                f"{folder / path}: {name} cannot be used: {_GONE.format(into.plugins.former_owner(f'[{name}]'))}."
+                f"{folder / path}: {name} cannot be used: {GONE.format(into.plugins.former_owner(f'[{name}]'))}."
             )
     for table in tables.values():
         file = read_file(folder / table.folder_file, folder) if table.folder_file else None
@@ -125,7 +126,7 @@ class FileLayer:
         return read(
             GivenTable(
                 table.name, self._file, values, self._base, environ, before, names, into.plugged,
-                into.warnings.append, into.plugins.named(HookEvent), folder,
+                into.warnings.append, into.plugins.named(HookEvent), folder, into.plugins.gone,
             )
         )  # fmt: skip
 
@@ -215,6 +216,8 @@ class FileLayer:
             self._ignore(keys, field.name, self._shared)
             return
         self._into.check_rules(field, found, partial(self._file.where, *keys))
+        if field.name == "tools":
+            found = tuple(name for name in cast("tuple[str, ...]", found) if self._is_offered(keys, name))
         if not self._trusted and field.project == "ask" and not self._is_free(field, found):
             self._want(keys, field, cast("str | tuple[str, ...]", found))
             return
@@ -224,6 +227,12 @@ class FileLayer:
             base = self._file.path.parent.parent
             found = tuple(str(Rule.parse(rule).anchored(base)) for rule in cast("tuple[str, ...]", found))
         self._into.set(field, found, self._origin)
+
+    def _is_offered(self, keys: Line, name: str) -> bool:
+        """Return False for a tool or group of a missing plugin, with a warning."""
+        if owner := self._into.plugins.former_owner(f"--tools {name.lower()}"):
+            self._ignore(keys, name, GONE.format(owner))
+        return not owner
 
     def _is_free(self, field: Setting, value: object) -> bool:
         """Return True if a project's file may set this unasked: to its present value, or stricter."""
@@ -279,7 +288,7 @@ class FileLayer:
                     if name in groups[key]:
                         yield (key, name), groups[key][name], item
                     elif owner := self._into.plugins.former_owner(f"[{key}.{name}]"):
-                        self._ignore((key, name), f"{key}.{name}", _GONE.format(owner))
+                        self._ignore((key, name), f"{key}.{name}", GONE.format(owner))
                     else:
                         raise self._file.unknown((key, name), tuple(groups[key]))
             elif key in (*self._into.plugins.named(Table), _NOT_HERE):
@@ -291,7 +300,7 @@ class FileLayer:
         """Ignore a key that may belong to a missing plugin. Raises ConfigError for any other."""
         plugins = self._into.plugins
         if owner := plugins.former_owner(f"[{key}]") or plugins.gone(Setting).get(key) or plugins.gone(Table).get(key):
-            self._ignore((key,), key, _GONE.format(owner), guards=key in GUARDS or key in plugins.lost_guards)
+            self._ignore((key,), key, GONE.format(owner), guards=key in GUARDS or key in plugins.lost_guards)
         elif key in ("plugin", "plugins", "no_plugins"):
             folder = self._into.config_dir / "plugins"
             raise self._file.error((key,), f"a file cannot name plugins: put them into {folder}, or give --plugin FILE")

@@ -119,6 +119,7 @@ class GivenTable:
     `environ` has the variables that it may use, None in a project's file, which may use none. `before` is the table's
     value in earlier layers, None if there is none; `tools` are the names of all tools, `providers` the rows of plugins,
     `hook_events` those of hooks, and `warn` shows the person a warning. `folder` is the added folder with the file.
+    `gone` returns the names of missing plugins' additions of a kind, each with its plugin.
     """
 
     name: str
@@ -132,6 +133,7 @@ class GivenTable:
     warn: Callable[[str], None]
     hook_events: Mapping[str, HookEvent] = field(default_factory=dict[str, HookEvent])
     folder: Path | None = None
+    gone: Callable[[type[tuple[object, ...]]], Mapping[str, str]] = lambda _: {}
 
     def rows(self) -> Mapping[str, Mapping[str, object]]:
         """Return its tables, with variables expanded. Raises ConfigError for anything else."""

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from sagent.errors import SagentError
 from sagent.lib.raised import ends, reason
-from sagent.plugin import OURS, Choice, PathBase, Plugin, Reader, RefusedError, Setting, package_folders, resolve
+from sagent.plugin import KINDS, OURS, Choice, PathBase, Plugin, Reader, RefusedError, Setting, package_folders, resolve
 from sagent.version import __version__
 
 INDEX = "plugins.json"
@@ -25,7 +25,8 @@ OWN = "sagent"
 _SUM = b', "sum": '
 _KEPT = (
     *(("commands", "name", ""), ("settings", "name", ""), ("tables", "name", "")),
-    *(("slash_commands", "name", "/"), ("extras", "to", "")),
+    *(("slash_commands", "name", "/"), ("extras", "to", ""), ("tools", "name", ""), ("providers", "name", "")),
+    *(("status_parts", "name", ""), ("triggers", "name", ""), ("hook_events", "name", "")),
 )
 """The members of Plugin whose names files and command lines may use, with a description and prefix."""
 T = TypeVar("T", bound=tuple[object, ...])
@@ -144,13 +145,14 @@ def read_index(place: Path, stamps: Sequence[str]) -> tuple[Index, bool]:
         if crc32(body) != int(total.rstrip(b"}\n")):
             return NOTHING, False
         kept = json.loads(body + b"}")
-        heads = (
+        heads = tuple(
             Head(name, about, version, tuple(needs), *rest) for name, about, version, needs, *rest in kept["heads"]
         )
         former = tuple((member, name, plugin) for member, name, plugin in kept["formerly"])
-        index = Index(tuple(heads), kept["rows"], tuple(kept["notices"]), former)
+        rows = {member: each for member, each in kept["rows"].items() if _are_rows(member, each, len(heads))}
+        index = Index(heads, rows, tuple(kept["notices"]), former)
         holds = kept["stamps"] == [*stamps] and all(stamp(path) == at for path, at in kept["files"].items())
-        return index, holds
+        return index, holds and len(rows) == len(kept["rows"])
     return NOTHING, False
 
 
@@ -172,6 +174,16 @@ def write_index(place: Path, index: Index, stamps: Sequence[str], files: Mapping
 
     body = json.dumps({"stamps": stamps, "files": files, **index._asdict()}).encode().removesuffix(b"}")
     put(place, body + _SUM + str(crc32(body)).encode() + b"}")
+
+
+def _are_rows(member: str, rows: Sequence[tuple[int, Mapping[str, object]]], heads: int) -> bool:
+    """Return True if each has the members of its kind: all those without a default, and no others."""
+    if member not in KINDS:  # another version's
+        return False
+    kind = cast("type[NamedTuple]", KINDS[member][1])
+    late = {"read", "words"} if member == "settings" else set[str]()
+    required, known = {*kind._fields} - {*kind._field_defaults} - late, {*kind._fields} | late
+    return all(0 <= at < heads and required <= row.keys() <= known for at, row in rows)
 
 
 def as_row(row: tuple[object, ...]) -> Mapping[str, object]:
@@ -228,6 +240,8 @@ def names_kept(index: Index, *, ours: bool = False) -> Iterator[tuple[str, str, 
             whose = index.heads[number].name
             if member != "extras" or row.get("help"):
                 yield "commands" if member in ("slash_commands", "extras") else member, f"{before}{row[key]}", whose
+            for group in cast("list[str]", row.get("groups", ()) if member == "tools" else ()):
+                yield member, group, whose
             if row.get("guards"):
                 yield "guards", str(row[key]), whose
     for number, row in index.rows.get("parts", ()):  # a file may select a part around tools and policy

@@ -177,7 +177,8 @@ def _placed(plugin: Plugin, source: Source) -> Plugin:
         return whole
 
     rows = {
-        member: tuple(with_place(one, kind) for one in getattr(plugin, member)) for member, (_, kind) in KINDS.items()
+        member: tuple(with_place(one, kind) for one in _tuple(getattr(plugin, member), member))
+        for member, (_, kind) in KINDS.items()
     }
     return replace(plugin, **rows)
 

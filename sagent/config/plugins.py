@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
 INDEXES = (INDEX, "plugins-ours.json", "plugins-files.json")  # of all plugins, of ours, and of all with a run's files
+GONE = "it belongs to the plugin {}, which is not loaded"
 _MEMBERS = {kind: member for member, (_, kind) in KINDS.items()}
 T = TypeVar("T", bound=tuple[object, ...])
 
@@ -144,10 +145,14 @@ class Installed:
         ("sessions repair"), a flag ("--bus"), a tool ("--tools code") or a key of files ("[mcp]")."""
         import json
 
-        ours = json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))  # by scripts/make_settings.py
-        setting = typed.removeprefix("--").replace("-", "_")
-        owner = ours.get(typed) or self.gone(Command).get(typed) or self.gone(Setting).get(setting, "")
-        return "" if owner in self.names else owner
+        file = Path(__file__).with_name("owners.json")  # by scripts/make_settings.py
+        ours: Mapping[str, str] = json.loads(file.read_text("utf-8"))
+        setting, tool = typed.removeprefix("--").replace("-", "_"), typed.removeprefix("--tools ")
+        shared = {group for each in self.every(ToolEntry) for group in each.groups}
+        found = self.gone(ToolEntry).items()
+        tools = {name.lower(): plugin for name, plugin in found if tool != typed and name not in shared}
+        owner = ours.get(typed) or self.gone(Command).get(typed) or self.gone(Setting).get(setting) or tools.get(tool)
+        return "" if owner is None or owner in self.names else owner
 
     def gone(self, kind: type[tuple[object, ...]]) -> Mapping[str, str]:
         """Return the names of missing plugins' additions of a kind, with the plugins."""

@@ -11,7 +11,7 @@ from sagent.config.keyring import IN_KEYRING, kept_key
 from sagent.config.settings import CustomProvider
 from sagent.config.values import text_of, url
 from sagent.errors import ConfigError
-from sagent.plugin import RefusedError, choice
+from sagent.plugin import ProviderRow, RefusedError, choice
 from sagent.providers.rows import DECLARED, NAME, Quirks, Row, built_in_row, lacking, read_rows
 
 _ROW = tuple(each.name for each in fields(Row) if each.name not in DECLARED)
@@ -36,7 +36,7 @@ def read_providers(given_table: GivenTable) -> Mapping[str, CustomProvider]:
                 raise file.unknown(("providers", name, key), _KEYS)
         known = given_table.providers.get(name) or built_in_row(name)
         if "base_url" not in given and known is None:
-            if of := lacking(name):
+            if of := lacking(name, given_table.gone(ProviderRow)):
                 given_table.warn(f"{file.where('providers', name)}: providers.{name} is ignored{of}.")
                 continue
             from sagent.providers.registry import nearest_rows

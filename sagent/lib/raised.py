@@ -15,7 +15,8 @@ def reason(error: BaseException) -> str:
     core, ours, library = (f"{path}{os.sep}" for path in (package, package / "plugins", Path(os.__file__).parent))
 
     def is_own(file: str) -> bool:
-        return file.startswith(ours) or "site-packages" in file or not file.startswith((core, library, "<"))
+        within = not file.startswith(library) or "site-packages" in file  # where sagent itself may be installed
+        return file.startswith(ours) or (within and not file.startswith((core, "<")))
 
     text = one_line(str(error), 300).rstrip(".")
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -271,10 +271,10 @@ def owners() -> Mapping[str, str]:
     return json.loads(Path(__file__).with_name("owners.json").read_text("utf-8"))
 
 
-def lacking(name: str) -> str:
-    """Return the end of a sentence that names a provider's missing plugin."""
+def lacking(name: str, gone: Mapping[str, str] = {}) -> str:
+    """Return the end of a sentence that names a provider's missing plugin; `gone` are those of others' plugins."""
     name = name.strip().lower().replace("_", "-")
-    owner = "" if name in _our_rows() else owners().get(name)
+    owner = "" if name in _our_rows() else owners().get(name) or gone.get(name)
     return f": it is of the plugin {owner}, which is not loaded" if owner else ""
 
 

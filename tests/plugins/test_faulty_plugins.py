@@ -12,7 +12,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from sagent.config import load
 from sagent.config.files import written_by_others
+from sagent.config.plugin_index import Head, Index, read_index, write_index
 from sagent.config.plugins import INDEX, find_plugins
 from sagent.plugin import Command
 from sagent.testing.script import Call
@@ -162,6 +164,7 @@ WRONG = {
     "has a text as its version of the door": "plugin = Plugin('wrong', api='2')",
     "is a class": "plugin = Plugin",
     "is one of another class": "class Other(Plugin):\n    name = property(lambda self: 1 / 0)\nplugin = Other('wrong')",
+    "has a number as its settings": "plugin = Plugin('wrong', settings=7)",
     "has a member that there is not": "plugin = Plugin('wrong', colours=())",
     "has a setting whose words cannot be had": (
         "plugin = Plugin('wrong', settings=(Setting('hue', Choice(lambda: 1 / 0)),))"
@@ -311,6 +314,29 @@ def test_damaged_index_rebuilt(shell: Shell, folder: Path, damage: str | None) -
     assert not place.is_file() if damage == "" else json.loads(place.read_text()) == json.loads(whole)
 
 
+FORGED = {
+    "no heads": {"heads": []},
+    "no plugin of that number": {"rows": {"commands": [[999, {"name": "greet", "help": "x"}]]}},
+    "another member": {"rows": {"commands": [[0, {"nome": "greet"}]]}},
+    "a member is missing": {"rows": {"parts": [[0, {"add": ":x"}]]}},
+    "another kind": {"rows": {"dreams": []}},
+    "no row": {"rows": {"commands": [7]}},
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_index_of_another_form_is_not_current(tmp_path: Path, change: dict[str, object]) -> None:
+    """Even with the right sum, as where a person changed it."""
+    place = tmp_path / INDEX
+    head = Head("hello", "greets", "", (), "file", "/hello.py:plugin")
+    row = {"name": "greet", "help": "x"}
+    good = Index((head,), {"commands": [(0, row)]})
+    write_index(place, good, (), {})
+    assert read_index(place, ())[1]
+    write_index(place, good._replace(**change), (), {})
+    assert not read_index(place, ())[1]
+
+
 @pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 @pytest.mark.skipif(
@@ -380,6 +406,69 @@ def test_settings_of_removed_plugin_ignored(shell: Shell, folder: Path, how: str
     told = shell.run(*flags, "greet", "you", model="") if not flags else shell.run("greet", *flags, model="")
     assert told.code == 2
     assert "`greet`" in told.err and "plugin hello, which is not loaded" in told.err
+
+
+NAMED = """
+from sagent.plugin import HookEvent, Plugin, ProviderRow, StatusPart, ToolEntry, Trigger
+plugin = Plugin("sea", tools=(ToolEntry("Gull", ":f", ("sea", "default")),), triggers=(Trigger("storm", "s", ":f"),),
+    status_parts=(StatusPart("waves", "w", ":f"),), hook_events=(HookEvent("TideTurned", "t"),),
+    providers=(ProviderRow("acme", "base_url = 'https://acme.example/v1'"),))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('status_line = "waves model"', "waves"),
+        ('tools = ["Gull", "default"]', "Gull"),
+        ('tools = "sea"', "sea"),
+        ('[advisor_rules]\ntriggers = ["storm", "done"]', "storm"),
+        ('[[hooks.TideTurned]]\ncommand = "true"', "hooks.TideTurned"),
+        ('[providers.acme]\ndefault = "x"', "providers.acme"),
+    ],
+)
+def test_file_may_name_what_a_missing_plugin_had(tmp_path: Path, text: str, name: str) -> None:
+    home = tmp_path / "home"
+    place = home / ".config/sagent/plugins/sea.py"
+    place.parent.mkdir(parents=True)
+    (home / ".local/state/sagent").mkdir(parents=True)
+    (place.parents[1] / "config.toml").write_text(f"{text}\n")
+    place.write_text(NAMED)
+
+    def ignored() -> list[str]:
+        settings = load(environ={"HOME": str(home)}, cwd=tmp_path)
+        return [line.partition(": ")[2] for line in settings.warnings if "is ignored" in line]
+
+    assert ignored() == []
+    place.unlink()
+    (line,) = ignored()
+    assert line.startswith(f"{name} is ignored: ") and "the plugin sea, which is not loaded" in line
+
+
+def test_model_of_a_missing_plugin_names_it(shell: Shell, folder: Path) -> None:
+    (folder / "boom.py").write_text(NAMED)
+    shell.run("plugin", "list", model="")
+    told = shell.run("--no-plugins", "--model", "acme/large", "hello", model="")
+    assert (told.code, "the plugin sea, which is not loaded" in told.err) == (2, True), told.err
+
+
+def test_place_of_an_error_is_the_plugins(tmp_path: Path) -> None:
+    """Also where sagent itself is installed in a folder called site-packages."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "sagent").symlink_to(CHECKOUT / "sagent")
+    for name, text in (("cut.py", "def f("), ("here.py", "1 / 0")):
+        (tmp_path / name).write_text(text)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from sagent.config.plugin_loading import known_plugin; from sagent.config.plugins import Source\n"
+        "print(*(known_plugin(Source('x', each, each + ':plugin')).error for each in sys.argv[2:]), sep='\\n')"
+    )
+    run = [sys.executable, "-c", code, str(site), str(tmp_path / "cut.py"), str(tmp_path / "here.py")]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    cut, here = done.stdout.splitlines()
+    assert "site-packages" not in cut
+    assert here.endswith(f"({tmp_path / 'here.py'}:1)")
 
 
 def test_settings_of_broken_plugin_ignored(shell: Shell, folder: Path) -> None:
@@ -598,6 +687,27 @@ def test_interrupt_names_imported_plugin(shell: Shell, folder: Path) -> None:
         assert f"The plugin wrong ({folder / 'wrong.py'}) was being imported" in done.err
     shell.serve([Turn(text="Fine.")])
     assert shell.run("--no-plugins", "hello").out == "Fine.\n"
+
+
+INTERRUPTS = """
+from sagent.plugin import Command, Part, Plugin, Setting
+def run(words): raise KeyboardInterrupt
+async def add(builder): raise KeyboardInterrupt
+def read(value, base): raise KeyboardInterrupt
+plugin = Plugin("hello", commands=(Command("greet", "g", ":run"),), parts=(Part(":add", ("always",)),),
+    settings=(Setting("odd", read, "x", "str", metavar="X", help="h"),))
+"""
+
+
+@pytest.mark.parametrize(("words", "model"), [(("greet",), ""), (("hello",), None), (("--odd", "1", "hello"), None)])
+def test_interrupt_names_plugin_that_was_running(
+    shell: Shell, folder: Path, words: tuple[str, ...], model: str | None
+) -> None:
+    (folder / "boom.py").write_text(INTERRUPTS)
+    shell.serve([])
+    done = shell.run(*words) if model is None else shell.run(*words, model=model)
+    assert done.code == 130
+    assert "The plugin hello failed: KeyboardInterrupt" in done.err
 
 
 def test_same_file_twice_is_one_plugin(shell: Shell, folder: Path) -> None:

@@ -26,15 +26,27 @@ _MAX_COMMAND_CHARS = 2_000  # of a command: the person is shown all of it
 def read_hooks(table: GivenTable) -> tuple[Hook, ...]:
     """Parse the table of a file, and warn of hooks that match nothing. Raises ConfigError."""
     file, environ = table.file, table.environ
+    whole = file.data if table.folder is not None and table.name not in file.data else table.values
+    values = {event: groups for event, groups in whole.items() if not _is_gone(event, table)}
     if table.folder is not None:
-        values = table.values if table.name in file.data else file.data
         base = PathBase(table.folder, table.base.home)
         found = hooks_of(file, values, base, None, table.hook_events)
         return tuple(replace(hook, source="plugin", root=str(table.folder)) for hook in found)
-    found = hooks_of(file, table.values, table.base, environ, table.hook_events)
+    found = hooks_of(file, values, table.base, environ, table.hook_events)
     for hook in found:
         _check_matcher(hook, table)
     return found
+
+
+def _is_gone(event: str, table: GivenTable) -> bool:
+    """Return True for an event of a plugin that is not there, with a warning: nothing fires it."""
+    owner = "" if event in table.hook_events else table.gone(HookEvent).get(event, "")
+    if owner:
+        table.warn(
+            f"{table.file.where('hooks', event)}: hooks.{event} is ignored: it belongs to the plugin {owner}, which is "
+            "not loaded."
+        )
+    return bool(owner)
 
 
 def hooks_in(settings: Settings) -> tuple[Hook, ...]:
