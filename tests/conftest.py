@@ -18,7 +18,7 @@ import pytest
 
 from tests.deleted import deleted, lacked
 from tests.depth import MAX_CASES, QUICK, SAME_EXAMPLES, deep, spread
-from tests.forks import Forks
+from tests.forks import SHARED, Forks
 from tests.left_out import list_left_out
 from tests.roots import defer
 from tests.surroundings import FOR_NPM, settle
@@ -334,6 +334,9 @@ def _means() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    """The program, loaded once."""
+    """The program, loaded once: by the controller in a quick run, which ends it, and by each worker in another."""
+    if SHARED:
+        yield SHARED[0]
+        return
     with closing(Forks()) as found:
         yield found

@@ -9,8 +9,10 @@ Tests of a start itself (imports, signals, closed streams, terminals) start the 
 """
 
 import dataclasses
+import fcntl
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -21,6 +23,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import termios
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -37,12 +40,13 @@ CHECKOUT = Path(__file__).parents[1]
 PROGRAM = "sagent.bin.cli"
 PACKAGES = (  # what most runs import
     "advisor", "agent", "app", "cli", "context", "cost", "engine", "lib", "policy", "providers.families", "sandbox",
-    "session", "tools",
+    "repl", "session", "tools",
 )  # fmt: skip
 HEAVY = ("a2a", "clouds", "mcp", "papers")  # plugins that a few runs import, with what takes longest of all
 OTHERS = ("nacl.signing", "nats.js", "pydantic_core")  # of other projects, which take longest
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
+SHARED: list["Forks"] = []  # what the workers of a quick run have in common
 
 
 class Forks:
@@ -100,15 +104,21 @@ class Forks:
         return subprocess.CompletedProcess(words, int(code), printed, complained)
 
     def start(
-        self, *argv: str, cwd: Path, environment: Mapping[str, str], streams: Sequence[int], file: Path | None = None
+        self,
+        *argv: str,
+        cwd: Path,
+        environment: Mapping[str, str],
+        streams: Sequence[int],
+        file: Path | None = None,
+        controls: bool = False,
     ) -> tuple[int, socket.socket]:
         """Start the program with these as its standard streams, which are closed here; its process id, and a socket
-        that has its exit code in the end."""
+        that has its exit code in the end. Where it `controls` them, they are a terminal that no session has yet."""
         mine, theirs = socket.socketpair()
         socket.send_fds(self._control, [b"."], [*streams, theirs.fileno()])
         for fd in (*streams, theirs.detach()):
             os.close(fd)
-        mine.sendall(json.dumps([file and str(file), argv, str(cwd), dict(environment)]).encode())
+        mine.sendall(json.dumps([file and str(file), argv, str(cwd), dict(environment), controls]).encode())
         mine.shutdown(socket.SHUT_WR)
         child = int.from_bytes(mine.recv(8))
         assert child, "the server of forks has ended"
@@ -209,11 +219,16 @@ def _tell_ended(ends: dict[int, int]) -> None:
 def answer(stdin: int, stdout: int, stderr: int, request: int) -> None:
     """Run the program as a request says, and tell its process id first. Its exit code is the server's to tell."""
     with socket.socket(fileno=request) as caller, caller.makefile("rb") as file:
-        program, argv, cwd, environment = json.load(file)
+        program, argv, cwd, environment, controls = json.load(file)
         caller.sendall(os.getpid().to_bytes(8))
     for number, fd in enumerate((stdin, stdout, stderr)):
         os.dup2(fd, number)
         os.close(fd)
+    if controls:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        assert isinstance(sys.stdout, io.TextIOWrapper)
+        sys.stdout.reconfigure(line_buffering=True)
     os.chdir(cwd)
     os.environ.update(environment)
     sys.path[0], sys.argv[1:] = os.path.dirname(program) if program else os.getcwd(), argv

@@ -28,6 +28,9 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 from _pytest.pathlib import ImportMode, import_path
 from execnet import gateway_io
 from execnet.gateway_base import ExecModel, Popen2IO
+from hypothesis.internal.conjecture import providers
+
+from tests.forks import SHARED, Forks
 
 
 @dataclass
@@ -56,10 +59,14 @@ class _Pipes(gateway_io.Popen2IOMaster):
 
 
 def sow(config: pytest.Config, number: int) -> None:
-    """Import all tests, and let so many workers that are started from here on be forks. Does nothing where a module has
-    started a thread, which no fork would have."""
+    """Import all tests, and let so many workers that are started from here on be forks, which run the program as forks
+    of one server. Does nothing where a module has started a thread, which no fork would have."""
     gc.disable()
+    SHARED.append(Forks())  # it loads the program meanwhile
+    config.add_cleanup(SHARED[0].close)
     _import_tests(config)
+    with suppress(Exception):  # what Hypothesis works out when it is first used
+        providers._get_local_constants()
     if threading.active_count() == 1:
         gc.freeze()
         config.get_terminal_writer().flush()  # or each fork would write what waits there, too

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
 from tests.repl.console import CHECKOUT, Console
 from tests.repl.recorded import context
 from tests.warm import STATE, warm
@@ -14,7 +15,7 @@ __all__ = ["console", "context"]
 
 
 @pytest.fixture
-def console(tmp_path: Path) -> Iterator[Console]:
+def console(tmp_path: Path, forks: Forks) -> Iterator[Console]:
     """A fresh directory, home and terminal."""
     cwd, home = tmp_path / "work", tmp_path / "home"
     cwd.mkdir()
@@ -26,6 +27,6 @@ def console(tmp_path: Path) -> Iterator[Console]:
         "PYTHONPATH": str(CHECKOUT),
         "SAGENT_MODEL": "anthropic/claude-sonnet-4-6",
     }
-    found = Console(tmp_path / "tmux", cwd, environment)
+    found = Console(tmp_path / "tmux", cwd, environment, forks)
     yield found
     found.close()

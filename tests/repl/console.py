@@ -5,17 +5,34 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sagent.testing.server import FakeProviderServer, Received, Script
+from tests.forks import Forks, needs_a_start
 
 CHECKOUT = Path(__file__).parents[2]
 PATIENCE = 20.0  # seconds
 MAX_SETTLE_SECONDS = 2.0  # one that draws all the time hardly ever waits
 READY = "│ $0"  # the status line, when the session is open
+PROGRAM = (sys.executable, "-m", "sagent.bin.cli")
+
+# What holds a pane whose program is a fork: it gives the terminal away, tells that the program has ended, and stays
+# until the terminal is closed, for what is shown to be read.
+HOLDER = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+fcntl.ioctl(0, termios.TIOCNOTTY)
+code = open(sys.argv[1]).read()
+try:
+    os.write(1, f"ended {code}\\r\\n".encode())
+    while os.read(0, 4096): pass
+except OSError: pass
+"""
 
 
 def last_text(request: Received) -> str:
@@ -25,11 +42,10 @@ def last_text(request: Received) -> str:
     return str(messages[-1])
 
 
-def is_busy(pane: int) -> bool:
-    """Return True if the program in a pane runs, or would if the machine were not busy."""
+def is_busy(program: int) -> bool:
+    """Return True if a process runs, or would if the machine were not busy."""
     try:
-        children = Path(f"/proc/{pane}/task/{pane}/children").read_text().split()
-        stat = Path(f"/proc/{(children or [pane])[-1]}/stat").read_text()
+        stat = Path(f"/proc/{program}/stat").read_text()
     except OSError:  # it has ended, or there is no /proc
         return False
     return stat.rpartition(") ")[2].startswith(("R", "D"))
@@ -42,8 +58,10 @@ class Console:
     socket: Path
     cwd: Path
     environment: dict[str, str]
+    forks: Forks | None = None  # or the program is started as a user does
     stack: ExitStack = field(default_factory=ExitStack)
-    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "sagent.bin.cli"])
+    program: list[str] = field(default_factory=lambda: [*PROGRAM])
+    child: int = 0  # the program, where it is a fork
 
     def serve(self, script: Script) -> FakeProviderServer:
         """Start a provider and have the program use it."""
@@ -84,11 +102,41 @@ class Console:
             self.until(ready)
             return
         # what the terminal shows when the program has ended stays there to be read
-        self.tmux(
-            "new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(self.cwd),
-            f"{command}; echo ended $?; exec sleep 1000",
-        )  # fmt: skip
+        pane = ("new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(self.cwd))
+        set_early = {name: value for name, value in environment.items() if (name, value) != ("LANG", "C.UTF-8")}
+        if self.forks and self.program == [*PROGRAM] and sys.platform == "linux" and not needs_a_start(set_early):
+            self._fork(self.forks, pane, *flags, **environment)
+        else:
+            self.child = 0
+            self.tmux(*pane, f"{command}; echo ended $?; exec sleep 1000")
         self.until(ready)
+
+    def _fork(self, forks: Forks, pane: Sequence[str], *flags: str, **environment: str) -> None:
+        """Run the program in a pane as a fork, which costs a third of a start."""
+        told = self.socket.with_name(f"{self.socket.name}-ended")
+        os.mkfifo(told)
+        self.tmux(*pane, f"exec {shlex.join([sys.executable, '-I', '-S', '-c', HOLDER, str(told)])}")
+        name = self.tmux("display-message", "-p", "#{pane_tty}").strip()
+        ending = open(told, "w")  # noqa: SIM115 -- a thread closes it. From here on the terminal is nobody's.
+        streams = [os.open(name, os.O_RDWR | os.O_NOCTTY) for _ in range(3)]
+        self.child, end = forks.start(*flags, cwd=self.cwd, environment=environment, streams=streams, controls=True)
+
+        def tell() -> None:
+            with end, ending:
+                code = int(end.recv(8))
+                ending.write(str(code if code >= 0 else 128 - code))  # as a shell says it
+
+        threading.Thread(target=tell, daemon=True).start()
+
+    @property
+    def process(self) -> int:
+        """The process id of the program, or of what was started last in the pane."""
+        if self.child:
+            return self.child
+        pane = int(self.tmux("display-message", "-p", "#{pane_pid}"))
+        with suppress(OSError):  # it has ended, or there is no /proc
+            return int([pane, *Path(f"/proc/{pane}/task/{pane}/children").read_text().split()][-1])
+        return pane
 
     def record(self, file: Path) -> None:
         """Write what the program sends from now on into a file."""
@@ -102,8 +150,8 @@ class Console:
         """Press keys, by tmux's names, once the program waits for them.
 
         One that is pressed as soon as something is drawn, before the program knows that it is, chooses nothing."""
-        pane, end = int(self.tmux("display-message", "-p", "#{pane_pid}")), time.monotonic() + MAX_SETTLE_SECONDS
-        while is_busy(pane) and time.monotonic() < end:
+        program, end = self.process, time.monotonic() + MAX_SETTLE_SECONDS
+        while is_busy(program) and time.monotonic() < end:
             time.sleep(0.01)
         self.tmux("send-keys", *keys)
 

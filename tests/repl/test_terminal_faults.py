@@ -41,13 +41,14 @@ LONG = " ".join(f"word{number}" for number in range(12_000))  # a reply that say
 
 def memory(console: Console) -> float:
     """Resident MB of the program in the pane, at its most."""
-    pane = console.tmux("display-message", "-p", "#{pane_pid}").strip()
-    child = Path(f"/proc/{pane}/task/{pane}/children").read_text().split()[0]
-    line = next(line for line in Path(f"/proc/{child}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    line = next(
+        line for line in Path(f"/proc/{console.process}/status").read_text().splitlines() if line.startswith("VmHWM")
+    )
     return int(line.split()[1]) / 1000
 
 
 def test_hangup_session_can_be_continued(console: Console) -> None:
+    console.forks = None
     calls = Turn(text="I look.", calls=(Call("Bash", {"command": "echo half; sleep 49.17"}),))
     server = console.serve([calls, Turn(text="I see what happened.")])
     console.start("--permission-mode", "full")
@@ -126,6 +127,7 @@ def test_unread_terminal_does_not_block_agent(console: Console) -> None:
 
 @pytest.mark.parametrize("moment", ("asking", "working", "suspended", "editing", "idle", "at once")[: deep(2, 6)])
 def test_ends_with_its_terminal(console: Console, moment: str) -> None:
+    console.forks = None
     console.environment["EDITOR"] = "sh -c 'echo edited; exec sleep 301.7'"
     command = {"asking": "touch x", "working": "echo begun; sleep 301.7"}.get(moment, "true")
     console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Done.")])
