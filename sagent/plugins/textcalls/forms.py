@@ -13,6 +13,7 @@ INVOKING: Mapping[str, str] = {
     "<invoke name=": "</invoke>",
     "<minimax:tool_call>": "</minimax:tool_call>",
     "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",
+    "<｜DSML｜tool_calls>": "</｜DSML｜tool_calls>",
 }
 """Marks of calls whose arguments are elements, and their closing marks."""
 NAMES = ("name", "tool_name", "function_name", "tool", "function", "action")
@@ -20,7 +21,16 @@ NAMES = ("name", "tool_name", "function_name", "tool", "function", "action")
 ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "kwargs")
 """Keys under which they put its arguments."""
 
+GEMMA: Mapping[str, str] = {
+    "<start_function_call>": "<end_function_call>",
+    "<|tool_call>": "<tool_call|>",
+}
+"""Marks of Gemma's calls, which have strings between marks of their own and keys without quotation marks."""
+BEGUN_CALL = "<｜tool▁call▁begin｜>"
+
 _INVOKE = ("<invoke", "<｜DSML｜invoke")
+_PYTHONIC = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
+_GEMMA_STRING, _GEMMA_KEY = re.compile(r'<escape>|<\|"\|>'), re.compile(r"([{,]\s*)([A-Za-z_][\w-]*)\s*:")
 _PARAMETER = re.compile(
     r"<(?:｜DSML｜)?parameter name=[\"']?([^\"'>\n]+)[\"']?[^>\n]*>(.*?)"
     r"(?:</(?:｜DSML｜)?parameter>|(?=<(?:｜DSML｜)?parameter )|\Z)",
@@ -43,10 +53,12 @@ def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bo
         for each in text.split("<function=")[1:]:
             ended = "</function>" in each
             yield _tagged(each.partition("</function>")[0].strip(), tools, whole=whole or ended)
+    elif mark == "<tool_call>" and (named := re.match(r"([\w.-]+)\s*(?:```json)?\s*(?=\{)", text)):
+        yield (named[1], *_parse(text[named.end() :].strip()))
     elif mark == "<tool_call>" and text[:1] not in ("{", "["):
         yield _keyed(text, tools, whole=whole)
-    elif mark == "<｜tool▁calls▁begin｜>":
-        for each in text.split("<｜tool▁call▁begin｜>")[1:]:
+    elif mark in ("<｜tool▁calls▁begin｜>", BEGUN_CALL):
+        for each in (text if BEGUN_CALL in text else BEGUN_CALL + text).split(BEGUN_CALL)[1:]:
             inside, ended, _ = each.partition("<｜tool▁call▁end｜>")
             yield _fenced(inside, whole=bool(ended))
     elif mark == "[TOOL_CALLS]":
@@ -57,20 +69,34 @@ def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bo
 
 def _newer(mark: str, text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
     """Read the forms that are an object, a list of them, elements, or Python."""
-    if mark in INVOKING or text.startswith(_INVOKE):
+    if text.startswith(_INVOKE) or (mark in INVOKING and text[:1] not in ("{", "[") and not _PYTHONIC.match(text)):
         yield from _invoked(text, tools, whole=whole)
+    elif mark in GEMMA and text.startswith("call:"):
+        yield _gemma(text)
     elif mark == "<|tool_calls_section_begin|>":
         for each in text.split("<|tool_call_begin|>")[1:]:
             head, _, tail = each.partition("<|tool_call_argument_begin|>")
             raw, ended, _ = tail.partition("<|tool_call_end|>")
             name = head.strip().rpartition(":")[0] or head.strip()
             yield (name, *_parse(raw.strip())) if ended or raw.strip() else (name, EMPTY, "")
-    elif mark == "<|tool_call_start|>" and text[:2] not in ("[{", "{"):
+    elif (mark == "<|tool_call_start|>" and text[:2] not in ("[{", "{")) or (
+        mark in (*INVOKING, "<|python_start|>") and _PYTHONIC.match(text)
+    ):
         yield from python_calls(text, tools)
     elif mark == "<seed:tool_call>" and text.startswith("<function="):
         yield from calls_in("<tool_call>", text, tools, whole=whole)
     elif mark != "<|python_tag|>" or text[:1] in ("{", "["):  # else it is code for an interpreter
         yield from listed(text.removeprefix("<|plugin|>").strip())
+
+
+def _gemma(text: str) -> Call:
+    """Read `call:NAME{key:<escape>text<escape>,…}`."""
+    name, brace, rest = text.removeprefix("call:").partition("{")
+    parts = _GEMMA_STRING.split(brace + rest)
+    if len(parts) % 2 == 0 or not rest.rstrip().endswith("}"):  # its last string, or it, has no end
+        return name.strip(), EMPTY, valid_text(text)
+    raw = "".join(json_dump(part) if at % 2 else _GEMMA_KEY.sub(r'\1"\2":', part) for at, part in enumerate(parts))
+    return (name.strip(), *_parse(raw))
 
 
 def listed(text: str) -> Iterator[Call]:
@@ -122,7 +148,7 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
     found = list(re.finditer(r"<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", rest, re.DOTALL))
     if not whole or (rest and not found):
         return name, EMPTY, valid_text(rest)
-    return name, _cast(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
+    return name, cast_arguments(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
 
 
 def _invoked(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
@@ -138,7 +164,7 @@ def _invoked(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iter
         elif not (whole or ended) or cut or (rest.strip() and not found):
             yield name, EMPTY, valid_text(rest)
         else:
-            yield name, _cast(((one[1].strip(), one[2]) for one in found), tools.get(name, EMPTY)), None
+            yield name, cast_arguments(((one[1].strip(), one[2]) for one in found), tools.get(name, EMPTY)), None
 
 
 def python_calls(text: str, tools: Mapping[str, JsonObject]) -> Iterator[Call]:
@@ -163,7 +189,7 @@ def _keyed(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
     found = _pairs(text)
     if not re.fullmatch(r"[\w.-]+\s*", name) or not whole or found is None or (key and not found):
         return broken_call(text)
-    return name.strip(), _cast(found, tools.get(name.strip(), EMPTY)), None
+    return name.strip(), cast_arguments(found, tools.get(name.strip(), EMPTY)), None
 
 
 def _pairs(text: str) -> list[tuple[str, str]] | None:
@@ -179,7 +205,7 @@ def _pairs(text: str) -> list[tuple[str, str]] | None:
     return pairs
 
 
-def _cast(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
+def cast_arguments(pairs: Iterable[tuple[str, str]], schema: JsonObject) -> JsonObject:
     """Arguments that came as plain text, as the tool's schema has them."""
     properties = as_object(schema.get("properties"))
     arguments: dict[str, object] = {}

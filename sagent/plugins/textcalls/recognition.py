@@ -5,6 +5,7 @@ every other.
 """
 
 import html
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,12 +28,15 @@ from sagent.messages import CUT, Document, Image, Message, Opaque, Text, ToolCal
 from sagent.model import Request
 from sagent.plugins.textcalls.forms import (
     ARGUMENTS,
+    BEGUN_CALL,
+    GEMMA,
     INVOKING,
     NAMES,
     Call,
     broken_call,
     call_of,
     calls_in,
+    cast_arguments,
     json_values,
     python_calls,
 )
@@ -50,6 +54,15 @@ _WINDOW = 300  # characters around a name in read text, in which a quoted call h
 MARKS: Mapping[str, str] = {
     **CALLS,
     **INVOKING,
+    **GEMMA,
+    BEGUN_CALL: "",
+    "<|tool_calls|>": "",
+    "<tool_calls>": "</tool_calls>",
+    "<tool_use>": "</tool_use>",
+    "<longcat_tool_call>": "</longcat_tool_call>",
+    "<|tools_prefix|>": "<|tools_suffix|>",
+    "<|python_start|>": "<|python_end|>",
+    "[TOOL_REQUEST]": "[END_TOOL_REQUEST]",
     "<tools>": "</tools>",
     "<function_call>": "</function_call>",
     "<functioncall>": "",
@@ -70,12 +83,20 @@ _CHANNEL = re.compile(
 )
 _ANALYSIS = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>|\Z)", re.DOTALL)
 _OPENING = "|".join(map(re.escape, sorted(MARKS, key=len, reverse=True)))
+_HEAD = (  # of arguments: ReAct, Qwen-Agent, gpt-oss without its marks, Functionary, GLM-4
+    r"(?P<head>^Action:[ \t]*[\w.:-]+[ \t]*\n+Action Input:|^✿FUNCTION✿:[ \t]*[\w.:-]+[ \t]*\n✿ARGS✿:"
+    r"|\bto=functions\.[\w.:-]+(?:[ \t]+(?:json|code))?\s*|^(?:>>>[ \t]*)?[A-Za-z_][\w.-]{0,99}[ \t]*\n)"
+)
+_NAME_IN_HEAD = re.compile(r"(?:Action:|✿FUNCTION✿:|to=functions\.|>>>|^)[ \t]*([\w.:-]+)")
 _TOKEN = re.compile(
-    r"^(?P<quote>[ \t]*>[^\n]*)"
+    rf"{_HEAD}[ \t]*(?=\{{)"
+    r"|^(?P<quote>[ \t]*>[^\n]*)"
     r"|^[ \t]*(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)$"
     r"|(?<!`)(?P<code>`{1,2})(?!`)[^\n]*?(?<!`)(?P=code)(?!`)"
     rf"|(?P<mark>{_OPENING})"
     r"|(?P<channel><\|start\|>assistant|<\|channel\|>)"
+    r"|^[ \t]*functools(?P<functools>(?=\[\s*\{))"
+    r"|^[ \t]*<(?P<element>[A-Za-z_]\w*)>(?=\s*<\w+>)"
     r"|^[ \t]*(?P<json>[{\[])",
     re.MULTILINE,
 )
@@ -86,8 +107,9 @@ _BROKEN = re.compile(
 )
 _PYTHON_LIST = re.compile(r"\[\s*([A-Za-z_][\w.:-]*)\s*\(")
 _ANSWERED = re.compile(
-    r"\s*(?:<tool_response|<function_results?>|<\|im_|<\|eot|<\|start|<\|tool_response|Observation:)"
+    r"\s*(?:<tool_response|<function_results?>|<\|im_|<\|eot|<\|start|<\|tool_response|Observation:|✿RESULT✿)"
 )
+_CHILD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
 _PREFIX = re.compile(r"(?:functions?|default_api|tools?|api)[.:]")
 _NOISE = re.compile(r"[\s\"'\\`\u00ad\u200b-\u200f\u2060\ufeff]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -97,12 +119,14 @@ _CALL_WORDS = re.compile(r"argument|parameter|tool|function|invoke|args|input|<\
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Calls and their place in a text. If `marked`, no other text looks like them."""
+    """Calls and their place in a text. If `marked`, no other text looks like them. If `shown`, they stay in the text,
+    because they begin with words that are shown before it is known that a call follows."""
 
     start: int
     end: int
     calls: tuple[Call, ...]
     marked: bool
+    shown: bool = False
 
 
 def recognise(text: str, request: Request, reply: Message) -> WrittenCalls | None:
@@ -150,6 +174,8 @@ class _Reader:
         at = max((end + len(closing) for closing in THOUGHTS.values() if (end := text.rfind(closing)) >= 0), default=0)
         if at == 0 and text.lstrip().startswith(tuple(THOUGHTS)):
             return []  # thinking without an end
+        if whole := self._whole_reply(at):
+            return [whole]
         while token := _TOKEN.search(text, at):
             at = token.end()
             span: Span | None = None
@@ -157,6 +183,13 @@ class _Reader:
                 span = self._marked(token.start(), token["mark"])
             elif token["channel"] is not None:
                 span = self._channel(token.start())
+            elif token["head"] is not None:
+                span = self._headed(token)
+            elif token["functools"] is not None:
+                span = self._json(token.end(), token.start())
+                span = replace(span, shown=True) if span else None
+            elif token["element"] is not None:
+                span = self._element(token)
             elif token["json"] is not None:
                 start = token.start("json")
                 span, at = self._json(start, token.start()), max(at, self._end_of_json)
@@ -186,16 +219,77 @@ class _Reader:
         begun = start + len(mark)
         end = self._end_of_call(begun, closing) if closing else -1
         body = text[begun:] if end < 0 else text[begun:end]
-        if mark == "<tools>" and body.lstrip()[:1] not in ("{", "["):
+        if mark == "<tool_calls>" and body.lstrip().startswith("<tool_call>"):
+            inner = _Reader(body, self._tools).spans()
+            calls = [call for span in inner for call in span.calls]
+            return self._span(start, len(text) if end < 0 else end + len(closing), calls, marked=True)
+        if mark in ("<tools>", "<tool_use>") and body.lstrip()[:1] not in ("{", "["):
             return None  # an element of some document
         if mark == "<|python_tag|>" and body.lstrip()[:1] not in ("{", "["):
             calls = python_calls(re.sub(r"\.call\(", "(", body), self._tools)
         else:
             body = f"{mark}{body}" if mark == "<invoke name=" else _single_braces(body)
             calls = list(calls_in(mark, body, self._tools, whole=end >= 0))
+            if any(call[2] is not None for call in calls):
+                calls = self._short_forms(body) or calls
             if any(call[2] is not None for call in calls) and (literal := self._literal(body)):
                 calls = [literal]
         return self._span(start, len(text) if end < 0 else end + len(closing), calls, marked=True)
+
+    def _short_forms(self, body: str) -> list[Call]:
+        """Read a body of `{"NAME": {...}}`."""
+        items = [item for value, _ in json_values(body) for item in _listed(value)]
+        found = [self._short(as_object(item)) for item in items]
+        return [call for call in found if call] if all(found) else []
+
+    def _whole_reply(self, start: int) -> Span | None:
+        """Read a reply that is one call in Python's syntax."""
+        body = self._text[start:].strip()
+        if not re.match(r"[A-Za-z_][\w.:-]*\(", body) or not body.endswith(")") or not self._calls_tools(body):
+            return None
+        calls = self._python(body)
+        fits = len(calls) == 1 and calls[0][2] is None and self._fits(*calls[0][:2])
+        return Span(start, len(self._text), (self._call(calls[0]),), marked=False, shown=True) if fits else None
+
+    def _headed(self, token: re.Match[str]) -> Span | None:
+        """Read arguments under or after a tool's name. Without further words it must be a tool that takes them."""
+        text, start = self._text, token.end()
+        found = _NAME_IN_HEAD.match(token["head"])
+        values = list(itertools.islice(json_values(text[start:]), 1))
+        if found is None or (values and not isinstance(values[0][0], JsonObject)):
+            return None
+        said = token["head"].startswith(("Action", "✿", "to="))
+        if not values:
+            call: Call = (found[1], JsonObject(), valid_text(text[start:]))
+            return self._shown_span(token.start(), len(text), call) if said else None
+        given, end = as_object(values[0][0]), start + len(values[0][1])
+        if text[end:].partition("\n")[0].strip(" \t\r;,}]") or not (said or self._fits(found[1], given)):
+            return None
+        return self._shown_span(token.start(), end, (found[1], json_freeze(given), None))
+
+    def _shown_span(self, start: int, end: int, call: Call) -> Span:
+        return Span(start, end, (self._call(call),), marked=False, shown=True)
+
+    def _element(self, token: re.Match[str]) -> Span | None:
+        """Read an element with a tool's name and its arguments as children."""
+        text, name = self._text, token["element"]
+        end = text.find(f"</{name}>", token.end())
+        if end < 0 or (schema := self._tools.get(self._meant(name))) is None:
+            return None
+        body = text[token.end() : end]
+        pairs = [(each[1], each[2]) for each in _CHILD.finditer(body)]
+        given = cast_arguments(pairs, schema)
+        if _CHILD.sub("", body).strip() or not self._fits(name, given):
+            return None
+        return self._shown_span(token.start(), end + len(name) + 3, (name, given, None))
+
+    def _fits(self, name: str, given: Mapping[str, object]) -> bool:
+        """Return True for arguments that a tool of the name takes, with all that it needs."""
+        schema = self._tools.get(self._meant(name))
+        if schema is None:
+            return False
+        needed = {as_str(each) for each in as_array(schema.get("required"))}
+        return bool(given) and needed <= {*given} <= {*as_object(schema.get("properties"))}
 
     def _literal(self, body: str) -> Call | None:
         """Read a body that is one object in Python's syntax."""
@@ -317,11 +411,9 @@ class _Reader:
     def _flat(self, fields: Mapping[str, object]) -> Call | None:
         """Return the call in an object that has the arguments beside the name, if they fit a tool's schema."""
         for key in NAMES:
-            schema = self._tools.get(self._meant(as_str(fields.get(key))))
-            if schema is not None:
+            if self._meant(as_str(fields.get(key))) in self._tools:
                 given = {name: value for name, value in fields.items() if name != key}
-                needed = {as_str(name) for name in as_array(schema.get("required"))}
-                if given and needed <= {*given} <= {*as_object(schema.get("properties"))}:
+                if self._fits(as_str(fields[key]), given):
                     return as_str(fields[key]), json_freeze(given), None
         return None
 
@@ -430,6 +522,8 @@ def _stands_as_call(text: str, spans: Sequence[Span], tools: Mapping[str, JsonOb
 
 def _around(text: str, spans: Sequence[Span]) -> str:
     """Return a text without its calls, and without the results that a model made up for them."""
+    if any(span.shown for span in spans):
+        return text
     lead, *later = _gaps(text, spans)
     after = [gap.strip() for gap in later if gap.strip() and not _ANSWERED.match(gap)]
     lead = lead if lead.strip() else ""
@@ -533,7 +627,7 @@ def _pair(name: str, key: str, value: object) -> re.Pattern[str]:
     """Return an expression for a key and the beginning of its value in a squeezed text, in any form of a call of the
     name. A call in Python's syntax may have no key."""
     first = next((one for leaf in _leaves(value) if (one := _squeezed(leaf))), "")
-    between = r"\W{0,20}(?:arg_key\W{0,20}arg_value\W{0,20})?"
+    between = r"\W{0,20}(?:(?:arg_key\W{0,20}arg_value|string=\w{1,9}|escape)\W{0,20})?"
     before = rf"(?:{re.escape(_squeezed(key))}{between}|{re.escape(name)}\((?:[^()]{{0,300}},)?)"
     return re.compile(rf"{before}{re.escape(first)}(?!\w)")
 

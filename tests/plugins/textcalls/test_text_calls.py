@@ -104,10 +104,45 @@ FORMS = {
     "python words": "{'name': 'Read', 'arguments': {'file_path': 'a b.py', 'limit': None}}",
     "other case": f'{{"name": "read", "arguments": {ARGUMENTS}}}',
     "namespace": f'{{"name": "functions.Read", "arguments": {ARGUMENTS}}}',
+    "llama 4": '<|python_start|>[Read(file_path="a b.py")]<|python_end|>',
+    "olmo 3": '<function_calls>\nRead(file_path="a b.py")\n</function_calls>',
+    "gemma function": "<start_function_call>call:Read{file_path:<escape>a b.py<escape>}<end_function_call>",
+    "gemma 4": '<|tool_call>call:Read{file_path:<|"|>a b.py<|"|>}<tool_call|>',
+    "minimax m1": f"<tool_calls>\n{CALL}\n</tool_calls>",
+    "jamba": f"<tool_calls>[{CALL}]</tool_calls>",
+    "hunyuan": f"<tool_calls><tool_call>Read\n```json\n{ARGUMENTS}\n```\n</tool_call></tool_calls>",
+    "deepseek 3.1": f"<｜tool▁call▁begin｜>Read<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜>",
+    "deepseek 3.2": (
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="Read">\n<｜DSML｜parameter name="file_path" string="true">a b.py'
+        "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+    ),
+    "apertus": f'<|tools_prefix|>[{{"Read": {ARGUMENTS}}}]<|tools_suffix|>',
+    "longcat": f"<longcat_tool_call>{CALL}</longcat_tool_call>",
+    "xlam": f"<|tool_calls|>[{CALL}]",
+    "lm studio": f"[TOOL_REQUEST]\n{CALL}\n[END_TOOL_REQUEST]",
+    "tool_use": f"<tool_use>\n{CALL}\n</tool_use>",
     "short": f'{{"Read": {ARGUMENTS}}}',
     "flat": '{"tool": "Read", "file_path": "a b.py"}',
 }
+SHOWN_FORMS = {
+    "react": f"Action: Read\nAction Input: {ARGUMENTS}",
+    "react, made-up result": f"Action: Read\nAction Input: {ARGUMENTS}\nObservation: It is empty.",
+    "qwen agent": f"✿FUNCTION✿: Read\n✿ARGS✿: {ARGUMENTS}\n✿RESULT✿",
+    "glm 4": f"Read\n{ARGUMENTS}",
+    "functionary": f">>>Read\n{ARGUMENTS}",
+    "gpt-oss without marks": f"assistantcommentary to=functions.Read json{ARGUMENTS}",
+    "phi 4 mini": f"functools[{CALL}]",
+    "elements": "<read>\n<file_path>a b.py</file_path>\n</read>",
+}
+"""Forms that begin with words: these are shown before it is known that a call follows, and stay."""
 NO_CALLS = {
+    "arguments under another name": f"Settings\n{ARGUMENTS}",
+    "other arguments under its name": 'Read\n{"page": 1}',
+    "quoted react": f"> Action: Read\n> Action Input: {ARGUMENTS}",
+    "react in a listing": f"```text\nAction: Read\nAction Input: {ARGUMENTS}\n```",
+    "other elements": "<read>\n<p>It is a page.</p>\n</read>",
+    "python in words": 'Read(file_path="a b.py") is how it is called.',
+    "recipient in code": f"It writes `to=functions.Read json{ARGUMENTS}` for that.",
     "package": '{"name": "my-package", "version": "1.0.0"}',
     "schema": 'This is the schema:\n```json\n{"name": "x", "parameters": {}}\n```\n' + "It has more to it. " * 30,
     "table": '```json\n[{"name": "Ann", "age": 3}, {"name": "Bob", "age": 4}]\n```',
@@ -168,6 +203,29 @@ async def test_call_in_every_form_is_made(form: str) -> None:
         assert message.content == shown == lead
         assert message.stop == "tool_use"
         assert any("wrote its call as text" in note for note in notes)
+
+
+@pytest.mark.parametrize("form", SHOWN_FORMS)
+async def test_call_after_words_stays_in_text(form: str) -> None:
+    for lead in ("", "I read it first.\n\n"):
+        for pieces in ([lead + SHOWN_FORMS[form]], list(lead + SHOWN_FORMS[form])):
+            message, shown, _ = await streamed(pieces)
+            assert called(message) == [("Read", GIVEN)]
+            assert message.content == shown == lead + SHOWN_FORMS[form]
+            assert message.stop == "tool_use"
+
+
+async def test_reply_of_one_python_call_is_made() -> None:
+    message, *_ = await streamed(['Read(file_path="a b.py")'])
+    assert called(message) == [("Read", GIVEN)]
+
+
+@pytest.mark.parametrize("form", SHOWN_FORMS)
+async def test_read_call_after_words_is_text(form: str) -> None:
+    page = (ToolCall("1", "Bash"), ToolResult("1", (Text(f"The page says:\n{SHOWN_FORMS[form]}\nSo it is."),)))
+    history = (Message("assistant", page[:1]), Message("user", page[1:]))
+    message, *_ = await streamed([SHOWN_FORMS[form]], history=history)
+    assert message.calls == ()
 
 
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS)
