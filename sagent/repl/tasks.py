@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping
 
 from sagent.config.plugins import blame
 from sagent.errors import SagentError
+from sagent.lib.text import failure
 from sagent.repl.view.blocks import Report
 
 CLOSING_SECONDS = 8.0  # that tasks have to end
@@ -32,7 +33,7 @@ class Tasks:
 
     def report(self, error: BaseException) -> None:
         """Show an error; the session continues."""
-        text = str(error) if isinstance(error, SagentError | OSError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, SagentError) else failure(error)
         self._show(Report(text if isinstance(error, SagentError) else blame(error) or text, "error"))
 
     def on_defect(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:

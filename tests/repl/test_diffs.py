@@ -13,6 +13,7 @@ from sagent.lib.diff import unified
 from sagent.repl.view.blocks import render_block
 from sagent.repl.view.diff import changes, diff_rows, render_diff, render_whole_diff
 from sagent.repl.view.lines import FILL, line_width, plain
+from sagent.repl.view.markdown import colour
 
 
 def changed(old: str, new: str, path: str = "a.py") -> list[tuple[str, str]]:
@@ -102,3 +103,9 @@ def test_end_of_progress_begins_a_line() -> None:
     renderer.on_event(Finished("root", ended))
     renderer.on_result(ended)
     assert shown.getvalue().splitlines() == ["def merge", "sagent: the run was interrupted"]
+
+
+def test_file_names_in_a_block_are_no_changes() -> None:
+    lines = ("--- a/x.sql", "+++ b/x.sql", "--- /dev/null", "@@ -1 +1 @@", "--- words", "+++ words", "-x")
+    styles = [colour(line, "diff")[0][0] for line in lines]
+    assert styles == ["class:diff.place"] * 4 + ["class:line-removed", "class:line-added", "class:line-removed"]

@@ -961,3 +961,9 @@ async def test_command_waits_for_its_session(monkeypatch: pytest.MonkeyPatch, tm
         actions._session.settled.set()
         await running
         assert done == ["now"]
+
+
+def test_system_errors_are_said_in_words() -> None:
+    shown = list[str]()
+    Tasks(lambda report: shown.append(report.text)).report(OSError(30, "Read-only file system", "/home/x/.config"))
+    assert shown == ["/home/x/.config: Read-only file system."]

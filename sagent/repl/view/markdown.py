@@ -429,6 +429,7 @@ _WORDS = (
 )
 _HASH = frozenset({"", "py", "python", "sh", "bash", "zsh", "shell", "console", "yaml", "yml", "toml", "ruby", "rb"})
 _TEXT = frozenset({"text", "txt", "plain", "output", "markdown", "md"})
+_DIFF_PLACE = re.compile(r"@@|--- (?:a/|/dev/null)|\+\+\+ (?:b/|/dev/null)")  # not a removed "-- words"
 _DIFF = {"+": "class:line-added", "-": "class:line-removed"}
 
 
@@ -437,7 +438,9 @@ def colour(line: str, language: str) -> Line:
     if not line:
         return ()
     if language in ("diff", "patch"):
-        style = "class:diff.place" if line.startswith("@@") else _DIFF.get(line[0], "class:code")
+        if _DIFF_PLACE.match(line):
+            return (("class:diff.place", line),)
+        style = _DIFF.get(line[0], "class:code")
         return ((style, line), (f"{style} {FILL}", "")) if line[0] in _DIFF else ((style, line),)
     if language in _TEXT:
         return (("class:code", line),)
