@@ -53,20 +53,20 @@ COMMANDS = (
     Row("/provider [name]", "/provider openai", wrong="opneai"),
     Row("/effort [level]", "/effort low", completes="xhigh", wrong="hihg"),
     Row("/advisor [text]", "/advisor openai/gpt-5.5", completes="off", refuses="(?i)advisor"),
-    Row("/ask-advisor [text]", "/ask-advisor why?", refuses="(?i)advisor"),
+    Row("/ask-advisor [question]", "/ask-advisor why?", refuses="(?i)advisor"),
     Row("/cost [budget]", "/cost", "tokens read", wrong="-1"),
     Row("/compact [text]", "/compact the names", "There is nothing to compact yet: the context has about"),
     Row("/clear", "/clear", "is empty now", wrong="x"),
     Row("/new", "/new", refuses="Without a terminal", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
-    Row("/rename <text>", "/rename mine", "called 'mine'", wrong=""),
+    Row("/rename <name>", "/rename mine", "called 'mine'", wrong=""),
     Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
     Row("/copy", "/copy", refuses="no terminal with a clipboard", wrong="x"),
     Row("/permissions [mode]", "/permissions", "Mode edit", completes="full", wrong="everything"),
     Row("/permissions [mode]", "/permissions full", refuses="give --permission-mode on the command line"),
     Row("/init", "/init", wrong="x"),
     Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
-    Row("/plan [text]", "/plan", refuses="give --plan on the command line"),
+    Row("/plan [task]", "/plan", refuses="give --plan on the command line"),
     Row("/quit", "/quit", wrong="now"),
     Row("/exit", "/exit", wrong="now"),
 )
@@ -149,7 +149,7 @@ async def test_wrong_arguments_are_told(context: RecordingContext) -> None:
         await context.do("/modle x")
     with pytest.raises(UsageError, match=r"'hihg' is not accepted; accepted are .*high.*\. Did you mean high"):
         await context.do("/effort hihg")
-    with pytest.raises(UsageError, match="/rename needs text: /rename <text>"):
+    with pytest.raises(UsageError, match="/rename needs name: /rename <name>"):
         await context.do("/rename")
     with pytest.raises(UsageError, match="takes no 'now'"):
         await context.do("/quit now")

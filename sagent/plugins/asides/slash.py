@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 from sagent.engine.request import make_side_call
 from sagent.errors import UsageError
@@ -21,7 +22,7 @@ _INSTRUCTION = (
 
 
 @command(here=True)
-async def btw(context: CommandContext, text: str) -> None:
+async def btw(context: CommandContext, text: Annotated[str, "question"]) -> None:
     """Ask a side question, also during a turn.
 
     The model reads the conversation; neither the question nor the answer stays in it. The cost is part of the

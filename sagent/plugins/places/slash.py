@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from sagent.errors import UsageError
 from sagent.lib.names import path_of
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @command(name="cd", here=True)
-async def change_directory(context: CommandContext, text: str) -> None:
+async def change_directory(context: CommandContext, text: Annotated[str, "directory"]) -> None:
     """Continue this session in another directory.
 
     Tools and commands then work there; the conversation and its settings go on. What you allowed for this session ends,
@@ -29,7 +29,7 @@ async def change_directory(context: CommandContext, text: str) -> None:
 
 
 @command(name="add-dir", here=True)
-async def add_directory(context: CommandContext, text: str) -> None:
+async def add_directory(context: CommandContext, text: Annotated[str, "directory"]) -> None:
     """Let the agent work in one more directory.
 
     It lasts for this session; `--add-dir` and `add_dirs` in your config do the same from the start.
@@ -46,7 +46,10 @@ async def _directory(context: CommandContext, text: str) -> Path:
     """Return an existing directory. Raises UsageError."""
     if context.turn.locked():
         raise UsageError("A turn is in progress: interrupt it first (Esc).")
-    path = await asyncio.to_thread((context.settings.cwd / path_of(text.strip())).resolve)
+    given = text.strip()
+    if given[:1] in ("'", '"') and given[1:].endswith(given[0]):  # as a shell has it
+        given = given[1:-1]
+    path = await asyncio.to_thread((context.settings.cwd / path_of(given)).resolve)
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory.")
     return path

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Annotated
 
 from sagent.errors import UsageError
 from sagent.events import Event, ToolStarted
@@ -19,7 +20,7 @@ _STYLES = {"critical": "class:failed", "high": "class:failed", "medium": "class:
 
 
 @command(here=True)
-async def review(context: CommandContext, text: str = "") -> None:
+async def review(context: CommandContext, text: Annotated[str, "range"] = "") -> None:
     """Review changes without changing anything.
 
     Those of the working tree, or of a range such as main..HEAD. The reviewer is an agent of its own with this session's

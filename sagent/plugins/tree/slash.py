@@ -1,6 +1,7 @@
 """Commands about the agents of the tree and their jobs."""
 
 from collections.abc import Iterable
+from typing import Annotated
 
 from sagent.errors import UsageError
 from sagent.lib.figures import count, duration, money
@@ -72,7 +73,7 @@ async def enter(context: CommandContext, agent: str = "") -> None:
 
 
 @command(complete=_others)
-async def send(context: CommandContext, agent: str, text: str) -> None:
+async def send(context: CommandContext, agent: str, text: Annotated[str, "message"]) -> None:
     """Send a message to an agent."""
     found = _named(context, agent)
     found.send(user(text))

@@ -163,12 +163,18 @@ Completions = Rows | Callable[[CommandContext], Rows]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One parameter. `choices` are the accepted words, () for any; `rest` takes the rest of the line."""
+    """One parameter. `choices` are the accepted words, () for any; `rest` takes the rest of the line; a `label` is read
+    by the person in place of the name."""
 
     name: str
     required: bool
     choices: tuple[str, ...] = ()
     rest: bool = False
+    label: str = ""
+
+    @property
+    def shown(self) -> str:
+        return self.label or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,7 @@ class Command:
     @property
     def usage(self) -> str:
         """The command as it is typed."""
-        words = [f"<{one.name}>" if one.required else f"[{one.name}]" for one in self.arguments]
+        words = [f"<{one.shown}>" if one.required else f"[{one.shown}]" for one in self.arguments]
         return " ".join((f"/{self.name}", *words))
 
     def read(self, text: str) -> dict[str, str]:
@@ -205,7 +211,7 @@ class Command:
                 rows = () if callable(self.complete) or argument is not self.arguments[0] else self.complete
                 known = ", ".join(argument.choices or (one for one, _ in rows))
                 raise UsageError(
-                    f"/{self.name} needs {argument.name}{known and f', which is one of {known}'}: {self.usage}"
+                    f"/{self.name} needs {argument.shown}{known and f', which is one of {known}'}: {self.usage}"
                 )
             if word and argument.choices and word not in argument.choices:
                 near = get_close_matches(word, argument.choices, 1, 0.5)
@@ -230,7 +236,8 @@ def command(
     *, name: str = "", complete: Completions = (), here: bool = False
 ) -> Callable[[Callable[Concatenate[CommandContext, P], Awaitable[None]]], Command]:
     """Make a command of `async def model(context, name="")`. Parameters are strings; a Literal lists the accepted
-    words, and one named `text` takes the rest of the line. A command that is `here` needs the session's own machine."""
+    words, one named `text` takes the rest of the line, and Annotated[str, "directory"] is shown as that word. A command
+    that is `here` needs the session's own machine."""
 
     def make(run: Callable[Concatenate[CommandContext, P], Awaitable[None]]) -> Command:
         def call(context: CommandContext, arguments: Mapping[str, str]) -> Awaitable[None]:
@@ -249,7 +256,8 @@ def _arguments(run: Callable[..., object]) -> Iterable[Argument]:
         kinds: tuple[object, ...] = (kind,) if get_origin(kind) is Literal else get_args(kind)
         choices = tuple(str(word) for one in kinds if get_origin(one) is Literal for word in get_args(one) if word)
         required = parameter.default is inspect.Parameter.empty
-        yield Argument(parameter.name, required, choices, parameter.name == "text")
+        label = str(getattr(kind, "__metadata__", ("",))[0])
+        yield Argument(parameter.name, required, choices, parameter.name == "text", label)
 
 
 def split_command(text: str) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from sagent.app.models import LOCAL
 from sagent.config.servers import provider_of
@@ -177,7 +177,7 @@ async def advisor(context: CommandContext, text: str = "") -> None:
 
 
 @command()
-async def ask_advisor(context: CommandContext, text: str = "") -> None:
+async def ask_advisor(context: CommandContext, text: Annotated[str, "question"] = "") -> None:
     """Ask the advisor about the conversation now.
 
     A question is optional.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from sagent.errors import UsageError
 from sagent.lib.figures import bill, count, money
@@ -111,7 +112,7 @@ def _describe(cwd: Path, path: Path, stop: Stop) -> Sequence[tuple[str, str]]:
 
 
 @command(here=True)
-async def rename(context: CommandContext, text: str) -> None:
+async def rename(context: CommandContext, text: Annotated[str, "name"]) -> None:
     """Give this session a name."""
     from sagent.session.contents import Label
 

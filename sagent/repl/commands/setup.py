@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from sagent.policy.permissions import MODES, Mode
 from sagent.repl.commands.command import CommandContext, command
@@ -36,7 +36,7 @@ async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edi
 
 
 @command()
-async def plan(context: CommandContext, text: str = "") -> None:
+async def plan(context: CommandContext, text: Annotated[str, "task"] = "") -> None:
     """Have the model plan before it changes anything.
 
     It reads only, and ends with a plan, which you accept, change or refuse. With a text, that is sent at once.

@@ -27,6 +27,13 @@ async def test_cd_keeps_settings_and_drops_allowed_rules(kept: RecordingContext,
     assert choices is not None and choices.rules is None
 
 
+@pytest.mark.parametrize("line", ["/cd a b", "/cd 'a b'", '/cd "a b"', "/cd a b/"])
+async def test_directory_may_be_quoted(kept: RecordingContext, tmp_path: Path, line: str) -> None:
+    (tmp_path / "a b").mkdir()
+    await kept.do(line)
+    assert kept.reopened is not None and kept.reopened[0].cwd == tmp_path / "a b"
+
+
 async def test_session_without_messages_moves(kept: RecordingContext, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     await kept.do("/cd other")

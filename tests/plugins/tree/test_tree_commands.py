@@ -9,7 +9,7 @@ from tests.repl.test_slash_commands import Row, check_row
 COMMANDS = (
     Row("/agents", "/agents", "root  idle", wrong="x"),
     Row("/enter [agent]", "/enter root", refuses="no terminal to follow", completes="root", wrong="nobody"),
-    Row("/send <agent> <text>", "/send nobody hello", refuses="There is no agent 'nobody'"),
+    Row("/send <agent> <message>", "/send nobody hello", refuses="There is no agent 'nobody'"),
     Row("/stop [name]", "/stop", refuses="No turn is in progress", wrong="nobody"),
     Row("/tasks", "/tasks", "no background jobs", wrong="x"),
     Row("/detach <job>", "/detach job:9", refuses="no job 'job:9'; running: none"),
