@@ -1,4 +1,4 @@
-"""Runs tasks in several ways, in turn and within one budget: the measurements of `bench-advisor` and `sweep`."""
+"""Runs tasks in several arms, in turn and within one budget: the measurements of `bench-advisor` and `sweep`."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,22 +49,22 @@ MAX_RUN_SECONDS = 30 * 86_400.0  # for a run that waits for batches
 
 @dataclass(frozen=True, slots=True)
 class RunnableArm:
-    """A way that is compared, by the name of its arm. `load` gives the settings of a run in a directory; with a
-    `team` these are its lead's."""
+    """An arm of the comparison. `load` returns the settings of a run in a directory; with a `team` they are its
+    lead's."""
 
-    arm: Arm
+    name: Arm
     load: Callable[[Path], Settings]
     team: TeamFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The plan of a measurement. `total` limits the cost of all runs, in USD; `near` is the directory of the task file,
-    which checks know as TASKFILE_DIR."""
+    """The plan of a measurement. `total` limits the cost of all runs, in USD. `task_dir` is the directory of the task
+    file; checks have it as TASKFILE_DIR."""
 
     tasks: tuple[Task, ...]
-    ways: tuple[RunnableArm, ...]
-    near: Path
+    arms: tuple[RunnableArm, ...]
+    task_dir: Path
     repeats: int = 1
     jobs: int = 1
     total: Decimal | None = None
@@ -72,7 +72,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The participants of a way: models as "provider/id", advisors by name, and `setup`, its settings. `budget` is the
+    """The participants of an arm: models as "provider/id", advisors by name, and `setup`, its settings. `budget` is the
     maximum cost of one run, in USD."""
 
     executor: str
@@ -83,20 +83,20 @@ class Field:
 
 
 async def check_arms(plan: Plan, cwd: Path) -> Mapping[Arm, Field]:
-    """Check, before anything is spent, that the runs of every way can be made. Raises UsageError."""
-    return {way.arm: await _look_at(way, plan.total, cwd) for way in plan.ways}
+    """Check, before anything is spent, that the runs of every arm can be made. Raises UsageError."""
+    return {arm.name: await _check_arm(arm, plan.total, cwd) for arm in plan.arms}
 
 
-async def _look_at(way: RunnableArm, total: Decimal | None, cwd: Path) -> Field:
-    settings = require_advisors(way.load(cwd))
-    budget, notices = _least(settings.max_budget_usd, way.team and way.team.budget_usd), list(settings.warnings)
+async def _check_arm(arm: RunnableArm, total: Decimal | None, cwd: Path) -> Field:
+    settings = require_advisors(arm.load(cwd))
+    budget, notices = _least(settings.max_budget_usd, arm.team and arm.team.budget_usd), list(settings.warnings)
     if total is not None and budget is None:
         raise UsageError("--max-total-usd needs a limit on each run: give --max-budget-usd too.")
     if total is not None and budget is not None and budget > total:
         raise UsageError(
             f"One run may cost {budget} USD, more than the {total} USD for all of them: no run could start."
         )
-    named = way.team.roles if way.team else ()
+    named = arm.team.roles if arm.team else ()
     roles = [role.model for role in named if role.model]
     roles += [parse_advisor(spec).model for role in named for spec in role.advisors]
     choose_tools(settings)
@@ -114,8 +114,8 @@ async def _look_at(way: RunnableArm, total: Decimal | None, cwd: Path) -> Field:
                     )
     finally:
         await choice.aclose()
-    if way.team is not None:
-        async with open_team(replace(settings, ephemeral=True), way.team, lambda _: None):
+    if arm.team is not None:
+        async with open_team(replace(settings, ephemeral=True), arm.team, lambda _: None):
             pass  # all its roles are available
     advisors = tuple(map(str, settings.advisors))
     alike = {setting.name: _plain(settings.of(setting)) for setting in settings.plugins.passed_on("shared")}
@@ -123,10 +123,10 @@ async def _look_at(way: RunnableArm, total: Decimal | None, cwd: Path) -> Field:
     setup = {"executor": executor, "advisors": list(advisors), "max_budget_usd": _plain(budget), **shared}
     if address and not loopback(f"http://{address.partition(' at ')[2]}"):  # a server here may get another port
         setup |= {"address": address}
-    if way.team is not None:
-        text = repr((replace(way.team, unadvised=frozenset()), sorted(way.team.unadvised)))
+    if arm.team is not None:
+        text = repr((replace(arm.team, unadvised=frozenset()), sorted(arm.team.unadvised)))
         digest = sha256_hex(text.encode())[:16]  # changes whenever the team does
-        setup |= {"team": way.team.name, "visible_handoffs": way.team.visible_handoffs, "team_digest": digest}
+        setup |= {"team": arm.team.name, "visible_handoffs": arm.team.visible_handoffs, "team_digest": digest}
     return Field(executor, advisors, budget, setup, tuple(notices))
 
 
@@ -168,7 +168,7 @@ class Experiment:
 
     @property
     def planned(self) -> int:
-        return len(self._plan.tasks) * self._plan.repeats * len(self._plan.ways)
+        return len(self._plan.tasks) * self._plan.repeats * len(self._plan.arms)
 
     @property
     def missing(self) -> int:
@@ -200,29 +200,29 @@ class Experiment:
             raise several.exceptions[0] from several
 
     def _order(self) -> Iterator[tuple[Task, RunnableArm, int]]:
-        """Yield the runs repeat by repeat, with the ways in turn first, so that changes over time affect all of
+        """Yield the runs repeat by repeat, with the arms in turn first, so that changes over time affect all of
         them."""
-        ways = self._plan.ways
+        arms = self._plan.arms
         done = {trial.key for trial in latest_trials(self.trials).values() if trial.outcome in FINISHED}
         for number in range(1, self._plan.repeats + 1):
             for place, task in enumerate(self._plan.tasks):
-                first = (place + number - 1) % len(ways)
-                for way in (*ways[first:], *ways[:first]):
-                    if (task.name, way.arm, number) not in done:
-                        yield task, way, number
+                first = (place + number - 1) % len(arms)
+                for arm in (*arms[first:], *arms[:first]):
+                    if (task.name, arm.name, number) not in done:
+                        yield task, arm, number
 
     async def _work_off(self, runs: Iterator[tuple[Task, RunnableArm, int]]) -> None:
-        for task, way, number in runs:
-            budget = self._budgets[way.arm]
+        for task, arm, number in runs:
+            budget = self._budgets[arm.name]
             if self.stopped or not await self._afford(budget):
                 return
             if self._batches is not None:
                 self._batches.expect(1)
-            named = sha256_hex(repr((task.name, way.arm, number)).encode("utf-8", "replace"))[:12]
+            named = sha256_hex(repr((task.name, arm.name, number)).encode("utf-8", "replace"))[:12]
             room = self._notes.workplace / named  # the same in every process: models are told their directory
             try:
-                session = self._notes.session(task.name, way.arm, number)
-                run = _Run(task, way, number, budget, self._plan.near, session, self._batches)
+                session = self._notes.session(task.name, arm.name, number)
+                run = _Run(task, arm, number, budget, self._plan.task_dir, session, self._batches)
                 trial = await run.make(room, self._keep)
             finally:
                 if self._batches is not None:
@@ -264,10 +264,10 @@ class Experiment:
 @dataclass(slots=True)
 class _Run:
     task: Task
-    way: RunnableArm
+    arm: RunnableArm
     number: int
     budget: Decimal | None
-    near: Path
+    task_dir: Path
     session: Path | None
     batches: "Collecting | None" = None
     agent: Node | None = None
@@ -304,7 +304,7 @@ class _Run:
         return trial
 
     async def _carry_out(self, work: Path) -> Outcome:
-        settings = require_advisors(self.way.load(work)).without("trace")
+        settings = require_advisors(self.arm.load(work)).without("trace")
         settings = replace(
             settings,
             max_budget_usd=_least(settings.max_budget_usd, self.budget),
@@ -324,12 +324,12 @@ class _Run:
 
         task = self.task
         async with AsyncExitStack() as stack:
-            if self.way.team is None:
+            if self.arm.team is None:
                 worker = self.agent = await stack.enter_async_context(
                     open_agent(settings, on_event, batches=self.batches)
                 )
             else:
-                opened = open_team(settings, self.way.team, on_event, batches=self.batches)
+                opened = open_team(settings, self.arm.team, on_event, batches=self.batches)
                 worker = await stack.enter_async_context(opened)
                 self.agent = worker.agents[0]
             seconds = task.timeout if self.batches is None else MAX_RUN_SECONDS
@@ -349,7 +349,7 @@ class _Run:
                 timer.cancel()
         if (outcome := self._undecided()) is not None:
             return outcome
-        found = await run_check(task.check, work, task.timeout, {"TASKFILE_DIR": str(self.near)})
+        found = await run_check(task.check, work, task.timeout, {"TASKFILE_DIR": str(self.task_dir)})
         self.check = found.code
         if found.code == 0:
             return "solved"
@@ -395,7 +395,7 @@ class _Run:
         return Trial(
             task=self.task.name,
             digest=self.task.digest,
-            arm=self.way.arm,
+            arm=self.arm.name,
             number=self.number,
             outcome=outcome,
             stop="timeout" if self.late else "" if result is None else result.stop_reason,

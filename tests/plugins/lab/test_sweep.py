@@ -31,8 +31,8 @@ def never(work: Path) -> Settings:
 
 def plan(arms: str, repeats: int = 1, **members: object) -> Plan:
     """What is to be measured, in ways by the names of single letters."""
-    ways = tuple(RunnableArm(arm, never) for arm in arms)
-    return Plan(tasks=TASKS, ways=ways, near=Path(), repeats=repeats, **members)  # pyright: ignore[reportArgumentType]
+    runnable = tuple(RunnableArm(arm, never) for arm in arms)
+    return Plan(tasks=TASKS, arms=runnable, task_dir=Path(), repeats=repeats, **members)  # pyright: ignore[reportArgumentType]
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.data())
@@ -45,7 +45,7 @@ def test_runs_scheduled_once_and_balanced(ways: int, repeats: int, data: st.Data
         for task, arm, number in done:
             notes.keep(Trial(task=task, digest="", arm=arm, number=number, outcome="budget"))
         experiment = Experiment(plan(arms, repeats), dict.fromkeys(arms), notes, lambda trial: None)
-        order = [(task.name, way.arm, number) for task, way, number in experiment._order()]
+        order = [(task.name, arm.name, number) for task, arm, number in experiment._order()]
         assert Counter(order) == Counter(set(every) - done)
         assert experiment.missing == len(order)
         firsts = [] if done else order[::ways]
@@ -71,8 +71,8 @@ async def test_same_name_other_address_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
 
     async def setup(base_url: str | None) -> Mapping[str, object]:
-        way = RunnableArm("only", lambda work: load({"cwd": str(work), "model": "anthropic/m", "base_url": base_url}))
-        return (await check_arms(Plan(tasks=TASKS, ways=(way,), near=tmp_path), tmp_path))["only"].setup
+        arm = RunnableArm("only", lambda work: load({"cwd": str(work), "model": "anthropic/m", "base_url": base_url}))
+        return (await check_arms(Plan(tasks=TASKS, arms=(arm,), task_dir=tmp_path), tmp_path))["only"].setup
 
     own, here, there = [await setup(url) for url in (None, "http://u:hidden@a.example", "http://b.example")]
     assert "address" not in own and "hidden" not in str(here)
@@ -94,7 +94,7 @@ async def test_run_cost_capped_over_directory(tmp_path: Path, monkeypatch: pytes
             usd = "0.000001" if work == tmp_path else "5"
             return load({"cwd": str(work), "model": "anthropic/claude-sonnet-4-6", "max_budget_usd": usd})
 
-        made = Plan(tasks=TASKS, ways=(RunnableArm("only", load_here),), near=tmp_path, total=Decimal("0.00001"))
+        made = Plan(tasks=TASKS, arms=(RunnableArm("only", load_here),), task_dir=tmp_path, total=Decimal("0.00001"))
         fields = await check_arms(made, tmp_path)
         assert fields["only"].budget == Decimal("0.000001")
         notes = Notes()
@@ -120,7 +120,7 @@ def test_earlier_notes_resumed(tmp_path: Path) -> None:
             ("with", Decimal("0.004500"), None),
         ]
         ways = tuple(RunnableArm(arm, never) for arm in ("without", "with"))
-        made = Plan(tasks=TASKS[:1], ways=ways, near=tmp_path)
+        made = Plan(tasks=TASKS[:1], arms=ways, task_dir=tmp_path)
         assert Experiment(made, {"without": None, "with": None}, book, lambda trial: None).missing == 0
     finally:
         book.close()

@@ -60,19 +60,19 @@ def test_all_of_it(tmp_path: Path) -> None:
         3, 2, Decimal("1.10"), Decimal("0.05"),
     )  # fmt: skip
     assert [(task.name, task.directory, task.timeout) for task in found.tasks] == [("a", tmp_path / "repo", 1.5)]
-    assert found.near == tmp_path
+    assert found.task_dir == tmp_path
     assert len(found.cells) == 32 - 8 + 1
     first, last = found.cells[0], found.cells[-1]
     assert first.name == "model=a/small effort=low advisor=none tools=Read,Grep advisor_rules.max_advisor_calls=1"
-    assert first.given == {
+    assert first.settings == {
         "model": "a/small", "effort": "low", "advisors": "none", "permission_mode": "full", "tools": ["Read", "Grep"],
         "add_dirs": [str(tmp_path / "repo")], "max_budget_usd": Decimal("0.05"),
     }  # fmt: skip
     assert first.rules == {"max_advisor_calls": 1}
-    assert found.cells[6].given["advisors"] == [f"critic=b/wise,effort=high,role={tmp_path / 'critic.md'}"]
-    assert (last.name, last.given["model"], last.given["max_turns"]) == ("cheap", "c/tiny", 3)
-    assert last.given["permission_mode"] == "full"  # what has one value in the grid holds for all
-    assert "effort" not in last.given
+    assert found.cells[6].settings["advisors"] == [f"critic=b/wise,effort=high,role={tmp_path / 'critic.md'}"]
+    assert (last.name, last.settings["model"], last.settings["max_turns"]) == ("cheap", "c/tiny", 3)
+    assert last.settings["permission_mode"] == "full"  # what has one value in the grid holds for all
+    assert "effort" not in last.settings
 
 
 def test_task_file_relative_to_spec(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_task_file_relative_to_spec(tmp_path: Path) -> None:
     (tmp_path / "deep" / "tasks.jsonl").write_text('{"name": "b", "prompt": "Do.", "check": "true"}\n')
     found = spec(tmp_path, 'tasks = "deep/tasks.jsonl"\n')
     assert [task.name for task in found.tasks] == ["b"]
-    assert found.near == tmp_path / "deep"
+    assert found.task_dir == tmp_path / "deep"
     assert names(found) == ["settings"]
 
 
@@ -196,4 +196,4 @@ def test_grid_is_product_minus_excluded(
         return
     found = spec(place, text)
     assert len(found.cells) == len(set(names(found))) == left
-    assert not any(row and all(cell.given[key] == value for key, value in row.items()) for cell in found.cells)
+    assert not any(row and all(cell.settings[key] == value for key, value in row.items()) for cell in found.cells)

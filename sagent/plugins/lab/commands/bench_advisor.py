@@ -41,9 +41,9 @@ def run_bench_advisor(argv: Sequence[str]) -> int:
         return load_settings({**flags, "cwd": str(work)})
 
     without, advised = ARMS
-    tasks, near = read_tasks(file), file.absolute().parent
+    tasks, task_dir = read_tasks(file), file.absolute().parent
     ways = RunnableArm(without, lambda work: replace(load(work), advisors=())), RunnableArm(advised, load)
-    plan = Plan(tasks=tasks, ways=ways, near=near, repeats=repeats, jobs=jobs, total=total)
+    plan = Plan(tasks=tasks, arms=ways, task_dir=task_dir, repeats=repeats, jobs=jobs, total=total)
     return asyncio.run(_Benchmark(plan, load, out, as_json=as_json).carry_out())
 
 

@@ -108,7 +108,7 @@ class ExperimentCommand(ABC):
                     f"{self.flag} {self.directory} lies inside the directory of task {task.name!r}: its runs would "
                     "see earlier ones. Choose a directory elsewhere."
                 )
-        return Notebook(home, setup, self.plan.tasks, [way.arm for way in self.plan.ways], flag=self.flag)
+        return Notebook(home, setup, self.plan.tasks, [arm.name for arm in self.plan.arms], flag=self.flag)
 
     def _report(self, trial: "Trial") -> None:
         """Write a line about an ended run, for a person who watches."""

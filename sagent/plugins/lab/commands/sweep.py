@@ -144,11 +144,16 @@ def _plan(spec: "Spec", config: str | None) -> "Plan":
     def load(cell: "Cell", work: Path) -> "Settings":
         from sagent.cli.settings import load_settings
 
-        return cell.apply(load_settings({**cell.given, "cwd": str(work), "config": own}))
+        return cell.apply(load_settings({**cell.settings, "cwd": str(work), "config": own}))
 
-    ways = tuple(RunnableArm(cell.name, partial(load, cell), cell.team) for cell in spec.cells)
+    arms = tuple(RunnableArm(cell.name, partial(load, cell), cell.team) for cell in spec.cells)
     return Plan(
-        tasks=spec.tasks, ways=ways, near=spec.near, repeats=spec.repeats, jobs=spec.jobs, total=spec.max_total_usd
+        tasks=spec.tasks,
+        arms=arms,
+        task_dir=spec.task_dir,
+        repeats=spec.repeats,
+        jobs=spec.jobs,
+        total=spec.max_total_usd,
     )
 
 
@@ -177,19 +182,19 @@ class _Sweep(ExperimentCommand):
         from sagent.plugins.lab.runner import check_arms
 
         found: dict[str, Field] = {}
-        for way in self.plan.ways:
+        for arm in self.plan.arms:
             try:
-                settings = way.load(Path.cwd())
-                budgets = settings.max_budget_usd, way.team and way.team.budget_usd
+                settings = arm.load(Path.cwd())
+                budgets = settings.max_budget_usd, arm.team and arm.team.budget_usd
                 if self.plan.total is not None and not any(budgets):
                     raise UsageError("max_total_usd needs a limit on each run: set max_budget_usd too.")
                 if settings.model is None:
                     raise UsageError('no model is named: write model = ["PROVIDER/MODEL", ...] in [grid]')
-                found |= await check_arms(replace(self.plan, ways=(way,)), Path.cwd())
+                found |= await check_arms(replace(self.plan, arms=(arm,)), Path.cwd())
                 if self._batch:
-                    self._check_batches(found[way.arm].executor.partition("/")[0], settings)
+                    self._check_batches(found[arm.name].executor.partition("/")[0], settings)
             except (UsageError, ConfigError) as error:
-                raise UsageError(f"{self._file}: cell {way.arm}: {error}") from error
+                raise UsageError(f"{self._file}: cell {arm.name}: {error}") from error
         for notice in dict.fromkeys(notice for field in found.values() for notice in field.notices):
             self.err.write(f"sagent: warning: {printable(notice)}\n")
         self.fields = found
@@ -344,7 +349,7 @@ class _Sweep(ExperimentCommand):
 
 
 def _plain(cell: "Cell") -> dict[str, object]:
-    return {name: _json(value) for name, value in {**cell.given, **cell.rules}.items()}
+    return {name: _json(value) for name, value in {**cell.settings, **cell.rules}.items()}
 
 
 def _json(value: object) -> object:
