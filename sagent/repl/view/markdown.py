@@ -1,23 +1,27 @@
 """Streaming Markdown: text goes in, finished blocks come out, each written once; the rest is shown provisionally.
 
 A finished block never depends on later text. A line of code, a heading, an item and a paragraph are blocks; a whole
-table is one, because its widths need all rows. The common core of CommonMark and of GitHub's tables is supported; line
+table is one, because its widths need all rows, and so is code in a language that a plugin draws, unless it is long.
+
+The common core of CommonMark and of GitHub's tables is supported; line
 ends inside a paragraph are kept, as models mean them.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from sagent.lib.dataclass import dataclass
-from sagent.repl.view.lines import FILL, Line, Span, fold, line_width, plain, printable, width_of, wrap
+from sagent.lib.text import count
+from sagent.repl.view.lines import FILL, Line, Span, cut, fold, line_width, plain, printable, width_of, wrap
 from sagent.repl.view.links import leading_to, names_file
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
 
 _MIN_QUOTE_COLUMNS = 16  # of text within bars
+MAX_DRAWN_LINES = 60  # of code that is drawn as a whole
 MAX_PROSE_COLUMNS = 110  # longer lines are hard to read
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -129,12 +133,25 @@ class _Reader:
         marks = self.fence.lstrip(" ")
         stripped = line.strip()
         if stripped.startswith(marks) and not stripped.strip(marks[0]):
+            self.end()
             self.fence = ""
             self.gap = True
             return
-        indent = len(self.fence) - len(marks)
-        text = line[indent:] if not line[:indent].strip() else line.lstrip(" ")
-        self._emit(Piece("code", text, indent, self.language))
+        if drawer(self.language) is None:
+            self._emit(self._code([line]))
+            return
+        self.kind = "code"
+        self.lines.append(line)
+        if len(self.lines) > MAX_DRAWN_LINES:
+            self.language = "text"
+            for each in self.lines:
+                self._emit(self._code([each]))
+            self.lines = []
+
+    def _code(self, lines: Sequence[str]) -> Piece:
+        indent = len(self.fence) - len(self.fence.lstrip(" "))
+        texts = (line[indent:] if not line[:indent].strip() else line.lstrip(" ") for line in lines)
+        return Piece("code", "\n".join(texts), indent, self.language)
 
     def _take_text(self, line: str) -> None:
         kind: Kind = "paragraph"
@@ -171,6 +188,8 @@ class _Reader:
         lines, self.lines = self.lines, []
         indent = len(lines[0]) - len(lines[0].lstrip(" "))
         match self.kind:
+            case "code":
+                self._emit(self._code(lines))
             case "item":
                 found = _ITEM.match(lines[0])
                 assert found is not None
@@ -228,11 +247,27 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
         case "quote":
             yield from _quoted(text, width, live=live, edge=edge, outer=lead)
         case "code":  # without signs of ours, and indented in lists only: it is copied from the screen
-            yield from fold((*lead, *colour(text, piece.mark)), edge or width, joined=bool(edge) and not live)
+            yield from _code_rows(piece.mark, text, width, lead, live=live, edge=edge)
         case "table":
             yield from ((*lead, *line) for line in _table(replace(piece, text=text), width - indent))
         case "rule":
             yield (("class:dim", "─" * min(prose, 40)),)
+
+
+def _code_rows(language: str, text: str, width: int, lead: Line, *, live: bool, edge: int) -> Iterator[Line]:
+    """Yield a line of code, or all of a block that is drawn if that is possible."""
+    if (draw := drawer(language)) is None:
+        yield from fold((*lead, *colour(text, language)), edge or width, joined=bool(edge) and not live)
+        return
+    room, size = width - line_width(lead), count(text.count("\n") + 1, "line")
+    if live:
+        yield (*lead, ("class:dim", cut(f"… {language}, {size}", room)))
+    elif rows := draw(text, room):
+        yield from ((*lead, ("class:code", row)) for row in rows)
+    else:
+        for part in text.split("\n"):
+            yield from fold((*lead, *colour(part, language)), edge or width, joined=bool(edge))
+        yield (*lead, ("class:hint", cut(f"({language}: not drawn here)", room)))
 
 
 def _quoted(text: str, width: int, *, live: bool, edge: int, outer: Line = ()) -> Iterator[Line]:
@@ -450,6 +485,17 @@ def colour(line: str, language: str) -> Line:
         spans += [("class:code", line[last : match.start()]), (f"class:code.{match.lastgroup}", match.group())]
         last = match.end()
     return tuple(span for span in (*spans, ("class:code", line[last:])) if span[1])
+
+
+@cache
+def drawer(language: str) -> Callable[[str, int], Sequence[str] | None] | None:
+    """Return a function that draws code of a language in rows of a width, or returns None for code that it cannot draw;
+    None for most languages. It is an extra of a plugin of ours, "fence LANGUAGE"."""
+    if not language.isalpha():
+        return None
+    from sagent.plugin import extra_of_ours
+
+    return cast("Callable[[str, int], Sequence[str] | None] | None", extra_of_ours(f"fence {language}"))
 
 
 @cache
