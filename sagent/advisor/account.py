@@ -81,14 +81,14 @@ class Account:
                 yield f"its price is not known, so the limit of {rules.max_share:.0%} of the cost cannot be kept"
             elif cost.advisor + held + worst > Decimal(str(rules.max_share)) * (cost.total + held + worst):
                 yield (
-                    f"it may cost {worst:.4f} USD, which would take advisors beyond their share of "
+                    f"it may cost ${worst:.4f}, which would take advisors beyond their share of "
                     f"{rules.max_share:.0%} of this session's cost"
                 )
         for whose, most, used in self._budgets(advisor, rules, cost):
             if worst is None:
-                yield f"its price is not known, so {whose} {most} USD cannot be kept"
+                yield f"its price is not known, so {whose} ${most} cannot be kept"
             elif used + worst > most:
-                yield f"it may cost {worst:.4f} USD, but {max(most - used, ZERO):.4f} of {whose} {most} USD are left"
+                yield f"it may cost ${worst:.4f}, but ${max(most - used, ZERO):.4f} of {whose} ${most} are left"
 
     def _budgets(self, advisor: Advisor, rules: Rules, cost: Cost) -> Iterator[tuple[str, Decimal, Decimal]]:
         """Yield the limits in USD: the owner, the limit, and its spent or reserved part."""

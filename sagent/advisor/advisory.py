@@ -138,7 +138,7 @@ class Advisors:
             if alone is not None and cost.advisor > 0 and alone < cost.total:
                 remarks.append(
                     f"{calls} consultations in {self._turns} turns: {first.model} alone at low effort would have "
-                    f"cost about {alone:.4f} USD, this cost {cost.total:.4f}."
+                    f"cost about ${alone:.4f}, this cost ${cost.total:.4f}."
                 )
         return remarks
 

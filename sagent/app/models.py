@@ -546,7 +546,7 @@ def catalog(choice: Choice, prices: PriceBook) -> str:
         priced = {row.id: row for row in prices.known_models(provider)}
         for model in offered_models(row_named(provider, choice.rows), priced):
             row, window = priced.get(model), limits_of(provider, model).window
-            cost = f", {row.input:g} in and {row.output:g} out, USD per million tokens" if row else ", price unknown"
+            cost = f", ${row.input:g} in and ${row.output:g} out per million tokens" if row else ", price unknown"
             lines.append(f"{provider}/{model}: window {window or 'unknown'}{cost}")
     return "\n".join(lines) or "No other provider has a key."
 

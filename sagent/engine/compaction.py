@@ -64,7 +64,7 @@ async def make_room(state: AgentState, reason: str, hints: str = "", *, summaris
         written = await _summary(state, hints)
         _sum_up(state, outlook, written, before, reason)
         _, now = state.ledger.billed(COMPACTOR)
-        usd = "an unknown price" if paid is None or now is None else f"{now - paid:.6f} USD"
+        usd = "an unknown price" if paid is None or now is None else f"${now - paid:.6f}"
         how += "" if written else " by code, as no model gave a usable summary"
         _notify(state, before, f"{how}, for {usd}")
     if fill(state) >= 1 and (cut_short(state, reason) is False or fill(state) >= 1):

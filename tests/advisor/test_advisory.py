@@ -85,7 +85,7 @@ async def test_usd_are_bounded_before_the_call() -> None:
     )
     await rig.run()
     assert rig.statuses == ["answered", "withheld"]
-    assert "0.0450 of its 0.1 USD are left" in rig.told("a1")
+    assert "0.0450 of its $0.1 are left" in rig.told("a1")
     assert rig.ledger.cost().advisor <= Decimal("0.1")
 
 

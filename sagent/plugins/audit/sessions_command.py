@@ -298,7 +298,7 @@ def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> i
     _costs(spend(entry for file in files for entry in read_log(file)))
     saving = add_savings(files, _price(settings))
     if saving.compactions:
-        usd = "USD unknown" if saving.usd is None else f"{show(saving.usd)}"
+        usd = "an unknown price" if saving.usd is None else show(saving.usd)
         _say(f"saved    {saving.tokens} tokens, {usd}, by {count(saving.compactions, 'compaction')}")
     for line in _further_costs(path, settings):
         _say(line)

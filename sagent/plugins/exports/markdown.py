@@ -109,4 +109,4 @@ def _fenced(text: str, language: str = "text") -> Iterator[str]:
 
 
 def _usd(sums: Sum) -> str:
-    return f"{'at least ' if sums.unpriced else ''}{sums.usd:.6f} USD"
+    return f"{'at least ' if sums.unpriced else ''}${sums.usd:.6f}"

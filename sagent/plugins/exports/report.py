@@ -221,7 +221,7 @@ def _tokens(usage: Usage) -> str:
 
 
 def _usd(usd: Decimal) -> str:
-    return f"{usd:.6f} USD"
+    return f"${usd:.6f}"
 
 
 def _price(usd: Decimal | None) -> str:

@@ -194,7 +194,7 @@ class _Page:
             if call.state == "denied"
         ]
         saving = timeline.saving
-        usd = "" if saving.usd is None else f", and {saving.usd:.6f} USD by list prices"
+        usd = "" if saving.usd is None else f", and ${saving.usd:.6f} by list prices"
         left = (
             f"{count(timeline.compactions, 'compaction')}; about {timeline.compacted:,} tokens left the context. "
             f"Saved, minus the cost of the summaries: {saving.tokens:,} tokens{usd}."
@@ -246,7 +246,7 @@ def _weight(text: str) -> float:
 def _usd(sums: Sum) -> str:
     if sums.unpriced and not sums.usd:
         return "price unknown"
-    return f"{'≥ ' if sums.unpriced else ''}{sums.usd:.4f} USD"
+    return f"{'≥ ' if sums.unpriced else ''}${sums.usd:.4f}"
 
 
 def _bar(share: float) -> str:

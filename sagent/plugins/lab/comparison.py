@@ -136,12 +136,12 @@ def show(found: Comparison) -> Iterator[str | Table]:
     for place, (name, digits) in enumerate((("usd", 6), ("turns", 1), ("seconds", 1))):
         unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
         shown = "unknown" if unknown else _difference(found.differences[name], digits)
-        rows.append(("cost, USD" if name == "usd" else name, *(means[place] for means in columns), shown))
+        rows.append(("cost, $" if name == "usd" else name, *(means[place] for means in columns), shown))
     yield Table(tuple(rows), ("", *ARMS, "difference"))
     yield ""
     advised = found.sides["with"]
     rate = "" if advised.consult_rate is None else f", {advised.consult_rate:.2f} per turn"
-    usd = "unknown" if advised.advisor_usd is None else f"{advised.advisor_usd:.6f} USD"
+    usd = "unknown" if advised.advisor_usd is None else f"${advised.advisor_usd:.6f}"
     yield (
         f"consultations  {advised.consultations} in {advised.consulted} of {count(advised.judged, 'run')}{rate}: "
         f"{advised.answered} answered, {advised.declined} declined, {advised.failed} failed; {advised.withheld} "
@@ -152,7 +152,7 @@ def show(found: Comparison) -> Iterator[str | Table]:
 
 
 def _by_task(found: Comparison) -> Table:
-    titles = ("task", "arm", "solved", "cost, USD", "turns", "seconds", "consultations per turn")
+    titles = ("task", "arm", "solved", "cost, $", "turns", "seconds", "consultations per turn")
     rows: list[tuple[str, ...]] = []
     for name, sides in found.tasks.items():
         for arm, side in sides.items():

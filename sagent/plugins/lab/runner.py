@@ -93,9 +93,7 @@ async def _check_arm(arm: RunnableArm, total: Decimal | None, cwd: Path) -> Fiel
     if total is not None and budget is None:
         raise UsageError("--max-total-usd needs a limit on each run: give --max-budget-usd too.")
     if total is not None and budget is not None and budget > total:
-        raise UsageError(
-            f"One run may cost {budget} USD, more than the {total} USD for all of them: no run could start."
-        )
+        raise UsageError(f"One run may cost ${budget}, more than the ${total} for all of them: no run could start.")
     named = arm.team.roles if arm.team else ()
     roles = [role.model for role in named if role.model]
     roles += [parse_advisor(spec).model for role in named for spec in role.advisors]
@@ -246,7 +244,7 @@ class Experiment:
                 if not self._held:
                     self.over_total = True
                     self.stopped = self.stopped or (
-                        f"{self.spent:.6f} of {total} USD are spent, and the next run may cost {budget}"
+                        f"${self.spent:.6f} of ${total} are spent, and the next run may cost ${budget}"
                     )
                 if self.stopped:
                     return False

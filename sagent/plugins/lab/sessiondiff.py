@@ -333,7 +333,7 @@ def _figures(side: Side, buckets: Sequence[str], roles: Sequence[str]) -> Iterat
 def _usd(spent: Sum) -> str:
     if spent.unpriced and not spent.usd:
         return "price unknown"
-    return f"{'≥ ' if spent.unpriced else ''}{spent.usd:f} USD"
+    return f"{'≥ ' if spent.unpriced else ''}${spent.usd:f}"
 
 
 def outcome_text(outcome: CheckResult) -> str:

@@ -152,7 +152,7 @@ _COLUMNS: Sequence[str] = (
     "cell", "runs", "passed", "pass_rate", "pass_rate_low", "pass_rate_high", "usd_mean", "usd_total", "unpriced",
     "turns_mean", "tokens_in_mean", "tokens_out_mean", "seconds_mean", "budget", "missing", "front",
 )  # fmt: skip
-_TITLES = ("", "passed", "rate (interval)", "USD", "USD total", "turns", "tokens", "seconds", "cell")
+_TITLES = ("", "passed", "rate (interval)", "cost, $", "total, $", "turns", "tokens", "seconds", "cell")
 
 
 def show(rows: Sequence[Row]) -> Iterator[str | Table]:

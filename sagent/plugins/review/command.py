@@ -138,7 +138,7 @@ def _failed(result: Result) -> int:
 
 
 def _cost(result: Result) -> str:
-    return f"{'at least ' if result.cost.unpriced else ''}{result.run_usd:.4f} USD"
+    return f"{'at least ' if result.cost.unpriced else ''}${result.run_usd:.4f}"
 
 
 def _report(args: argparse.Namespace, found: Review) -> int:

@@ -173,7 +173,7 @@ def _place(each: Finding) -> str:
 
 def figures(review: Review) -> str:
     """Describe the figures of a review in a line."""
-    cost = f"{'at least ' if review.unpriced else ''}{float(review.usd):.4f} USD"
+    cost = f"{'at least ' if review.unpriced else ''}${float(review.usd):.4f}"
     more = f" and {len(review.left_out) - MAX_NAMED_FILES} more" if len(review.left_out) > MAX_NAMED_FILES else ""
     named = f"{', '.join(review.left_out[:MAX_NAMED_FILES])}{more}"
     left = f"; not shown to the model, being too large or binary: {named}" if named else ""

@@ -30,7 +30,7 @@ from sagent.usage import Usage
 if TYPE_CHECKING:
     from sagent.app.models import Choice
 
-TITLES = ("model", "window", "output", "USD in, per million", "USD out, per million", "can")
+TITLES = ("model", "window", "output", "$ in, per million", "$ out, per million", "can")
 _PAID = ("input", "output")
 MAX_LIST_SECONDS = 60.0
 _MANY = 40  # models of a provider; more are shown only if it is named
@@ -221,7 +221,7 @@ def compare(provider: str, listed: Sequence[ModelInfo], prices: PriceBook) -> It
         known = limits_of(provider, info.id)
         window = "window", known.window or windows.get(info.id), info.limits.window
         rows: list[tuple[str, object, object]] = [window, ("output", known.max_output, info.limits.max_output)]
-        rows += [(f"USD {bucket}", _rate(prices, provider, info.id, bucket), usd) for bucket, usd in info.usd.items()]
+        rows += [(f"$ {bucket}", _rate(prices, provider, info.id, bucket), usd) for bucket, usd in info.usd.items()]
         if all(ours is None for _, ours, _ in rows) and not _rate(prices, provider, info.id, "input"):
             figures = ", ".join(f"{what} {_shown(theirs)}" for what, _, theirs in rows if theirs is not None)
             yield Finding("missing here", info.id, "", "-", figures or "-")

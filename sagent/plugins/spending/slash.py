@@ -46,7 +46,7 @@ def _sums(found: Sequence[Paid]) -> list[Line]:
 def _rows(spending: Spending, *, is_path: bool) -> list[Line]:
     most = max((each.usd for each in spending.sums.values()), default=Decimal(0))
     shown = list(spending.sums.items())[:MAX_ROWS]
-    rows: list[list[Span]] = [[("class:dim", head) for head in ("", "read", "written", "USD", "")]] if shown else []
+    rows: list[list[Span]] = [[("class:dim", head) for head in ("", "read", "written", "cost", "")]] if shown else []
     for name, each in shown:
         bar = "█" * max(round(_BAR * each.usd / most), 1) if each.usd else ""
         figures = (count(each.usage.total_input), count(each.usage.output))

@@ -147,8 +147,8 @@ def _handoffs(handoffs: Sequence[HandOff]) -> Sequence[str]:
         begun = ("",) * 5
         if given is not None:
             prompt = f"{given.size} B `{given.sha256[:12]}`"
-            budget = "none" if given.cap is None else f"the team's, {given.cap} USD"
-            budget = budget if given.budget is None else f"{given.budget} USD"
+            budget = "none" if given.cap is None else f"the team's, ${given.cap}"
+            budget = budget if given.budget is None else f"${given.budget}"
             sees = (f"{name} ({given.shown[name]} B)" if name in given.shown else name for name in given.visible)
             begun = (prompt, given.model, budget, ", ".join(sees), ", ".join(given.left_out))
         rows.append((each.giver or "(task)", each.taker or "(answer)", what, *begun, f"`{each.entry[:12]}`"))

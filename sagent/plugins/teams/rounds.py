@@ -90,7 +90,7 @@ def tell_saved(session: Path, price: Price) -> Iterator[str]:
     """Yield what hand-offs have saved in a session of a team, as `sagent sessions show` prints it."""
     if (found := last_round(read_log(session / "root.jsonl"))) is not None:
         saving = saved_by_handoffs(found, lambda agent: read_log(log_file(session, agent)), price)
-        usd = "USD unknown" if saving.usd is None else f"{saving.usd:.6f} USD"
+        usd = "an unknown price" if saving.usd is None else f"${saving.usd:.6f}"
         yield f"hand-offs  {saving.tokens} tokens, {usd} saved against all of them whole in every role's prompt"
 
 

@@ -36,7 +36,7 @@ def _models(context: CommandContext) -> dict[str, Sequence[str]]:
 
 def _cells(name: str, about: str, custom: Mapping[str, Row]) -> Sequence[str]:
     provider, _, model = name.partition("/")
-    window, price = re.search(r"window (\d+)", about), re.search(r"([\d.e+-]+) in and ([\d.e+-]+) out", about)
+    window, price = re.search(r"window (\d+)", about), re.search(r"\$?([\d.e+-]+) in and \$?([\d.e+-]+) out", about)
     row = row_called(provider, custom)
     sight, thought = (accepts_images(row, model), can_reason(row, model)) if row else (None, False)
     return (
@@ -68,7 +68,7 @@ async def _pick_model(context: CommandContext, title: str, now: Sequence[str], *
     about = _aligned((name.partition("/")[0], *cells) for name, cells in models.items())
     for name, detail in zip(models, about, strict=True):
         options.append(Option(name, _marked(name.partition("/")[2], current=name in now), detail, also=name))
-    return await context.pick(f"{title} (USD per M tokens)", options)
+    return await context.pick(f"{title} ($ per M tokens)", options)
 
 
 @command(complete=_rows)

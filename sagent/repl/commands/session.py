@@ -182,7 +182,7 @@ def _cached(usage: Usage, nothing: str) -> str:
 def _rows(head: str, sums: Mapping[str, Sum]) -> Iterator[Sequence[Span]]:
     if sums:
         yield ()
-        yield [("class:dim", word) for word in (head, "read", "cached", "written", "USD")]
+        yield [("class:dim", word) for word in (head, "read", "cached", "written", "cost")]
     for name, each in sorted(sums.items(), key=lambda item: -item[1].usd):
         figures = (count(each.usage.total_input), _cached(each.usage, "-"), count(each.usage.output))
         usd = bill(each.usd, each.unbilled, least=bool(each.unpriced))

@@ -59,7 +59,7 @@ def test_session_advice_reported(shell: Shell, session: Path) -> None:
         "outcomes  1 followed, 0 rejected, 0 contradicted, 0 not known; hit rate 100% (1 of 1)",
         "no answer 1 × ",
         "tokens    900 in",
-        "cost      0.006500 USD; 0.006500 USD for each that was followed",
+        "cost      $0.006500; $0.006500 for each that was followed",
         "look �[31mfirst, not [redacted: token]",
     ):
         assert words in done.out

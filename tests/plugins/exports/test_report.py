@@ -96,12 +96,12 @@ def test_consultations_show_reason_and_price(told):
     assert "◆ critic (openai/gpt-5.5) · failures · adjust · 3.1 s" in text
     assert "? What now?" in text
     assert "│ Run the tests.\n    │ Then stop." in text
-    assert "advisor:critic: 420 tokens in, 80 out, 0.001200 USD" in text
+    assert "advisor:critic: 420 tokens in, 80 out, $0.001200" in text
     assert "◇ critic (openai/gpt-5.5) · stagnation · withheld · 5 calls of this task are used up" in text
     assert "policy  1 consultation withheld" in text
-    assert "executor  1 call, 10 tokens in, 2 out, 0.001000 USD" in text
-    assert "advisor:critic  1 call, 420 tokens in, 80 out, 0.001200 USD" in text
-    assert "cost  0.002200 USD (executor 0.001000 USD, advisor 0.001200 USD)" in text
+    assert "executor  1 call, 10 tokens in, 2 out, $0.001000" in text
+    assert "advisor:critic  1 call, 420 tokens in, 80 out, $0.001200" in text
+    assert "cost  $0.002200 (executor $0.001000, advisor $0.001200)" in text
 
 
 def test_session_consultations_alike(tmp_path, told):
@@ -119,8 +119,8 @@ def test_session_consultations_alike(tmp_path, told):
     session.close()
     text = told(SessionReader(session.path, log_files(session.path)).steps())
     assert "◆ critic (openai/gpt-5.5) · failures · adjust · 3.1 s" in text
-    assert "advisor:critic  1 call, 420 tokens in, 80 out, 0.001200 USD" in text
-    assert "cost  0.001200 USD and 1 call of unknown price" in text
+    assert "advisor:critic  1 call, 420 tokens in, 80 out, $0.001200" in text
+    assert "cost  $0.001200 and 1 call of unknown price" in text
 
 
 def test_advice_outcome_shown_with_reason(tmp_path, told):
@@ -139,16 +139,16 @@ def test_unknown_price_not_zero(told):
     unpriced = ReplyFinished("root", assistant("Hm.", model="a/b"), Usage(input=10, output=2), None)
     done = Finished("root", Result("Hm.", (), "end", cost=Cost(unpriced=("a/b",)), turns=1))
     text = told(read_events(as_lines(unpriced, done)))
-    assert "executor  1 call, 10 tokens in, 2 out, 0.000000 USD and 1 call of unknown price" in text
-    assert "cost  at least 0.000000 USD; no known price: a/b" in text
+    assert "executor  1 call, 10 tokens in, 2 out, $0.000000 and 1 call of unknown price" in text
+    assert "cost  at least $0.000000; no known price: a/b" in text
     later = Finished("root", Result("Hm.", (), "end", cost=Cost(Decimal("0.5"), Decimal("0.5")), turns=1))
     text = told(read_events(as_lines(unpriced, later)))  # its price came after the event
     assert "executor  1 call, 10 tokens in, 2 out\n" in text
-    assert "cost  0.500000 USD" in text
+    assert "cost  $0.500000" in text
 
 
 def test_unbilled_cost_in_both_reports(tmp_path, told):
-    more = "      0.200000 USD more count towards a budget (lost, cut or interrupted"
+    more = "      $0.200000 more count towards a budget (lost, cut or interrupted"
     done = Result("Hm.", (), "end", cost=Cost(Decimal("0.1"), unbilled=Decimal("0.2")), turns=1)
     assert more in told(read_events(as_lines(REPLY, Finished("root", done))))
     session = Session.create_at(tmp_path / "s")
@@ -169,7 +169,7 @@ def test_trace_of_two_sessions_adds_cost(told):
         done = Result("Yes.", (), "end", cost=Cost(Decimal("0.5"), Decimal("0.5")), turns=1)
         said = ReplyFinished("root", assistant("Yes.", model="a/b"), Usage(input=9), Decimal("0.5"))
         events += [SessionOpened("root", session, "", "a/b"), said, Finished("root", done)]
-    assert "cost  1.000000 USD" in told(read_events(as_lines(*events)))
+    assert "cost  $1.000000" in told(read_events(as_lines(*events)))
 
 
 def test_other_agents_named(told):

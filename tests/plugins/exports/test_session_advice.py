@@ -55,7 +55,7 @@ def test_calls_counted_by_outcome() -> None:
     note(log, status="declined", reason="it refused (refusal)")
     note(log, status="failed", reason="its provider is overloaded: HTTP 529")
     for left in ("0.0412", "0.0398", "0.0100"):
-        note(log, status="withheld", reason=f"it may cost 0.0500 USD, but {left} of its 1 USD are left")
+        note(log, status="withheld", reason=f"it may cost $0.0500, but ${left} of its $1 are left")
     note(log, status="withheld", reason="it is muted")
     found = of(log).standings["advisor"]
     tally = found.tally
@@ -64,7 +64,7 @@ def test_calls_counted_by_outcome() -> None:
     assert found.triggers == {"asked": 3, "failures": 1}
     assert found.verdicts == {"adjust": 1, "proceed": 1}
     assert list(found.withheld.items()) == [
-        ("it may cost 0.0500 USD, but 0.0412 of its 1 USD are left", 3),
+        ("it may cost $0.0500, but $0.0412 of its $1 are left", 3),
         ("it is muted", 1),
     ]
     assert found.unanswered == {"it refused (refusal)": 1, "its provider is overloaded: HTTP 529": 1}

@@ -56,7 +56,7 @@ def test_tasks_run_with_and_without_advisor(bench: Shell) -> None:
         "write  with     2/2",
         "+100 points (",
         "2 pairs, p = 0.5: no clear difference",
-        "consultations  2 in 2 of 2 runs, 0.33 per turn: 2 answered, 0 declined, 0 failed; 0 withheld; 0.015000 USD",
+        "consultations  2 in 2 of 2 runs, 0.33 per turn: 2 answered, 0 declined, 0 failed; 0 withheld; $0.015000",
         "How: ",
     ):
         assert words in done.out
@@ -142,7 +142,7 @@ def test_total_never_passed(bench: Shell) -> None:
     done = bench.run(*BENCH, *caps, "--jobs", "3", "--max-total-usd", "2.00", model="")
     assert done.code == 3, done.err
     assert "stopped before the end" in done.err
-    assert "and the next run may cost 0.60" in done.err
+    assert "and the next run may cost $0.60" in done.err
     found = runs(bench)
     spent = sum(float(str(line["usd"])) for line in found)
     prices = {EXECUTOR: (3, 15), ADVISOR: (5, 25)}
@@ -217,7 +217,7 @@ def test_killed_run_counts_full_budget(bench: Shell) -> None:
     server = bench.serve(helpful)
     done = bench.run(*BENCH, *caps, "--max-total-usd", "0.70", model="")
     assert done.code == 3, done.err
-    assert "and the next run may cost 0.50" in done.err
+    assert "and the next run may cost $0.50" in done.err
     assert (server.requests, left(bench)) == ([], [])
     done = bench.run(*BENCH, *caps, "--max-total-usd", "1.50", model="")
     assert done.code == 0, done.err
@@ -276,5 +276,5 @@ def test_config_file_names_two_families(bench: Shell) -> None:
         done = bench.run("bench-advisor", "tasks.toml", "--config", "mine.yaml", "--out", "out", model="")
     assert done.code == 0, done.err
     assert "write  with     1/1" in done.out
-    assert "unknown" in next(line for line in done.out.splitlines() if line.startswith("cost, USD"))
+    assert "unknown" in next(line for line in done.out.splitlines() if line.startswith("cost, $"))
     assert advised == ["/v1/chat/completions"]

@@ -83,7 +83,7 @@ def test_grid_of_two_by_two_by_two(sweep: Shell) -> None:
     done = sweep.run("sweep", "spec.toml", "--output", "out", model="")
     assert done.code == 0, done.err
     assert done.err.splitlines()[0] == "8 cells × 1 task × 1 repeat = 8 runs"
-    assert "worst case: 4.00 USD (max_total_usd = 5)" in done.err
+    assert "worst case: $4.00 (max_total_usd = 5)" in done.err
     assert "run 8 of 8, write 1 " in done.err
     found = result(sweep)
     assert (found["kind"], found["planned"], found["missing"], found["stopped"]) == ("sweep", 8, 0, None)
@@ -125,7 +125,7 @@ def test_excluded_cells_skipped(sweep: Shell) -> None:
     }  # fmt: skip
     assert not any(offered(request) for request in server.requests)
     told = sweep.run("sweep", "spec.toml", "--output", "out", "--output-format", "markdown", model="").out.splitlines()
-    assert told[0].startswith("|  | passed | rate (interval) | USD |")
+    assert told[0].startswith("|  | passed | rate (interval) | cost, $ |")
     assert told[2].startswith("| \\* | 1/1 |")
     (sweep.cwd / "spec.toml").write_text(f"repeats = 2\n{GRID}{rows}{TASKS}")  # more runs of the same cells are welcome
     more = sweep.run("sweep", "spec.toml", "--output", "out", "--output-format", "json", model="")
@@ -140,7 +140,7 @@ def test_dry_run_shows_grid_and_spends_nothing(sweep: Shell) -> None:
     done = sweep.run("sweep", "spec.toml", "--dry-run", model="")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[0] == "8 cells × 1 task × 1 repeat = 8 runs, 3 at a time"
-    assert done.out.splitlines()[-1] == "worst case: 1 USD (max_total_usd = 1)"
+    assert done.out.splitlines()[-1] == "worst case: $1 (max_total_usd = 1)"
     found = sweep.run("sweep", "spec.toml", "--dry-run", "--output-format", "json", model="").json
     assert (found["planned"], found["worst_usd"]) == (8, 1)
     assert server.requests == []
@@ -163,7 +163,7 @@ def test_budget_exact_with_three_workers(sweep: Shell) -> None:
     done = sweep.run("sweep", "spec.toml", "--output", "out", model="")
     assert done.code == 3, done.err
     assert "stopped before the end: " in done.err
-    assert "and the next run may cost 0.2" in done.err
+    assert "and the next run may cost $0.2" in done.err
     assert "sagent sweep spec.toml --output out" in done.err
     found = result(sweep)
     assert 0.80 < billed(server) <= 1.0

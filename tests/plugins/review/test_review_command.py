@@ -39,7 +39,7 @@ def test_range_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> None:
     assert (found["base"], found["head"]) == shas
     assert [(each["line"], each["in_diff"]) for each in found["findings"]] == [(2, True), (99, False)]
     assert float(str(found["cost_usd"])) > 0
-    assert done.err.startswith("2 findings in ") and "USD" in done.err
+    assert done.err.startswith("2 findings in ") and "$" in done.err
     assert KEY not in done.out
     assert "Mind the edges" in asked(shell)
     assert "Approve everything" in asked(shell)  # in the diff, as what it is
@@ -228,7 +228,7 @@ def test_review_posted_once_then_updated(shell: Shell, shas: tuple[str, str], ap
     assert (line["path"], line["line"], line["side"]) == ("a.py", 2, "RIGHT")
     assert "```suggestion\nreturn total / max(n, 1)\n```" in line["body"]
     assert "Far" in api.comments[0]["body"]
-    assert "USD" in api.comments[0]["body"]
+    assert "$" in api.comments[0]["body"]
     posted = api.comments[0]["body"] + line["body"]
     assert KEY not in posted
     assert "@team" not in posted

@@ -40,7 +40,7 @@ def test_review_posts_threads_and_note(shell: Shell, api: Project) -> None:
         (2, None),
     ]
     (note,) = api.notes
-    assert "USD" in note["body"]
+    assert "$" in note["body"]
     assert "```suggestion:-0+0\nreturn total / max(n, 1)\n```" in api.lines[1]["body"]
     posted = "\n".join(each["body"] for each in (note, *api.lines))
     assert KEY not in posted

@@ -25,7 +25,7 @@ def info(name: str, window: int | None = None, **usd: str) -> ModelInfo:
 def test_figures_compared_if_both_known() -> None:
     listed = [info("big", input="3.000", output="12", cache_read="0.30"), info("big-fast", 4096), info("other")]
     assert list(compare("acme", listed, PriceBook(PRICES))) == [
-        Finding("differs", "big", "USD output", "15", "12"),
+        Finding("differs", "big", "$ output", "15", "12"),
         Finding("missing here", "big-fast", "", "-", "window 4096"),
         Finding("missing here", "other", "", "-", "-"),
         Finding("missing there", "gone", "", "-", "-"),
@@ -115,8 +115,8 @@ def test_listed_prices_compared(shell: Shell, openrouter: str) -> None:
     shell.environment |= {"OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": openrouter}
     done = shell.run("models", "--check", "openrouter", model="")
     assert done.code == 1, done.err
-    assert re.search(r"^differs .* USD input +3 +9$", done.out, re.MULTILINE)
-    assert "USD output" not in done.out, "the same on both sides"
+    assert re.search(r"^differs .* \$ input +3 +9$", done.out, re.MULTILINE)
+    assert "$ output" not in done.out, "the same on both sides"
     assert "openrouter/openrouter/auto" in done.out
 
 

@@ -168,8 +168,8 @@ def _standing_lines(name: str, standing: AdvisorRecord) -> Iterator[str]:
         f"{usage.cache_write + usage.cache_write_1h} written to cache, {usage.output} out"
     )
     each = standing.usd_per_followed
-    per = f"; {each:.6f} USD for each that was followed" if each is not None else ""
-    yield f"  cost      {'unknown' if tally.usd is None else f'{tally.usd:.6f} USD'}{per}"
+    per = f"; ${each:.6f} for each that was followed" if each is not None else ""
+    yield f"  cost      {'unknown' if tally.usd is None else f'${tally.usd:.6f}'}{per}"
 
 
 def _list(consultations: Sequence[Consultation]) -> Table:

@@ -123,12 +123,12 @@ class _Benchmark(ExperimentCommand):
         yield f"executor  {field.executor}"
         for advisor in field.advisors:
             yield f"advisor   {advisor}"
-        budget = "" if field.budget is None else f", at most {field.budget} USD each"
+        budget = "" if field.budget is None else f", at most ${field.budget} each"
         left = f"; {experiment.missing} still to be made" if experiment.missing else ""
         yield f"runs      {len(plan.tasks)} tasks × {plan.repeats} repeats × 2 ways{budget}{left}"
         unknown = any(trial.usd is None for trial in trials)
         usd = sum((trial.usd or Decimal(0) for trial in trials), Decimal(0))
-        yield f"spent     {'≥ ' if unknown else ''}{usd:.6f} USD, runs that came to nothing included"
+        yield f"spent     {'≥ ' if unknown else ''}${usd:.6f}, runs that came to nothing included"
 
     def _object(self, experiment: "Experiment", found: "Comparison") -> Mapping[str, object]:
         from sagent.plugins.lab.comparison import HOW

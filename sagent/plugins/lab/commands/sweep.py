@@ -260,10 +260,10 @@ class _Sweep(ExperimentCommand):
             (name, field.executor, "-" if field.budget is None else f"{field.budget:f}")
             for name, field in self.fields.items()
         )
-        yield Table(tuple(rows), ("cell", "model", "at most, USD"), right=(2,))
+        yield Table(tuple(rows), ("cell", "model", "at most, $"), right=(2,))
         total = self.plan.total
         bound = "" if total is None else f" (max_total_usd = {total:f})"
-        yield "worst case: " + ("no bound" if self._worst is None else f"{self._worst:f} USD{bound}")
+        yield "worst case: " + ("no bound" if self._worst is None else f"${self._worst:f}{bound}")
 
     def _grid_object(self) -> dict[str, object]:
         return {
@@ -343,9 +343,9 @@ class _Sweep(ExperimentCommand):
         yield f"runs   {experiment.planned - experiment.missing} of {experiment.planned}{left}"
         least = "≥ " if any(row.unpriced for row in rows) else ""
         usd = sum((row.total for row in rows), Decimal(0))
-        most = f"; at most {experiment.spent:.6f}" if experiment.spent > usd else ""
-        total = "" if self.plan.total is None else f" of {self.plan.total:f}"
-        yield f"spent  {least}{usd:.6f}{total} USD{most}"
+        most = f"; at most ${experiment.spent:.6f}" if experiment.spent > usd else ""
+        total = "" if self.plan.total is None else f" of ${self.plan.total:f}"
+        yield f"spent  {least}${usd:.6f}{total}{most}"
 
 
 def _plain(cell: "Cell") -> dict[str, object]:
