@@ -27,7 +27,7 @@ from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
 from sagent.peer import Action, Inject, Moment, Stop
 from sagent.plugins.textcalls.blocks import is_doubted
-from sagent.plugins.textcalls.endings import ECHOED, Ending, Fault, echoes
+from sagent.plugins.textcalls.endings import ANNOUNCED, ECHOED, Ending, Fault, announces, echoes
 from sagent.plugins.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
@@ -149,7 +149,8 @@ class ShowingPolicy(Policy):
             self._run = state.run
             self._told.clear()
         ended = turn.results is None and reply.stop in (None, "end")
-        if not ended or state.closing or not is_text_model(state.model):
+        in_text = is_text_model(state.model)  # others are told only if they announce what they do not do
+        if not ended or state.closing or not (in_text or announces(reply.content)):
             return actions
         others = [action for action in actions if not _is_unproven(action)]
         if self._waiting:
@@ -157,6 +158,10 @@ class ShowingPolicy(Policy):
             return [*others, Inject(user(ECHOED, sender="sagent"), "next")] if echo else actions
         if others or state.inbox.holds() or state.jobs.running() or (fault := self._fault()) is None:
             return actions
+        if not in_text:
+            if fault.kind != "undone":
+                return actions
+            fault = fault._replace(told=ANNOUNCED)
         if fault.kind in self._told or len(self._told) == MAX_TOLD:
             return [Stop(fault.reason)]
         self._told.add(fault.kind)

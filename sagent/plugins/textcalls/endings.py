@@ -17,6 +17,7 @@ from sagent.messages import Message, ToolCall, ToolResult
 from sagent.plugins.textcalls.offer import PROTOCOL_FILE
 from sagent.plugins.textcalls.task import (
     alters_files,
+    asks,
     check_in,
     commands_to_run,
     demanded_checks,
@@ -39,11 +40,16 @@ UNDONE = "Nothing was changed yet. Write the path {path} on a line of its own an
 UNMOVED = "Nothing was changed yet. Write a ```bash block with the command that does it."
 UNRUN = "Nothing was run. Run {command} in a ```bash block."
 STILL_FAILS = "{check} still fails. Change what is wrong, or say in plain words why it cannot pass."
+ANNOUNCED = (
+    "You said what you are going to do, and nothing was changed or run yet. Make the call now. If nothing is left to"
+    " do, say so in plain words."
+)
 ECHOED = (
     "That is what you were told: nothing was done yet. If it is still to be done, write the block again. If not, say in"
     " plain words what you did not do."
 )
 MIN_ECHO_WORDS = 4
+MAX_ENDING_CHARS = 4_000
 
 _BLOCK = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _LAUNCHERS = (
@@ -78,7 +84,16 @@ _OFFERS = re.compile(  # names a way to look, in place of the answer
 _WAY = re.compile(
     r"\bhow\b|\bcommands?\b|\btools?\b|\bcan I\b|\b(?:explain|suggest|recommend|propose)\b", re.IGNORECASE
 )
-
+_ANNOUNCES = re.compile(
+    r"(?:(?:okay|ok|sure|great|certainly|alright|now|next|first|then|so|to do (?:this|that|so))\b[,.!:]?\s+){0,3}"
+    r"(?:I(?:['\u2019]ll|\s+will|['\u2019]m\s+going\s+to|\s+am\s+going\s+to|\s+(?:need|have)\s+to)|let(?:\s+me|['\u2019]s)"
+    r"|we(?:['\u2019]ll|\s+will|\s+need\s+to))\s+"
+    r"(?:(?:now|then|first|next|also|start|begin|by|go|ahead|and|proceed|to|try|quickly)\s+){0,4}"
+    r"(?:edit|fix|chang|updat|modify|writ|creat|add|remov|delet|renam|run|execut|check|look|read|open|inspect|examin|search"
+    r"|find|apply|mak|implement|replac|list|view|test|verify|correct|mov|sort|set|insert|refactor|use|call)(?:e|ing|ning|ting)?\b",
+    re.IGNORECASE,
+)
+_FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
 Done = tuple[ToolCall, ToolResult]
 """A call and its result."""
@@ -154,6 +169,8 @@ class Ending(NamedTuple):
         if alters_files(request) and not _NOTHING_TO_DO.search(reply):
             moved = self.can("Bash") and moves_file(request)
             return Fault("undone", UNMOVED if moved else UNDONE.format(path=path) if path else UNPROVEN)
+        if not done and announces(reply) and not asks(request):
+            return Fault("undone", UNPROVEN)
         if not done and _OFFERS.search(reply) and not _WAY.search(request.content):
             return Fault("undone", UNPROVEN)
         return None
@@ -224,6 +241,12 @@ def repeats_harness(reply: str, done: Sequence[Done]) -> bool:
     ours = [part for part in words if part in _harness_sentences()]
     result = " ".join(done[-1][1].text.split()) if done else ""
     return bool(ours) and all(part in ours or " ".join(part.split()) in result for part in words)
+
+
+def announces(reply: str) -> bool:
+    """Return True for a reply whose last sentence, beside blocks of code, says what its author will do next."""
+    sentences = [part.strip() for part in _SENTENCES.split(_FENCED.sub("", reply[-MAX_ENDING_CHARS:])) if part.strip()]
+    return bool(sentences) and _ANNOUNCES.match(sentences[-1]) is not None
 
 
 def echoes(reply: str, text: str) -> bool:

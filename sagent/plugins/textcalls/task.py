@@ -214,6 +214,12 @@ def alters_files(message: Message) -> bool:
     )
 
 
+def asks(message: Message) -> bool:
+    """Return True for a request to tell something, which words can be the answer to."""
+    said = said_in(message)
+    return "?" in said or _TELLS.search(_COMMAND.sub(" ", said)) is not None
+
+
 def last_request(history: Sequence[Message], senders: Container[str]) -> int:
     """Return the index of the last request of these senders, -1 if there is none."""
     return next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)

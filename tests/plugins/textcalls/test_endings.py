@@ -14,7 +14,7 @@ from sagent.messages import Message, Text, ToolCall, ToolResult, user
 from sagent.plugins.textcalls.endings import Ending, Fault
 from sagent.plugins.textcalls.task import commands_to_run, demanded_checks
 from sagent.plugins.textcalls.writing import NEXT, OUTPUT, enclose
-from sagent.testing.script import Listed, Turn
+from sagent.testing.script import Call, Listed, Turn
 from tests.cli.program import Shell
 from tests.depth import deep
 from tests.eval.suites import Say, Task
@@ -60,6 +60,9 @@ FAULTS: Sequence[tuple[str, Sequence[Step], str, str]] = [
         "2",
         "undone",
     ),
+    ("The total of the shop is wrong. Please mend that.", (), "Sure. Let me look at the code first.", "undone"),
+    ("Fix the bug in cart.py.", (), "I will now edit the file:\n```python\nx = 1\n```", "undone"),
+    ("Fix the bug in cart.py.", (LOOKED,), "I\u2019m going to fix it.", "undone"),
     ("In cart.py change 50 to 51. Keep everything else.", (), "In cart.py, change 50 to 51.", "undone"),
     ("Sort the lines of server.log, in the same file.", (("sort server.log", "x", False),), "It is sorted.", "undone"),
     ("Fix the bug in cart.py.", (WROTE,), f"The output of the command:\n(no output)\n\n{NEXT}", "echo"),
@@ -94,6 +97,12 @@ ANSWERS: Sequence[tuple[str, Sequence[Step], str]] = [
         "14:07 ERROR E5512",
     ),
     ("What is in cart.py?", (LOOKED,), f"{OUTPUT}\n{FILES['cart.py']}\nIt adds up prices."),
+    ("What would you change in cart.py?", (), "I will change the comparison."),
+    ("Explain your next step.", (), "First, I will run the tests."),
+    ("Tell me a story.", (), "Let me find my way, said the fox."),
+    ("Hello", (), "Hello! Let me know what to change."),
+    ("Thanks, that was all.", (), "I will not change anything else."),
+    ("Fix the bug in cart.py.", (WROTE,), "Done. I will run the tests if you want."),
     ("What does cart.py do?", (), "You can use it to add up prices."),
     ("How do I find the errors in server.log?", (), GUESS),
     ("Show me cart.py", (LOOKED,), FILES["cart.py"]),
@@ -244,3 +253,21 @@ def test_exit_of_run(shell: Shell, said: list[str], code: int, kind: str) -> Non
     done = shell.run(*flags, request, model="")
     assert (done.code, len([each for each in server.requests if each.method == "POST"])) == (code, len(said))
     assert kind in done.out
+
+
+def test_native_model_that_only_announces(shell: Shell) -> None:
+    (shell.cwd / "cart.py").write_text("x = 0\n")
+    says = Turn(text="I will now edit cart.py.")
+    writes = Turn(calls=(Call("Bash", {"command": "echo 'x = 1' > cart.py"}),))
+    large = [Listed("large", window=65_536, weights=70_000_000_000)]
+    for turns, code in (
+        ([says, Turn(text="Let me change the file.")], EXIT_FAILED),
+        ([says, writes, Turn(text="Done. I will run the tests next.")], EXIT_DONE),
+        ([Turn(text="The value of x must be 1.")], EXIT_DONE),
+    ):
+        server = shell.serve(turns, models=large, require_key=False)
+        flags = ("--base-url", f"{server.url}/v1", "--permission-mode", "full", "--output-format", "json")
+        done = shell.run(*flags, "Fix cart.py.", model="")
+        posts = [each for each in server.requests if each.method == "POST"]
+        assert all(each.json.get("tools") for each in posts), "in the native protocol"
+        assert (done.code, len(posts), "unfinished" in done.out) == (code, len(turns), code == EXIT_FAILED)
