@@ -94,7 +94,9 @@ async def context(tmp_path: Path) -> Any:
             resources=Resources(
                 log=MemoryLog(),
                 ledger=Ledger(Decimal(5), PriceBook({f"{model.provider}/{model.id}": {"input": 1, "output": 2}})),
-                catalog=lambda: "openai/gpt-5.5: window 400000, $1 in and $2 out per million tokens\nanthropic/opus: window unknown",
+                catalog=lambda: (
+                    "openai/gpt-5.5: window 400000, $1 in and $2 out per million tokens\nanthropic/opus: window unknown"
+                ),
                 resolve=lambda name: ScriptedModel("Other."),
             ),
         )

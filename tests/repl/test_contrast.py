@@ -1,4 +1,4 @@
-"""Contrast of the themes, by WCAG 2.2 (https://www.w3.org/TR/WCAG22/#contrast-minimum), with xterm's sixteen colours."""
+"""Contrast of the themes, by WCAG 2.2 (www.w3.org/TR/WCAG22/#contrast-minimum), with xterm's sixteen colours."""
 
 import colorsys
 import re

@@ -66,6 +66,33 @@ def test_paragraph_goes_on_at_new_width(console: Console) -> None:
     assert counted(console.screen) == {}
 
 
+GROWING = {  # rows with more and more words: a table, a list with inner items, code
+    "table": ("| {0} | {1} | {2} {3} |", "| a | b | c |\n|---|---|---|\n{}"),
+    "list": ("- {0} {1} {2}\n  - {3}", "{}"),
+    "code": ("if {0}:\n    {1} {2} {3}", "```python\n{}\n```"),
+}
+
+
+@later
+@pytest.mark.parametrize("sizes", [((80, 24), (50, 20)), ((110, 40), (40, 10)), ((40, 10), (80, 24))])
+@pytest.mark.parametrize("kind", GROWING)
+def test_resize_within_block_keeps_each_word(console: Console, kind: str, sizes: tuple[tuple[int, int], ...]) -> None:
+    row, whole = GROWING[kind]
+    numbers = (f"w{number}" for number in itertools.count(100))
+    rows = [
+        row.format(*(" ".join(itertools.islice(numbers, count)) for count in (1, at % 9, 2, 1))) for at in range(40)
+    ]
+    console.serve([Turn(text=f"Before.\n\n{whole.format(chr(10).join(rows))}\n\nAfter.", pieces=90, gap=0.02)])
+    console.start(width=sizes[0][0], height=sizes[0][1])
+    console.type("go")
+    console.until("w115")
+    resize(console, *sizes[1])
+    console.until("After.", gone="Writing")
+    found = re.findall(r"w\d{3}", console.tmux("capture-pane", "-p", "-J", "-S", "-3000"))
+    assert sorted(found) == sorted(re.findall(r"w\d{3}", "".join(rows)))
+    assert found == re.findall(r"w\d{3}", "".join(rows)) or kind == "table"  # whose cells have lines
+
+
 def test_resize_leaves_nothing_of_question(console: Console) -> None:
     question = "\n\n".join(f"Line {number} of what is to be known before this can be answered." for number in range(9))
     ask(console, {"question": question, "options": ["red", "green", "blue"]}, width=80, height=24)
