@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.depth import later
 from tests.forks import CHECKOUT, PROGRAM, Forks
 
 
@@ -66,6 +67,7 @@ def test_fork_reads_python_variables(forks: Forks, environment: dict[str, str], 
     assert b"import 'sagent'" in forks.run("--version", cwd=tmp_path, environment=environment).stderr
 
 
+@later
 def test_unending_fork_is_named_and_ended(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lasts.py").write_text("import time\ntime.sleep(600)")
     forks, null, (out, stdout) = Forks(), os.open(os.devnull, os.O_RDWR), os.pipe()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import slow, spread
+from tests.depth import later, slow, spread
 from tests.forks import CHECKOUT
 
 CONFTEST = """
@@ -37,6 +37,7 @@ def test_c():
 """
 
 
+@later
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a fork of a process with libraries loaded may not run")
 def test_workers_are_forks(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")

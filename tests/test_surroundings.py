@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import later
 from tests.surroundings import LETTERS_OF_NAMES, MIN_OPEN_FILES, SET, foreign, settle
 from tests.waiting import wait_until
 
@@ -106,6 +107,7 @@ def test_this_test_has_its_surroundings() -> None:
     assert time.tzname[0] == "UTC"
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_to_suite_ends_its_tests(tmp_path: Path, number: signal.Signals) -> None:

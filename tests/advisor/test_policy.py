@@ -187,6 +187,7 @@ async def test_rewritten_script_is_another_act(tmp_path: Path, monkeypatch: pyte
     assert [rig.told(f"b{n}") == HELD for n in range(5)] == [True, False, True, False, False]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("given", "script", "why"),
     [
@@ -301,6 +302,7 @@ async def test_answer_without_calls_is_asked_once() -> None:
     assert other.advice == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("trigger", ["done", "no_change", "no_calls"])
 async def test_answer_the_advisor_agrees_with_stays(trigger: Trigger) -> None:
     """A small model that is asked once more says that it is done, and no longer what was asked."""

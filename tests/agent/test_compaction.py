@@ -187,6 +187,7 @@ async def test_summary_reserved_by_provider_count(tmp_path: Path) -> None:
     await agent.aclose()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("limits", [ModelLimits(8_000, None), ModelLimits(16_384, 16_384)])
 async def test_small_window_summary_fits_the_rest(tmp_path: Path, limits: ModelLimits) -> None:
     """As servers on this machine have it: a window, and no output limit but that."""

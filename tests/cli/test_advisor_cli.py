@@ -7,6 +7,7 @@ from decimal import Decimal
 from program import Shell
 
 from sagent.testing.server import Call, Fail, FakeProviderServer, Received, Stall, Step, Turn
+from tests.depth import later
 from tests.waiting import wait_until
 
 ADVISOR = ("--advisor", "openai/gpt-5.2")
@@ -86,6 +87,7 @@ def test_failing_advisor_costs_one_line(shell: Shell) -> None:
     assert "does not accept the key" in json.dumps(executor.requests[1].json)
 
 
+@later
 def test_killed_consultation_session_continues(shell: Shell) -> None:
     shell.serve(asking())
     stalled = advise(shell, [Stall(Turn(text="VERDICT: proceed"), 1)])

@@ -12,6 +12,7 @@ import pytest
 from program import Shell
 
 from sagent.testing.server import Call, Received, Stall, Step, Turn
+from tests.depth import later
 from tests.intact import faults
 from tests.waiting import wait_until
 
@@ -268,6 +269,7 @@ def test_unpriced_costs_survive_kill_9(shell: Shell) -> None:
     assert len(server.requests) == 1
 
 
+@later
 def test_killed_childs_text_is_told_once(shell: Shell) -> None:
     look = Call("BackgroundTask", {"operation": "list"})
     server = shell.serve(

@@ -29,6 +29,7 @@ def lost(_: Received) -> Step:
     return Cut(Turn(text="Never seen."), after_events=-1, how="reset")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("script", "number"), [(killed, signal.SIGKILL), (lost, None)])
 def test_possibly_billed_counts_in_later_runs(
     shell: Shell, script: Callable[[Received], Step], number: signal.Signals | None

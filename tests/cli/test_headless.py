@@ -540,6 +540,7 @@ def unread(pipe: int) -> int:
     return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("flags", [[], ["--input-format", "stream-json"]])
 def test_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     shell.serve([])
@@ -556,6 +557,7 @@ def test_signal_ends_a_wait_for_input(shell: Shell, flags: list[str]) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("flags", "sent"), [([], b"tell me"), (["--input-format", "stream-json"], b'"tell me"\n')])
 def test_non_blocking_stdin_is_waited_for(shell: Shell, flags: list[str], sent: bytes) -> None:
     shell.serve([Turn(text="Told.")])
@@ -643,6 +645,7 @@ def test_unbegun_session_leaves_nothing(shell: Shell, path: str) -> None:
 DEEP = "d=$(printf 'd%.0s' {1..200}); for i in {1..25}; do mkdir $d && cd $d || exit 9; done 2>&1; exec \"$@\""
 
 
+@pytest.mark.costly
 @pytest.mark.needs("bash")
 @pytest.mark.parametrize("words", [("tell",), ("sessions", "list")])
 def test_too_long_directory_is_said(shell: Shell, words: tuple[str, ...]) -> None:
@@ -800,6 +803,7 @@ def test_standard_streams_full_or_closed(shell: Shell, redirect: str, code: int)
             assert b"the output could not be written" in done.stderr, argv
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("flags", [["--max-turns", "x"], ["--session", "{held}"]])
 def test_every_failure_is_an_object_in_json(shell: Shell, flags: list[str]) -> None:
     server = shell.serve([Turn(text="slow", delay=30.0)])

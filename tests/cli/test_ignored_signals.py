@@ -8,6 +8,7 @@ import pytest
 from program import PROGRAM, Shell
 
 from sagent.testing.script import Call, Turn
+from tests.depth import later
 from tests.waiting import wait_until
 
 SHIELDED = ["sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh", *PROGRAM]
@@ -50,6 +51,7 @@ def test_ignored_signals_do_not_stop_server(shell: Shell) -> None:
     check_server(shell, "serve")
 
 
+@later
 @pytest.mark.plugin("mcp")
 def test_ignored_signals_do_not_stop_mcp(shell: Shell) -> None:
     child = shell.start("mcp", "serve", model="", stdin=subprocess.PIPE, program=SHIELDED)

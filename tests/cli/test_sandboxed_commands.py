@@ -42,6 +42,7 @@ def test_ignored_sigchld_loses_no_exit_code(shell: Shell) -> None:
     assert not [line for line in lines if line.startswith(b"/usr/bin/bwrap") and os.fsencode(shell.cwd) in line]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("way", ["module", "", *(pytest.param(way, marks=slow) for way in (".", "below", "link"))])
 def test_files_of_commands_are_not_imported(shell: Shell, way: str) -> None:
     below, link = shell.cwd / "below", shell.cwd.parent / "link"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import later
 from tests.eval import results
 from tests.eval.__main__ import ROOT
 from tests.surroundings import PYTHON
@@ -72,6 +73,7 @@ def test_run_prints_table_and_keeps_row(start: Callable[..., subprocess.Popen[by
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
 def test_signal_ends_agent_and_server(
@@ -89,6 +91,7 @@ def test_signal_ends_agent_and_server(
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@later
 def test_server_that_does_not_start_is_said(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
     with start(server="#!/bin/sh\necho no such model >&2\nexit 3\n") as process:
         _, err = process.communicate()

@@ -107,6 +107,7 @@ async def cancelled(root: Path, command: str) -> tuple[str, list[int]]:
     return said[0], left
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", WAYS)
 async def test_cancel_answers_when_all_ended(tmp_path: Path, name: str) -> None:
     said, left = await cancelled(tmp_path, WAYS[name])

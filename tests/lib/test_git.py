@@ -154,6 +154,7 @@ def test_pipe_as_configuration_does_not_block(repository: Path) -> None:
     assert programs_named(repository) == {"unreadable"}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("before", ["", "fsmonitor =", "[include]\npath"])
 def test_blank_filled_configuration_is_quick(repository: Path, before: str) -> None:
     (repository / ".git/config").write_text(f"[core]\n{before}{' ' * 1_000_000}!\n")

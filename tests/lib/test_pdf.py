@@ -71,6 +71,7 @@ def two(data: bytes) -> bytes:
     return data + b"9999 0 obj<</Type/Page>>endobj\n"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("data", "pages"),
     [
@@ -167,6 +168,7 @@ def test_non_pdf_is_guessed_from_size(broken: Callable[[bytes], bytes]) -> None:
     assert count_pages(data) == -(-len(data) // 4000)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("flood", [b"/ObjStm", b"/ObjStm stream\n", b"/Type "])
 def test_unfinished_file_is_given_up_soon(flood: bytes) -> None:
     data = b"%PDF-1.5 1 0 obj" + flood * 400_000  # by the square, this would take hours
@@ -181,6 +183,7 @@ def test_over_unpacked_pdf_counts_as_maximum() -> None:
     assert count_pages(hidden) >= 300
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "model",
     [

@@ -244,6 +244,7 @@ def test_failing_provider_stream_named(shell: Shell, folder: Path, line: str, sa
     assert "trying again" not in done.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("points", [b"this is : junk [", b"\xff\xfe = x"], ids=["no list", "no text"])
 def test_broken_entry_points_isolated(shell: Shell, tmp_path: Path, points: bytes) -> None:
     place = tmp_path / "site-packages"

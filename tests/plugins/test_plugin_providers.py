@@ -18,6 +18,7 @@ from sagent.providers.rows import MAKERS, built_in_row, declared_row, model_begi
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
 from tests.deleted import copied_without
+from tests.depth import few
 
 ACME = """
 from sagent.plugin import Plugin, ProviderRow
@@ -234,7 +235,8 @@ def test_missing_provider_names_its_plugin(shell: Shell, tmp_path: Path) -> None
     assert shell.run("hello", model="llamacpp/tiny").out == "Fine.\n"
     shell.environment["PYTHONPATH"] = str(copied_without("local", tmp_path / "copy"))
     code = "import sys; from sagent.bin.cli import main; sys.exit(main())"
-    for words in (("--model", "llamacpp/tiny"), ("--model", "./weights"), ("--provider", "llamacpp"), ("--continue",)):
+    ways = (("--model", "llamacpp/tiny"), ("--model", "./weights"), ("--provider", "llamacpp"), ("--continue",))
+    for words in few(ways):
         run = [sys.executable, "-c", code, *words, "hello"]
         done = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stderr

@@ -99,6 +99,7 @@ LISTEN = (
 )
 
 
+@pytest.mark.costly
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("name", [".git", "elsewhere/gitdir"])
 def test_gitdir_pointer_fifo_is_not_waited_for(work: Path, name: str) -> None:
@@ -112,6 +113,7 @@ def test_gitdir_pointer_fifo_is_not_waited_for(work: Path, name: str) -> None:
     assert ended.stdout.strip() == str(work)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("temporary", [True, False])
 @pytest.mark.parametrize(
     "way", ["stays", "goes away", "another network, SSH_AUTH_SOCK", "another network, DOCKER_HOST"]

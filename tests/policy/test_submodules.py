@@ -75,6 +75,7 @@ async def confined(monkeypatch: pytest.MonkeyPatch, means: str, line: str, cwd: 
         await sandbox.aclose()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 @pytest.mark.parametrize(
     ("opened", "inside"),
@@ -94,6 +95,7 @@ async def test_commit(place: Path, monkeypatch: pytest.MonkeyPatch, means: str, 
     assert not (place / "made").exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 async def test_update_and_add(place: Path, monkeypatch: pytest.MonkeyPatch, means: str) -> None:
     update = "git submodule update --init --recursive; git submodule absorbgitdirs"

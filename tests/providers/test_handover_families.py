@@ -32,7 +32,7 @@ from sagent.providers.wire.faults import Origin
 from sagent.testing.families import FAMILIES
 from sagent.testing.script import Received
 from tests.deleted import deleted
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.plugins.clouds.converse_judge import judge
 from tests.providers.sdk_types import sdk_adapters
 
@@ -395,6 +395,7 @@ def comparable(block: Raw) -> Raw:
     return block
 
 
+@later
 @settings(max_examples=deep(12, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(talks())
 def test_sdk_types_accept_handover(talk: tuple[list[Message], object]) -> None:

@@ -348,6 +348,7 @@ def shown(body: bytes) -> set[bytes]:
     return {found[:120] for found in re.findall(rb"[A-Za-z0-9+/=]{120,}", body)}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("made", MODELS)
 async def test_large_image_is_sent_smaller_once(made: type[Made], tmp_path: Path) -> None:
     pytest.importorskip("PIL")
@@ -374,6 +375,7 @@ async def test_large_image_is_sent_smaller_once(made: type[Made], tmp_path: Path
     assert any("sent smaller" in each for each in notices)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("made", MODELS)
 async def test_image_refused_smaller_is_left_out(made: type[Made]) -> None:
     pytest.importorskip("PIL")

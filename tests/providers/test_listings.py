@@ -15,6 +15,7 @@ import pytest
 from sagent.lib.json import as_object
 from sagent.model import ModelInfo, ModelLimits
 from sagent.providers.listings import MAX_AGE_SECONDS, Listings, limits_in, prices_in
+from tests.depth import few
 
 
 @pytest.mark.parametrize(
@@ -121,10 +122,11 @@ for number in range(20):
 
 def test_concurrent_listings_keep_all(tmp_path: Path) -> None:
     file = tmp_path / "state" / "listings.json"
-    running = [subprocess.Popen([sys.executable, "-c", KEEPS, str(file), each]) for each in "abcd"]
-    assert [each.wait() for each in running] == [0] * 4
+    names = few("abcd")
+    running = [subprocess.Popen([sys.executable, "-c", KEEPS, str(file), each]) for each in names]
+    assert [each.wait() for each in running] == [0] * len(names)
     kept = as_object(as_object(json.loads(file.read_bytes())).get("places"))
-    assert {*kept} == {f"{each} {number}{end}" for each in "abcd" for number in range(20) for end in ("", " too")}
+    assert {*kept} == {f"{each} {number}{end}" for each in names for number in range(20) for end in ("", " too")}
 
 
 def test_process_that_was_overtaken_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from console import Console
 from sagent.errors import SessionBusy
 from sagent.session.store import Session, latest
 from sagent.testing.server import Call, Fail, Turn
-from tests.depth import deep, slow
+from tests.depth import deep, later, slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -102,6 +102,7 @@ def read_until(terminal: int, awaited: bytes) -> None:
         seen += os.read(terminal, 1 << 16)
 
 
+@later
 def test_unread_terminal_can_be_left(console: Console) -> None:
     server = console.serve([Turn(text=f"word word {LONG} {LONG}")])
     with raw_terminal(console) as (process, terminal):

@@ -41,7 +41,7 @@ from sagent.testing import ScriptedModel
 from sagent.tool import RunContext, Workspace
 from sagent.tools import Bash, Edit, Read, Write
 from tests.agent.cast import Cast, root_of
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.intact import faults, unnamed_blobs
 from tests.messages import call, in_turn
 from tests.waiting import until
@@ -878,6 +878,7 @@ asyncio.run(main())
 """
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("kind", ["write", "execute"])
 async def test_killed_process_leaves_honest_record(kind: str, plain: Path, tmp_path: Path) -> None:
@@ -931,6 +932,7 @@ asyncio.run(main())
 """
 
 
+@later
 @pytest.mark.needs("linux")
 async def test_killed_rewind_can_be_redone(plain: Path, tmp_path: Path) -> None:
     before = tree(plain)

@@ -111,6 +111,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return made()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("is_repository", [True, False])
 @settings(max_examples=deep(12, 300), deadline=None)
 @given(steps=st.lists(STEPS, max_size=14), pause=st.booleans())

@@ -157,6 +157,7 @@ LOOK = (
 )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("happens", [listens, appears, is_replaced, is_made])
 async def test_left_process_is_reached_by_next(
     boxed: Boxed, happens: Callable[[Path], contextlib.AbstractContextManager[None]]
@@ -234,6 +235,7 @@ def alive(pid: int) -> bool:
     return bool(namespace(str(pid)))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("moment", ["while it runs", "between two"])
 async def test_killed_box_is_told_and_replaced(boxed: Boxed, moment: str) -> None:
     first, *_ = await boxed.processes()

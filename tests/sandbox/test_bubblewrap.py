@@ -23,6 +23,7 @@ from sagent.sandbox.bubblewrap import Box, Boxes, View, has_own_pid_limit
 from sagent.sandbox.profile import Profile
 from sagent.sandbox.scratch import Scratch
 from sagent.sandbox.seccomp import MACHINES
+from tests.depth import later
 from tests.surroundings import PYTHON
 
 PROGRAM = Path(__file__).with_name("boxed_lines.py")
@@ -153,12 +154,14 @@ def wall() -> None:
         pytest.skip("bubblewrap does not work here")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("who", OUTSIDERS)
 @pytest.mark.parametrize("name", ESCAPES)
 def test_no_line_leads_out(who: str, name: str) -> None:
     assert "out" not in tried(who)[name].splitlines()
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(platform.machine() not in MACHINES, reason="system calls are refused where their numbers are known")
 @pytest.mark.parametrize("who", OUTSIDERS)
 def test_kernel_answers_what_commands_need(who: str) -> None:
@@ -178,6 +181,7 @@ def test_kernel_answers_what_commands_need(who: str) -> None:
         assert tuple(debugged) == (0, "traced\nshared\n")
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(platform.machine() not in MACHINES, reason="system calls are refused where their numbers are known")
 @pytest.mark.parametrize("who", OUTSIDERS)
 def test_no_file_gets_set_id_bit(who: str) -> None:
@@ -207,6 +211,7 @@ def test_no_file_gets_set_id_bit(who: str) -> None:
     assert last[0] == 0, last
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("who", OUTSIDERS)
 def test_everyday_commands_work_in_box(who: str) -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
@@ -326,6 +331,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("sagent.sandbox.bubblewrap._MOUNT_SECONDS", 0.0)
 
 
+@later
 def test_slow_box_leaves_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is ended: before its child begins, between the two, while the mounts are made."""
     scratch = Scratch()

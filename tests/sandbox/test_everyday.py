@@ -124,6 +124,7 @@ def shell(line: str, work: Path) -> None:
     subprocess.run(["bash", "-ec", line], cwd=work, env=os.environ, check=True, capture_output=True)
 
 
+@pytest.mark.costly
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("name", MADE)
 async def test_commands_go_on_with_their_own(work: Path, means: str, name: str) -> None:
@@ -137,6 +138,7 @@ async def test_commands_go_on_with_their_own(work: Path, means: str, name: str) 
     shell(then, work)
 
 
+@pytest.mark.costly
 @pytest.mark.needs("git")
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("name", NAMED)
@@ -156,6 +158,7 @@ async def test_answer_names_what_is_protected(work: Path, name: str) -> None:
     shell(then, work)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", [".husky", ".git/hooks", "n/.vscode"])
 async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> None:
     """What was undone can be asked for by its name."""
@@ -167,6 +170,7 @@ async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> 
     assert file.exists(), (said, told)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("rule", ["Edit(.vscode/**)", "Write(.vscode/)", "Edit(/{work}/.vscode)", "Edit(./n/**)"])
 async def test_rule_allows_what_is_not_there(work: Path, means: str, rule: str) -> None:
     """What a rule names itself stays, now and later; what lies in it by another name is taken out."""
@@ -186,6 +190,7 @@ PLANTS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("name", PLANTS)
 async def test_grant_of_place_lifts_nothing_in_it(work: Path, means: str, name: str) -> None:
@@ -204,6 +209,7 @@ LOST = {
 }  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("name", LOST)
 async def test_what_is_put_back_stays(work: Path, means: str, name: str) -> None:

@@ -91,6 +91,7 @@ def named(text: str) -> str:
     return text.partition("the full text is in ")[2].partition(":")[0]
 
 
+@pytest.mark.costly
 async def test_session_is_hidden_from_commands(rig: Rig) -> None:
     log, blob, me = rig.session.path / "root.jsonl", rig.secret, os.getpid()
     session, kept = word(rig.session.path), word(blob)
@@ -116,6 +117,7 @@ async def test_session_is_hidden_from_commands(rig: Rig) -> None:
         os.close(open_log)
 
 
+@pytest.mark.costly
 async def test_long_output_is_read_by_later_ones(rig: Rig) -> None:
     path = named(await rig.bash("seq 100000"))
     assert Path(path).parent == rig.secret.parent
@@ -126,6 +128,7 @@ async def test_long_output_is_read_by_later_ones(rig: Rig) -> None:
     assert SECRET not in await rig.bash(f"cat {word(rig.secret.parent)}/*")
 
 
+@pytest.mark.costly
 async def test_output_needing_more_is_not_shown(rig: Rig) -> None:
     key = rig.base / "home/.ssh/id"
     key.parent.mkdir(parents=True)
@@ -135,11 +138,13 @@ async def test_output_needing_more_is_not_shown(rig: Rig) -> None:
     assert SECRET not in await rig.bash(f"cat {word(named(said))} {word(key)}")
 
 
+@pytest.mark.costly
 async def test_long_command_is_run(rig: Rig) -> None:
     assert (await rig.bash(f"echo {'x' * 200_000} | wc -c")).strip() == "200001"
     assert list(rig.session.path.glob(f"{OUTPUTS}/scratch-*")) == []
 
 
+@pytest.mark.costly
 async def test_shown_outputs_outlive_the_run(rig: Rig) -> None:
     path = named(await rig.bash("seq 100000"))
     await rig.aclose()
@@ -152,6 +157,7 @@ async def test_shown_outputs_outlive_the_run(rig: Rig) -> None:
     assert not rig.session.path.exists()
 
 
+@pytest.mark.costly
 async def test_commands_of_copy_read_outputs(rig: Rig) -> None:
     name = Path(named(await rig.bash("seq 100000"))).name
     (rig.session.path / OUTPUTS / "scratch-1-of-a-command").touch()
@@ -255,6 +261,7 @@ def test_invalid_homes_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert homes("/h", {"SUDO_USER": "alice", "HOME": str(tmp_path)}) == ("/h", str(tmp_path))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("wall", WALLS)
 async def test_account_keys_are_not_read(base: Path, wall: str, monkeypatch: pytest.MonkeyPatch) -> None:
     account = base / "account"
@@ -282,6 +289,7 @@ LEADS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("target", LEADS.values(), ids=LEADS)
 @pytest.mark.parametrize("wall", WALLS)
 async def test_linked_env_file_is_hidden(base: Path, wall: str, target: str) -> None:
@@ -300,6 +308,7 @@ async def test_linked_env_file_is_hidden(base: Path, wall: str, target: str) -> 
     assert "KEY" not in said
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("target", ["/usr", "/", "/etc", "/bin/sh", "{base}", "{base}/work", "/proc"])
 async def test_links_of_commands_stop_no_command(rig: Rig, target: str) -> None:
     await rig.bash(
@@ -312,6 +321,7 @@ async def test_links_of_commands_stop_no_command(rig: Rig, target: str) -> None:
 LINKED = {"home": "", "keys": ".ssh", "settings": ".config", "one file": ".netrc", "state": ".local"}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("linked", LINKED.values(), ids=LINKED)
 @pytest.mark.parametrize("wall", WALLS)
 async def test_places_behind_links_are_hidden(base: Path, wall: str, linked: str) -> None:

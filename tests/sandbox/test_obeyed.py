@@ -93,6 +93,7 @@ async def confined(sandbox: Sandbox, line: str, cwd: Path) -> list[str]:
     return list(confined.finish())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", MADE)
 async def test_planted_program_files_are_removed(sandbox: Sandbox, tmp_path: Path, name: str) -> None:
     line, obeyed = MADE[name]
@@ -126,6 +127,7 @@ ORDINARY = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ORDINARY)
 async def test_ordinary_files_stay(sandbox: Sandbox, tmp_path: Path, name: str) -> None:
     path, text = ORDINARY[name]
@@ -134,6 +136,7 @@ async def test_ordinary_files_stay(sandbox: Sandbox, tmp_path: Path, name: str) 
     assert (tmp_path / "sub" / path).read_text() == text
 
 
+@pytest.mark.costly
 async def test_copy_of_what_the_person_has_stays(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".vscode/settings.json").write_text("{}")
@@ -145,6 +148,7 @@ async def test_copy_of_what_the_person_has_stays(sandbox: Sandbox, tmp_path: Pat
     assert not (tmp_path / "v/.vscode/tasks.json").exists()
 
 
+@pytest.mark.costly
 async def test_persons_files_between_commands_stay(sandbox: Sandbox, tmp_path: Path) -> None:
     await confined(sandbox, "mkdir -p a/b", tmp_path)
     (tmp_path / "a/b/.envrc").write_text("layout python\n")
@@ -250,6 +254,7 @@ def warned(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
+@pytest.mark.costly
 async def test_plant_found_first_by_others_is_removed(sandbox: Sandbox, tmp_path: Path, warned: list[str]) -> None:
     line = "git init -q a/b/c; git -C a/b/c config alias.up '!true'; mkdir -p d/e/f; echo evil > d/e/f/.envrc"
     await confined(sandbox, line, tmp_path)
@@ -260,6 +265,7 @@ async def test_plant_found_first_by_others_is_removed(sandbox: Sandbox, tmp_path
     assert len([each for each in (*said, *warned) if "d/e/f/.envrc" in each]) == 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("inside", [".git/x", ".git/refs/x/y", ".git/modules/x"])
 async def test_nested_repository_names_no_program(sandbox: Sandbox, tmp_path: Path, inside: str) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
@@ -291,6 +297,7 @@ def test_protected_files_keep_harmless_lines() -> None:
         assert any(name == each or name.startswith(f"{each}/") for each in places.protected), name
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "line",
     [
@@ -311,6 +318,7 @@ async def test_impossible_paths_do_not_stop_search(sandbox: Sandbox, tmp_path: P
     await confined(sandbox, "true", tmp_path)
 
 
+@pytest.mark.costly
 async def test_git_path_ends_at_nul(sandbox: Sandbox, tmp_path: Path) -> None:
     line = r"git init -q s; mkdir -p x/y; mv s/.git x/y/g; printf 'gitdir: ../x/y/g\0z' > s/.git"
     await confined(
@@ -319,6 +327,7 @@ async def test_git_path_ends_at_nul(sandbox: Sandbox, tmp_path: Path) -> None:
     assert b"evil" not in (tmp_path / "x/y/g/config").read_bytes()
 
 
+@pytest.mark.costly
 async def test_branches_are_not_taken_for_files(sandbox: Sandbox, tmp_path: Path) -> None:
     name = "-c user.name=a -c user.email=a@b"
     line = f"git init -q s; cd s; git {name} commit -q --allow-empty -m x; git branch mise.toml; git tag opencode.json"
@@ -333,6 +342,7 @@ GROWN = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", GROWN)
 async def test_earlier_plant_is_no_part_of_new_file(tmp_path: Path, name: str) -> None:
     before, now, config = GROWN[name]
@@ -346,6 +356,7 @@ async def test_earlier_plant_is_no_part_of_new_file(tmp_path: Path, name: str) -
     assert not (tmp_path / config).exists() or b"evil" not in (tmp_path / config).read_bytes()
 
 
+@pytest.mark.costly
 async def test_many_unseen_files_stop_no_command(sandbox: Sandbox, tmp_path: Path, warned: list[str]) -> None:
     for number in range(60):
         (tmp_path / f"own/{number}").mkdir(parents=True)
@@ -364,6 +375,7 @@ async def test_many_unseen_files_stop_no_command(sandbox: Sandbox, tmp_path: Pat
     assert len(warned[0]) < 20_000
 
 
+@pytest.mark.costly
 async def test_persons_files_stay_in_command_places(sandbox: Sandbox, tmp_path: Path) -> None:
     own = "[alias]\n\tup = !true\n"
     line = "git init -q . && mkdir -p .vscode d/.hg && echo '{}' > .vscode/settings.json && echo layout > .envrc"

@@ -198,6 +198,7 @@ def made(means: str, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     return sandbox
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 @pytest.mark.parametrize("name", PLANTS)
 async def test_plant_runs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, name: str, means: str) -> None:
@@ -212,6 +213,7 @@ async def test_plant_runs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, 
     assert any("would obey" in each for each in said)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 @pytest.mark.parametrize("name", IN_TWO)
 async def test_plant_of_two_commands_runs_nothing(
@@ -236,6 +238,7 @@ def test_same_two_commands_run_unsandboxed(place: Path, name: str) -> None:
     assert (place / "plain/made").exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 @pytest.mark.parametrize("line", ["git config user.name me", "git config core.hooksPath .husky", "git remote add o /x"])
 async def test_granted_configuration_is_written(
@@ -291,6 +294,7 @@ def test_same_plant_runs_without_sandbox(place: Path, name: str) -> None:
     assert (place / where / "made").exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 async def test_ordinary_work_is_left_alone(place: Path, monkeypatch: pytest.MonkeyPatch, means: str) -> None:
     sandbox = made(means, monkeypatch)

@@ -145,6 +145,7 @@ async def run(sandbox: Sandbox, line: str, cwd: Path, *needs: Need) -> list[str]
     return list(confined.finish())
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("means")
 @pytest.mark.parametrize("name", STEPS)
 async def test_plant_in_steps_runs_nothing(work: Path, name: str) -> None:
@@ -165,6 +166,7 @@ def test_same_steps_run_it_without_sandbox(work: Path, name: str) -> None:
     assert (work.parent / "made").exists()
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("means")
 async def test_harmless_links_and_moves_stay(work: Path) -> None:
     before = (
@@ -195,6 +197,7 @@ LEFT = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("means")
 @pytest.mark.parametrize("name", LEFT)
 async def test_what_runs_outside_lets_nothing_else_in(work: Path, name: str) -> None:
@@ -208,6 +211,7 @@ async def test_what_runs_outside_lets_nothing_else_in(work: Path, name: str) -> 
     assert not os.path.lexists(work / path)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("means")
 @pytest.mark.parametrize("name", LEFT)
 async def test_command_beside_plants_nothing(work: Path, name: str) -> None:
@@ -224,6 +228,7 @@ async def test_command_beside_plants_nothing(work: Path, name: str) -> None:
     assert not os.path.lexists(work / path)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("means")
 async def test_what_a_command_outside_makes_stays(work: Path) -> None:
     sandbox = Sandbox()

@@ -16,6 +16,7 @@ from sagent.sandbox.probe import Confinement, keep
 from sagent.sandbox.profile import Profile
 from sagent.tool import RunContext, Workspace
 from sagent.tools.bash import Bash
+from tests.depth import later
 from tests.tools.conftest import Folder
 
 pytestmark = pytest.mark.needs("landlock")
@@ -37,6 +38,7 @@ def open_walls() -> int:
     return found
 
 
+@later
 async def test_parallel_commands_have_own_walls(tmp_path: Path) -> None:
     place = tmp_path.resolve()
     keep(place, Confinement("landlock"))

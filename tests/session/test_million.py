@@ -20,7 +20,7 @@ from sagent.session.folds import history, last_job, lost_jobs, points, spend, ti
 from sagent.session.log import FileLog, MemoryLog, read_contents, read_log
 from sagent.session.store import Session
 from sagent.session.view import LogView, MemoryLogView, branch
-from tests.depth import deep
+from tests.depth import deep, later
 
 STEPS = st.lists(
     st.one_of(
@@ -184,6 +184,7 @@ with Session.open(Path(sys.argv[1])) as session:
 """
 
 
+@later
 def test_long_session_opens_in_little_memory(tmp_path: Path) -> None:
     size = long_log(tmp_path / "s", 8_000)
     done = subprocess.run(

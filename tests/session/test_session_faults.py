@@ -25,7 +25,7 @@ from sagent.session.retention import glance, glances
 from sagent.session.store import Session, latest, log_files, mark_left, sessions
 from sagent.session.summary import summarize
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.forks import Forks
 from tests.intact import faults
 from tests.walls import without_shortfall
@@ -158,6 +158,7 @@ def test_full_disk_is_told_once_and_keeps_told(place: Place) -> None:
     assert all(call in asked for call in told)
 
 
+@later
 @pytest.mark.needs("netns")
 @pytest.mark.needs("bash")
 def test_full_disk_for_output_keeps_the_log(place: Place) -> None:
@@ -270,6 +271,7 @@ print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
+@later
 @pytest.mark.needs("bash")
 @pytest.mark.needs("linux")  # where ru_maxrss is in KiB
 @pytest.mark.parametrize("line", ["one line", pytest.param("many lines", marks=slow)])

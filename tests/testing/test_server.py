@@ -354,6 +354,7 @@ async def test_newlines_and_comments():
     assert all(event.startswith(b": OPENROUTER PROCESSING\n\nevent: ") for event in commented)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("wire", [Wire("bytes", "\r", "hm"), Wire(3, "\r\n")], ids=str)
 async def test_sdks_read_every_layout(wire):
     async with FakeProviderServer([FULL], wire=wire, repeat_last=True) as server, anthropic_client(server) as client:

@@ -29,7 +29,7 @@ from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.bash import Bash, parse_exports
 from sagent.tools.capture import HEAD_CHARS, TAIL_CHARS, cut_head, cut_tail, legible
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("bash")
@@ -180,17 +180,20 @@ async def test_both_streams_are_merged_in_order(rig: Rig) -> None:
     assert await rig.text("echo a; echo b >&2; echo c; echo d >&2") == "a\nb\nc\nd"
 
 
+@pytest.mark.costly
 async def test_dev_stderr_cuts_nothing_off(rig: Rig) -> None:
     assert (
         await rig.text("echo a; (echo b; echo c) > /dev/stderr; echo d | tee /dev/stderr; echo e") == "a\nb\nc\nd\nd\ne"
     )
 
 
+@pytest.mark.costly
 async def test_quiet_command_says_so(rig: Rig) -> None:
     output = await rig.call("true")
     assert (output.content[0].text, output.is_error, output.summary) == ("(no output)", False, "exit 0, 0 lines")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -206,6 +209,7 @@ async def test_failure_names_code_or_signal(rig: Rig, command: str, says: str) -
     assert output.content[0].text.endswith(says)
 
 
+@pytest.mark.costly
 async def test_syntax_error_is_told_with_line(rig: Rig) -> None:
     output = await rig.call("echo before\nif (\n")
     assert output.is_error
@@ -213,6 +217,7 @@ async def test_syntax_error_is_told_with_line(rig: Rig) -> None:
     assert output.summary.startswith("exit 2")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", ["echo 'unclosed", "echo `ls", 'echo "$(echo', "(echo", "if true; then"])
 async def test_syntax_error_is_told_without_wrapper(rig: Rig, command: str) -> None:
     output = await rig.call(command)
@@ -227,15 +232,18 @@ async def test_no_terminal_and_no_input(rig: Rig) -> None:
     assert text.endswith("none")
 
 
+@pytest.mark.costly
 @pytest.mark.needs("linux")
 async def test_command_is_ended_when_memory_ends(rig: Rig) -> None:
     assert await rig.text("cat /proc/self/oom_score_adj") == "500"
 
 
+@pytest.mark.costly
 async def test_positional_parameters_are_the_shells(rig: Rig) -> None:
     assert await rig.text("echo $# $0 $LINENO") == "0 bash 1"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "command",
     [
@@ -255,6 +263,7 @@ async def test_call_ends_with_shell_close_ends_rest(rig: Rig, command: str) -> N
     assert living(marker) == []
 
 
+@pytest.mark.costly
 async def test_background_job_crosses_calls(rig: Rig) -> None:
     text = await rig.text("(while sleep 0.02; do echo tick; done) & echo started")
     log = Path(text.partition("goes to ")[2].rstrip("]"))
@@ -265,16 +274,19 @@ async def test_background_job_crosses_calls(rig: Rig) -> None:
     assert set(log.read_text().splitlines()) == {"tick"}
 
 
+@pytest.mark.costly
 async def test_process_substitution_output_is_kept(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.tools.bash._TEE_GRACE_SECONDS", 30.0)  # on a busy machine it takes long
     assert await rig.text("echo x > >(sleep 0.01; cat)") == "x"
 
 
+@pytest.mark.costly
 async def test_closed_streams_do_not_end_the_call(rig: Rig) -> None:
     await rig.text("exec >&- 2>&-; sleep 0.1; touch late")
     assert (rig.workspace.cwd / "late").exists()
 
 
+@pytest.mark.costly
 async def test_directory_and_environment_are_kept(rig: Rig) -> None:
     (rig.workspace.cwd / "sub").mkdir()
     await rig.text("""cd sub; export A=$'two\\nlines "and" $more \\\\ \\t\\e' B="it's"; LOCAL=1; unset HOME""")
@@ -286,6 +298,7 @@ async def test_directory_and_environment_are_kept(rig: Rig) -> None:
     assert rig.workspace.cwd.name == "work"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "end",
     [
@@ -309,6 +322,7 @@ async def test_state_survives_every_shell_end(rig: Rig, end: str) -> None:
     assert (rig.workspace.cwd, (rig.workspace.environment or {}).get("KEPT")) == (Path("/usr"), "1")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "end",
     ["exec true", "kill -9 $$", "exec 219>&-", "trap 'exit 3' EXIT; exit", "truncate -s 1T /proc/self/fd/219"],
@@ -320,23 +334,27 @@ async def test_shell_without_report_keeps_state(rig: Rig, end: str) -> None:
     assert (rig.workspace.cwd, rig.workspace.environment) == (before, None)
 
 
+@pytest.mark.costly
 async def test_harmless_command_keeps_environment_unset(rig: Rig) -> None:
     await rig.text("LOCAL=1; true")
     assert rig.workspace.environment is None
 
 
+@pytest.mark.costly
 async def test_too_large_variable_is_named(rig: Rig) -> None:
     text = await rig.text("export KEPT=1 B=$(head -c 140000 /dev/zero | tr '\\0' b); cd /usr")
     assert "kept in the environment: B. " in text
     assert await rig.text("pwd; echo $KEPT ${B-gone}") == "/usr\n1 gone"
 
 
+@pytest.mark.costly
 async def test_largest_excess_variables_left_out(rig: Rig) -> None:
     big = "for n in 1 2 3 4 5 6 7 8; do export B$n=$(head -c 12${n}000 /dev/zero | tr '\\0' b); done; export KEPT=1"
     assert "kept in the environment: B8, B7. " in await rig.text(big)
     assert await rig.text("echo ${#B1} ${#B6} ${B7-gone} ${B8-gone} $KEPT") == "121000 126000 gone gone 1"
 
 
+@later
 async def test_refused_environment_is_cut_once(rig: Rig) -> None:
     rig.workspace.environment = {"PATH": os.environ["PATH"], "B": "b" * 140_000, "SMALL": "1"}
     assert await rig.text("echo $SMALL ${B-gone}") == (
@@ -347,6 +365,7 @@ async def test_refused_environment_is_cut_once(rig: Rig) -> None:
     assert await rig.text("ls; echo $SMALL ${B29999-gone}") == "1 gone"
 
 
+@pytest.mark.costly
 async def test_vanished_directory_moves_up(rig: Rig) -> None:
     work = rig.workspace.cwd
     assert "no longer exists" in await rig.text("mkdir -p a/b; cd a/b; rm -r ../../a")
@@ -377,6 +396,7 @@ async def test_closed_directory_moves_up(rig: Rig) -> None:
     )
 
 
+@pytest.mark.costly
 async def test_shell_in_workspace_is_not_used(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """An activated environment of the project stands first in PATH, and commands may write there."""
     own = rig.workspace.cwd / "bin"
@@ -387,6 +407,7 @@ async def test_shell_in_workspace_is_not_used(rig: Rig, monkeypatch: pytest.Monk
     assert await rig.text("echo true shell") == "true shell"
 
 
+@pytest.mark.costly
 async def test_symlinked_directory_keeps_its_name(rig: Rig) -> None:
     work = rig.workspace.cwd
     (work / "real").mkdir()
@@ -395,6 +416,7 @@ async def test_symlinked_directory_keeps_its_name(rig: Rig) -> None:
     assert await rig.text("pwd") == str(work / "link")
 
 
+@pytest.mark.costly
 async def test_later_call_keeps_others_state(rig: Rig) -> None:
     await rig.text("export GONE=1")
     first = asyncio.create_task(rig.text("touch begun; until [ -e go ]; do sleep 0.01; done; cd /usr; export ONE=1"))
@@ -405,6 +427,7 @@ async def test_later_call_keeps_others_state(rig: Rig) -> None:
     assert await rig.text("echo $ONE $TWO $PWD ${GONE-gone}") == "1 2 /usr gone"
 
 
+@pytest.mark.costly
 async def test_parallel_calls_both_change_state(rig: Rig) -> None:
     texts = await asyncio.gather(
         rig.text("sleep 0.05; cd /usr; echo one"), rig.text("export TWO=2; sleep 0.1; echo two")
@@ -420,6 +443,7 @@ async def test_odd_variable_names_are_kept(rig: Rig) -> None:
     assert rig.workspace.environment["npm.config"] == "x"
 
 
+@pytest.mark.costly
 async def test_commands_get_quiet_pagers_no_keys(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
@@ -463,6 +487,7 @@ def test_provider_keys_look_like_keys() -> None:
     assert [name for name in names if not is_key(name)] == []
 
 
+@pytest.mark.costly
 async def test_command_lacking_a_key_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GH_TOKEN", "secret")
     monkeypatch.setenv("CORP_LOGIN", "other")
@@ -483,6 +508,7 @@ async def test_without_bash_sh_is_run(rig: Rig, tmp_path: Path, monkeypatch: pyt
     assert await rig.text('pwd; echo "$A"; [ "$0" = sh ] && echo sh') == "/usr\nit's\n2\nsh"
 
 
+@pytest.mark.costly
 async def test_command_may_exceed_argument_size(rig: Rig) -> None:
     words = "x" * 200_000
     assert await rig.text(f"cat > big <<'END'\n{words}\nEND\nwc -c < big; echo $#") == "200001\n0"
@@ -512,6 +538,7 @@ async def test_failing_start_is_a_tool_error(rig: Rig) -> None:
         await rig.call("true")
 
 
+@pytest.mark.costly
 async def test_timeout_ends_everything_started(rig: Rig) -> None:
     marker = a_marker()
     output = await rig.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=0.2)
@@ -521,6 +548,7 @@ async def test_timeout_ends_everything_started(rig: Rig) -> None:
     assert rig.workspace.cwd.name == "work"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", ["setsid sleep {m} & sleep {m}", "trap '' TERM; yes {m}", "setsid sleep {m}"])
 async def test_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) -> None:
     marker = a_marker()
@@ -534,6 +562,7 @@ async def test_cancelled_call_leaves_nothing_behind(rig: Rig, command: str) -> N
     assert rig.kept == []
 
 
+@pytest.mark.costly
 async def test_cancelled_call_shows_its_output(rig: Rig) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(f"echo early; sleep {marker}"))
@@ -543,6 +572,7 @@ async def test_cancelled_call_shows_its_output(rig: Rig) -> None:
     assert rig.seen[-1] == "early\n"
 
 
+@later
 async def test_twice_cancelled_call_leaves_nothing(rig: Rig) -> None:
     marker = a_marker()
     call = asyncio.create_task(rig.call(f"trap '' TERM; setsid sleep {marker} & sleep {marker}"))
@@ -557,6 +587,7 @@ async def test_twice_cancelled_call_leaves_nothing(rig: Rig) -> None:
             await asyncio.sleep(0.02)
 
 
+@later
 @pytest.mark.needs("linux")
 async def test_calls_leave_no_descriptor_open(rig: Rig) -> None:
     async def some() -> int:
@@ -573,6 +604,7 @@ async def test_calls_leave_no_descriptor_open(rig: Rig) -> None:
     assert await some() == await some()
 
 
+@later
 async def test_earlier_job_outlives_cancelled_call(rig: Rig) -> None:
     earlier, later = a_marker(), a_marker()
     await rig.text(f"sleep {earlier} >/dev/null 2>&1 &")
@@ -583,6 +615,7 @@ async def test_earlier_job_outlives_cancelled_call(rig: Rig) -> None:
     assert (len(living(earlier)), living(later)) == (1, [])
 
 
+@pytest.mark.costly
 async def test_long_output_keeps_both_ends(rig: Rig) -> None:
     text = await rig.text("seq 1 5000000")
     assert len(text) < HEAD_CHARS + TAIL_CHARS + 1000
@@ -632,6 +665,7 @@ async def test_old_encoding_without_newline_is_text(rig: Rig, octal: str, word: 
     assert word in text and "binary" not in text
 
 
+@pytest.mark.costly
 async def test_older_encodings_of_output_are_read(rig: Rig) -> None:
     text = await rig.text("printf 'caf\\351 and some more ordinary text\\n'")
     assert text == "café and some more ordinary text\n[text that is not UTF-8 was read as perhaps cp1252]"
@@ -650,6 +684,7 @@ async def test_colours_go_and_progress_collapses(rig: Rig) -> None:
     assert text == "red\n100%\nbold\n.␀"
 
 
+@pytest.mark.costly
 async def test_output_without_end_is_stopped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bash_module, "OUTPUT_LIMIT", 4 << 20)
     marker = a_marker()
@@ -659,6 +694,7 @@ async def test_output_without_end_is_stopped(rig: Rig, monkeypatch: pytest.Monke
     assert living(marker) == []
 
 
+@pytest.mark.costly
 async def test_unstored_output_shows_both_ends(rig: Rig) -> None:
     rig.shelf = FullDisk(rig.shelf.directory)
     for count in (10_000, 300_000):
@@ -669,6 +705,7 @@ async def test_unstored_output_shows_both_ends(rig: Rig) -> None:
     assert "is lost" in await rig.text("sleep 5 & echo x")
 
 
+@pytest.mark.costly
 async def test_progress_is_shown_for_long_commands(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("sagent.tools.bash._FIRST_PROGRESS", 30.0)  # on a busy machine it takes long
@@ -683,6 +720,7 @@ async def test_progress_is_shown_for_long_commands(rig: Rig, monkeypatch: pytest
     assert rig.seen == ["first\n", "first\nsecond\n"]
 
 
+@later
 @pytest.mark.needs("linux")
 def test_much_output_takes_little_memory(tmp_path: Path) -> None:
     script = f"""

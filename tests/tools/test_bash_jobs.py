@@ -268,6 +268,7 @@ ENDS = {
 RARER = {"without closing", "at once", "kill -9", "without handles"}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("end", [pytest.param(end, marks=slow) if end in RARER else end for end in ENDS])
 async def test_detached_command_outlives_process(work: Path, markers: tuple[str, str], end: str) -> None:
     agent = run_agent(work, markers, body=ENDS[end])

@@ -13,7 +13,7 @@ from sagent.lib import isolated
 from sagent.tool import Workspace
 from sagent.tools import Read, document
 from sagent.tools.document import show_document
-from tests.depth import WHOLE, slow
+from tests.depth import WHOLE, later, slow
 from tests.tools.test_read import PNG, make_pdf, read, text_of
 
 MEMORY = isolated.MEMORY if WHOLE else isolated.MEMORY // 4
@@ -61,6 +61,7 @@ async def test_many_and_giant_pages_are_bounded(call, root) -> None:
     assert "Hello" in await read(call, "giant.pdf", pages="1")
 
 
+@later
 async def test_cancelled_or_slow_read_leaves_nothing(call, root, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "slow.pdf").write_bytes(make_bomb(b"q Q ", 50_000_000))
     reading = asyncio.create_task(call(Read(), file_path="slow.pdf"))
@@ -90,6 +91,7 @@ def _readers() -> list[str]:
 LIMITED = "import os, resource; from sagent.lib import isolated as i; i.MAX_CPU_SECONDS = 1; i.limit()"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("start", "said"),
     [
@@ -130,6 +132,7 @@ async def test_file_changed_in_reading_is_unseen(
         workspace.check_unchanged(book)
 
 
+@later
 @pytest.mark.usefixtures("bounded")
 async def test_notebooks_are_bounded(call, root) -> None:
     (root / "deep.ipynb").write_text('{"cells":' + "[" * 100_000 + "]" * 100_000 + "}")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.benchmarks.edit_tools import PROGRAMS, aider_reply, codex_edit
 from tests.benchmarks.edits import NAMES, PAGE, cases, exact, expressible, measured, session, table, verdict
+from tests.depth import later
 from tests.tools.near_misses import Case
 
 
@@ -54,6 +55,7 @@ def test_edit_in_words_of_other_tools() -> None:
     assert f"<<<<<<< SEARCH\n{one.old}\n=======\n{one.new}\n>>>>>>> REPLACE" in str(aider_reply(one, one.name))
 
 
+@later
 def test_program_is_run_and_files_compared() -> None:
     stale = next(case for case in cases() if case.kind == "stale text")
     assert session(PROGRAMS[0], [*exact()[:2], stale]) == ["done", "done", "refused"]

@@ -18,6 +18,7 @@ from sagent.repl.project import fit_images
 from sagent.tools import Edit, Read, Write
 from sagent.tools.media import read_media, show_image
 from sagent.tools.pdf import encode_png, parse_pages, show_pdf
+from tests.depth import later
 
 
 def text_of(output):
@@ -193,6 +194,7 @@ async def test_large_or_moving_image_is_fitted(call, root, form, size, frames, m
     assert (f"shown as {shown[0]}x{shown[1]}" in text_of(output)) == (size != shown or frames > 1)
 
 
+@later
 async def test_heavy_image_is_fitted(call, root) -> None:
     pytest.importorskip("PIL.Image")
     noise = Random(1).randbytes(1500 * 1500 * 3)

@@ -16,6 +16,7 @@ from acp import schema
 
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 from tests.npm import Packages, packages
 
 CHECKOUT = Path(__file__).parents[3]
@@ -116,6 +117,7 @@ def test_typescript_sdk(npm: Packages, work: Path, tmp_path: Path) -> None:
     check_schema(npm, seen)
 
 
+@later
 def test_typescript_sdk_in_version_2(npm: Packages, work: Path, tmp_path: Path) -> None:
     editor = Path(__file__).with_name("acp_editor2.mjs")
     with provider(tmp_path) as environment:
@@ -160,6 +162,7 @@ def check_schema(npm: Packages, seen: Mapping[str, Any], version: int = 1) -> No
             check(kind, seen[name])
 
 
+@later
 @pytest.mark.plugin("audit")
 def test_acpx(npm: Packages, work: Path, tmp_path: Path) -> None:
     with provider(tmp_path) as environment:

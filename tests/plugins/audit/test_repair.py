@@ -45,7 +45,7 @@ from sagent.session.store import Session, log_files, named_logs
 from sagent.session.summary import summarize
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Charge, Usage
-from tests.depth import deep
+from tests.depth import deep, later
 
 
 def charge(usd: str, agent: str = "root") -> Charge:
@@ -442,6 +442,7 @@ def test_signature_before_gap_set_aside(session: Path):
     works(session)
 
 
+@later
 def test_killed_repair_is_all_or_nothing(whole: Path, tmp_path: Path):
     damaged = Path(shutil.copytree(whole, tmp_path / "damaged"))
     lose(damaged / "root" / "a.jsonl", 2)

@@ -197,6 +197,7 @@ RULES = (
 )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("window", "writes", "runs", "words", "compact_at", "summed"),
     [

@@ -73,6 +73,7 @@ def test_all_runs_batched_at_half_price(shell: Shell, server: BatchServer) -> No
     assert "batch" in again.err
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_killed_sweep_buys_nothing_twice(shell: Shell, server: BatchServer, end: signal.Signals) -> None:

@@ -41,6 +41,7 @@ async def read_all(path: Path, endpoint: str, transport: Transport) -> tuple[lis
         return read, [(request["method"], request["path"], request["body"]) for request in server.received]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("endpoint", "part"), PARTS)
 async def test_transports_send_and_read_alike(endpoint: str, part: int) -> None:
     own, sdk = (

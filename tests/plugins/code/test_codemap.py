@@ -22,7 +22,7 @@ from sagent.plugins.code.map.ranking import link, rank, rank_near
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import Workspace
-from tests.depth import WHOLE, slow
+from tests.depth import WHOLE, later, slow
 from tests.tools.conftest import Call
 
 pytestmark = pytest.mark.skipif(find_spec("tree_sitter") is None, reason="needs the extra code")
@@ -130,6 +130,7 @@ async def test_changed_new_and_deleted_files_noticed(shop: Path, tmp_path: Path,
     assert after == text_of(await call(RepoMap())), "what was kept changes nothing"
 
 
+@later
 async def test_large_project_reuses_ranks(
     shop: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +180,7 @@ async def test_damaged_store_not_needed(damage: bytes | None, shop: Path, tmp_pa
     assert text_of(await call(RepoMap(folder))) == before
 
 
+@later
 async def test_parallel_and_killed_runs_keep_store(shop: Path, tmp_path: Path, call: Call) -> None:
     import asyncio
 
@@ -268,6 +270,7 @@ HOSTILE = {
 }
 
 
+@later
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_hostile_file_stops_nothing(what: str) -> None:
     sound = Source("python", b"def sound(): ...\n")

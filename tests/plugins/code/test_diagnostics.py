@@ -135,6 +135,7 @@ async def test_servers_cannot_write_or_see_keys(
     assert not (tmp_path / "work" / "pried").exists()
 
 
+@later
 @pytest.mark.needs("linux")
 async def test_killed_session_ends_servers(tmp_path: Path, environment: dict[str, str]) -> None:
     def running() -> list[str]:

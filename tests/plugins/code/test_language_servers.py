@@ -57,6 +57,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("server", "name", "good", "bad", "rule"), CASES)
 async def test_error_reported_once_and_fix_silent(
     bench: Bench, server: str, name: str, good: str, bad: str, rule: str
@@ -71,6 +72,7 @@ async def test_error_reported_once_and_fix_silent(
     assert bench.warned == []
 
 
+@later
 async def test_errors_in_other_files_reported(bench: Bench) -> None:
     bench.use(built_in()["pyright"])
     await bench.changed("garden.py", MODULE)
@@ -135,6 +137,7 @@ async def test_unanswerable_question_explained(ask: Ask, arguments: dict[str, ob
         await ask("definition", **arguments)
 
 
+@later
 async def test_rename_plan_covers_all_files(ask: Ask) -> None:
     root, workspace = ask.bench.root, ask.bench.workspace
     arguments = json_freeze_object(

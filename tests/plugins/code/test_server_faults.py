@@ -14,6 +14,7 @@ from sagent.policy import AllowAll, Turn
 from sagent.tool import RunContext, ToolOutput
 from sagent.tools.decorator import tool
 from sagent.tools.write import Write
+from tests.depth import later
 from tests.plugins.code.conftest import Bench
 from tests.tools.conftest import Folder
 from tests.waiting import until
@@ -66,6 +67,7 @@ async def test_silent_server_tried_three_times(bench: Bench, monkeypatch: pytest
         assert await bench.changed("a.fake", GOOD) == ""
 
 
+@later
 async def test_parallel_checks_share_restart(bench: Bench) -> None:
     bench.use_fake("crash")
     names = [f"{number}.fake" for number in range(5)]
@@ -94,12 +96,14 @@ async def test_crashing_server_restarted_twice(bench: Bench) -> None:
     assert bench.warned == ["The language server crash is not used in this session: it ended with exit code 7."]
 
 
+@later
 async def test_next_server_replaces_failed_one(bench: Bench) -> None:
     bench.use_fake("no-start", "versioned")
     assert await bench.changed("a.fake", BAD) == "New error in a.fake:\n2:1 bad: BAD two (versioned)"
     assert bench.warned == []
 
 
+@later
 async def test_wrong_length_ends_server(bench: Bench) -> None:
     bench.use_fake("wrong-length")
     for number in range(4):

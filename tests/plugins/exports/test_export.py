@@ -22,6 +22,7 @@ from sagent.session.entries import parse_line
 from sagent.session.log import read_log
 from sagent.session.store import Session, named_logs
 from sagent.transcript.redaction import Redaction
+from tests.depth import later
 
 
 @pytest.fixture
@@ -185,6 +186,7 @@ def test_damaged_session_shown_to_damage(session: Path):
         assert b"does not match its id" in page
 
 
+@later
 def test_page_size_bounded(tmp_path: Path):
     with Session.create_at(tmp_path / "s") as made:
         for number in range(45):

@@ -73,6 +73,7 @@ def test_export_to_stdout_and_refusals(place: Place):
     assert "no session" in place.run("export", "nope", code=2)[1]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ["bundle", "html", "md", "jsonl"])
 def test_session_of_format_1_is_exported(tmp_path: Path, kind: str) -> None:
     session = Path(shutil.copytree(FIRST, tmp_path / "session"))
@@ -84,6 +85,7 @@ def test_session_of_format_1_is_exported(tmp_path: Path, kind: str) -> None:
         assert verify(out, HEAD).problems == ()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
 def test_full_or_closed_stdout_handled(shell: Shell, redirect: str) -> None:
     shell.serve([Turn(text="ok")])

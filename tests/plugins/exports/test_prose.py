@@ -143,6 +143,7 @@ def test_secret_split_by_markdown_removed(start: str):
     assert redaction.count == 2
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("language", "code"), [("diff", "+" * 29_000), ("c", "\n" * 29_000), ("make", "a" * 29_000)])
 def test_slow_code_shown_plain(language: str, code: str):
     """Where lexers go back and forth in it, this does not end."""

@@ -46,6 +46,7 @@ def of_trace(recorded) -> list:
         return list(read_events(lines))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("source", [of_trace, of_session])
 def test_run_reported_turn_by_turn(source, recorded, told):
     text = told(source(recorded))

@@ -203,6 +203,7 @@ def test_interrupt_ends_bench_with_table(bench: Shell, number: int, code: int) -
     assert (done.code, "write  with     2/2" in done.out) == (0, True), done.err
 
 
+@later
 def test_killed_run_counts_full_budget(bench: Shell) -> None:
     script, stalled = hanging(helpful)
     bench.serve(script)

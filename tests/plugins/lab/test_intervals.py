@@ -107,6 +107,7 @@ def test_equal_rates_rarely_clear(pairs: int, differing: float) -> None:
     assert told <= 0.05
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("values", "pairs"),
     [*product([(-1, 1), (-1, 0, 1)], (2, 5, 6, 7, 8)), *product([(-3, -1, 1, 3)], (2, 5, 6))],

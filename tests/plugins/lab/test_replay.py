@@ -50,7 +50,7 @@ from sagent.tool import RunContext
 from sagent.tools import agent_tools, tool
 from sagent.transcript.redaction import Redaction
 from tests.archives import unpack
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.messages import call, result
 from tests.waiting import until
 
@@ -101,6 +101,7 @@ def rewritten(session: Path, change: Callable[[str, dict], dict]) -> None:
     file.write_bytes(b"".join(lines))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_full_session_replayed(family: str, tmp_path: Path) -> None:
     others = {"anthropic": "responses", "responses": "google", "chat": "anthropic", "google": "chat"}
@@ -376,6 +377,7 @@ ANSWERS = TEXTS.filter(lambda text: not says_nothing(assistant(text)))
 RUNS = st.lists(st.tuples(TEXTS, TURNS, st.one_of(ANSWERS, st.just(None)), st.booleans()), min_size=1, max_size=4)
 
 
+@later
 @settings(deadline=None, max_examples=deep(12, 40))
 @given(RUNS)
 def test_any_conversation_is_replayed(runs: list[tuple[str, list, str | None, bool]]) -> None:

@@ -25,6 +25,7 @@ ENDLESS = Turn("I read the file. " * 20_000, pieces=200)
 CALL_AS_TEXT = Turn('```json\n{"name": "look", "arguments": {"path": "b"}}\n```')
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [

@@ -50,6 +50,7 @@ async def test_rerun_finds_tools_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert names_sent(server.requests[3]) == names_sent(server.requests[0])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", FAMILIES)
 @pytest.mark.parametrize("long", [0, 200], ids=["sent", "found"])
 async def test_late_tools_replay_exactly(model: str, long: int, shop: Shop) -> None:
@@ -60,6 +61,7 @@ async def test_late_tools_replay_exactly(model: str, long: int, shop: Shop) -> N
     assert (await replay(session)).is_exact
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", NATIVE)
 async def test_late_native_search_replays_exactly(model: str, shop: Shop) -> None:
     config = f'[providers.{model.partition("/")[0]}]\nabilities = [{{ of = "", tool_search = true }}]\n'

@@ -209,6 +209,7 @@ def test_killed_sweep_resumes_within_total(sweep: Shell) -> None:
     assert left(sweep) == []
 
 
+@later
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=slow)])
 def test_interrupt_says_how_to_resume(sweep: Shell, number: int, code: int) -> None:
     script, stalled = hanging(able)
@@ -230,6 +231,7 @@ def test_interrupt_says_how_to_resume(sweep: Shell, number: int, code: int) -> N
     assert len(runs(sweep)) == 8 + 1
 
 
+@later
 def test_killed_sweep_ends_checks(sweep: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"4343.{os.getpid()}"
     sweep.serve(able)

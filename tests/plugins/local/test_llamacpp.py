@@ -519,6 +519,7 @@ def test_one_child_over_event_loops(environ: Callable[..., dict[str, str]], here
     asyncio.run(until(lambda: not group_lives(starts(here)[0]["pid"])))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "exit"])
 @pytest.mark.parametrize("conduct", [{}, {"never_healthy": True}], ids=["ready", "loading"])
 async def test_child_ends_with_parent(

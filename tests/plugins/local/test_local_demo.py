@@ -126,6 +126,7 @@ def test_demo_without_server_explains(shell: Shell) -> None:
     assert shell.run("demo", "--local", "--model", "x", model="").code == 2
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow), signal.SIGKILL])

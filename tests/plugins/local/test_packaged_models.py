@@ -162,6 +162,7 @@ def test_wrong_checksum_refetched(index: Index, tmp_path: Path) -> None:
     assert fetch_model(cache, in_one_part(), Told()).exists()
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(
     "damaged",
@@ -223,6 +224,7 @@ def Server(params):
 """
 
 
+@later
 def test_module_server_gets_launcher(index: Index, tmp_path: Path) -> None:
     made = index.add("tiny_module", {"tiny_module/no.py": b"", "xllamacpp/__init__.py": MODULE.encode()})
     checksum, size = hashlib.sha256(made.read_bytes()).hexdigest(), made.stat().st_size
@@ -344,6 +346,7 @@ def pips(cache: Path) -> list[int]:
     return [pid for pid in found if b"download" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+@later
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow), signal.SIGKILL])
 def test_killed_fetch_leaves_usable_cache(index: Index, tmp_path: Path, number: signal.Signals) -> None:
@@ -363,6 +366,7 @@ def test_killed_fetch_leaves_usable_cache(index: Index, tmp_path: Path, number: 
     assert (cache / "tiny.gguf").read_bytes() == WHOLE
 
 
+@later
 def test_two_at_once_fetch_once(index: Index, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     index.going.clear()

@@ -174,6 +174,7 @@ class TestOneProgram:
         answer = as_list(posts(server)[1]["messages"])[-1]["content"][0]
         assert (answer["content"], answer["is_error"]) == ("no such file", True)
 
+    @pytest.mark.costly
     @pytest.mark.parametrize(
         "content",
         [
@@ -697,6 +698,7 @@ def text_of(content: object) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("what", ["tool", "odd tool", "image", "result"])
 async def test_refused_part_is_left_out(stand_in: str, what: str) -> None:
     """A tool that the API names by its place, one by its schema, an image of a person, one that a tool returned."""

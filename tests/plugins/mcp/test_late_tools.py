@@ -16,6 +16,7 @@ from sagent.events import Denied, Event, Received
 from sagent.messages import Message
 from sagent.peer import SpawnRequest
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.depth import later
 from tests.plugins.mcp.odd import SERVER, tool
 from tests.plugins.toolsearch.test_deferred_tools import FAMILIES, NATIVE, environment, names_sent
 from tests.waiting import until
@@ -93,6 +94,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return Shop(tmp_path, monkeypatch)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", FAMILIES)
 @pytest.mark.parametrize("long", [0, 200], ids=["sent", "found"])
 async def test_late_tool_callable_and_prefix_kept(model: str, long: int, shop: Shop) -> None:
@@ -118,6 +120,7 @@ async def test_late_tool_callable_and_prefix_kept(model: str, long: int, shop: S
         assert f"New, called by call_tool, {SELL}: Sells something. Its arguments: " in text and '"what"' in text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", NATIVE)
 @pytest.mark.parametrize("long", [0, 200], ids=["sent", "found"])
 async def test_late_tool_found_by_native_search(model: str, long: int, shop: Shop) -> None:
@@ -148,6 +151,7 @@ async def test_late_tool_judged_and_hooked(shop: Shop) -> None:
         assert (shop.home / "asked").exists()
 
 
+@later
 async def test_late_tools_bounded(shop: Shop) -> None:
     async with shop.opened("moonshot/kimi-k2.6", added=100) as agent:
         text = await shop.grow(agent, through=False, count=40)

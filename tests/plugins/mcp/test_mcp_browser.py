@@ -17,6 +17,7 @@ from sagent.plugins.mcp.browser import configuration
 from sagent.sandbox.landlock import make_wall
 from sagent.sandbox.profile import Profile
 from sagent.testing.server import Call, FakeProviderServer, Received, Step, Turn
+from tests.depth import later
 from tests.plugins.mcp.playwright import PROGRAMS
 
 PAGE = b"""<!doctype html><title>Shop</title><h1>Welcome</h1>
@@ -63,6 +64,7 @@ class Shopper:
         return Turn(calls=(Call("call_tool", {"name": f"mcp__browser__{name}", "arguments": arguments}),))
 
 
+@later
 @pytest.mark.needs("playwright")
 @pytest.mark.needs("bwrap")  # within Landlock, Chromium does not start
 async def test_page_opened_clicked_and_read(page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.npm import packages
 
 PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
@@ -43,6 +43,7 @@ def client(tmp_path: Path) -> Iterator[str]:
         server.kill()
 
 
+@later
 @pytest.mark.parametrize("revision", ["2026-07-28", pytest.param("2025-11-25", marks=slow)])
 def test_client_conforms_to_revision(suite: list[Path], client: str, revision: str, tmp_path: Path) -> None:
     argv = [*suite, "client", "--command", client, "--requirements", revision, "--timeout", "60000"]

@@ -21,6 +21,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", SERVERS)
 async def test_stubborn_server_stops_first(name: str, tmp_path: Path) -> None:
     group = ProcessGroup()

@@ -23,6 +23,7 @@ from sagent.plugins.mcp import Servers
 from sagent.plugins.mcp.output import MAX_MEDIA
 from sagent.plugins.mcp.server import McpServer
 from sagent.tool import RunContext, Workspace
+from tests.depth import later
 from tests.plugins.mcp.odd import Odd, do, tool
 from tests.repl.samples import PNG
 from tests.waiting import until
@@ -49,6 +50,7 @@ async def test_dead_server_restarts_between_calls(tmp_path: Path) -> None:
         assert await do(servers) == "done"
 
 
+@later
 async def test_restarts_back_off(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
@@ -129,6 +131,7 @@ async def test_non_messages_skipped(tmp_path: Path) -> None:
             assert await do(servers, f"with lock: print({line!r}, flush=True)") == "done"
 
 
+@later
 async def test_huge_line_and_stderr_flood_pass(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
@@ -275,6 +278,7 @@ async def test_http_answer_size_bounded(tmp_path: Path, how: str, monkeypatch: p
         assert await do(servers) == "xxx"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["ends", "passes over"])
 async def test_old_server_without_discovery_works(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mcp.pipes._PROBE_TIMEOUT_SECONDS", 0.5)
@@ -292,6 +296,7 @@ async def test_task_only_tool_not_offered(tmp_path: Path) -> None:
         assert [one.own for one in servers.tools] == ["do"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("block", "said"),
     [
@@ -337,6 +342,7 @@ ODD = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("levels", [40, 150, 400])
 async def test_deeply_nested_definition_skipped(tmp_path: Path, levels: int) -> None:
     schema: dict[str, object] = {"type": "object"}
@@ -365,6 +371,7 @@ async def test_strange_types_are_not_passed_on(tmp_path: Path) -> None:
         assert await do(servers) == "done"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("discover", ["", "modern"])
 async def test_unreadable_tool_skipped_and_named(tmp_path: Path, discover: str) -> None:
     forgiven = [

@@ -138,6 +138,7 @@ async def test_detaching_does_not_answer(tmp_path: Path) -> None:
         await two.until("● Write a.txt", "All is done.", gone="? The model")
 
 
+@later
 async def test_attached_client_survives_node_kill(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     ask = Call("AskUser", {"question": "Which flag?", "options": ["white", "black"]})
@@ -194,6 +195,7 @@ async def test_approval_moves_to_next_node(tmp_path: Path) -> None:
         assert written == ["one\ntwo ☂\n"]  # by the second node alone
 
 
+@later
 async def test_late_joiner_reads_whole_reply(tmp_path: Path) -> None:
     words = [f"word{number:02}" for number in range(50)]
     script = [Turn(" ".join(words), pieces=50, gap=0.2), Turn("And that was it.")]

@@ -21,6 +21,7 @@ def _listens(port: object) -> bool:
         return found.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_bus_leaves_nothing_behind(shell: Shell, number: signal.Signals) -> None:
     child, shown = shell.announced(*BUS, "--dir", "here")

@@ -273,6 +273,7 @@ async def asked_then_interrupted(
     return end
 
 
+@later
 async def test_interrupt_before_take_is_final(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
 

@@ -236,6 +236,7 @@ async def test_taken_port_named(server: Broker, tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("folder", ["bü s", 'a "b" \\ $HOME', "it's {x} # y"])
 async def test_directory_name_may_be_odd(tmp_path: Path, folder: str) -> None:
     users = tmp_path / folder / "users.conf"

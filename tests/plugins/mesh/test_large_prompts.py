@@ -12,11 +12,13 @@ from sagent.plugins.mesh.errors import TooLarge
 from sagent.plugins.mesh.records import InboxMessage, Records
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Turn
+from tests.depth import later
 from tests.plugins.mesh.places import by_results, place
 
 PDF = b"%PDF-1.4\n" + bytes(7 << 20)
 
 
+@later
 async def test_prompt_above_8_mb_arrives(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(50):
         await here.node("n1")

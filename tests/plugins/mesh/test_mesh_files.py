@@ -7,6 +7,7 @@ import pytest
 
 from sagent.errors import UsageError
 from sagent.plugins.mesh.workspace import Files, fetch_changes, offer
+from tests.depth import later
 
 
 class Shelf:
@@ -84,6 +85,7 @@ async def test_uncommitted_travels_ignored_stays(tmp_path: Path, repository: Pat
     assert git(repository, "status", "--porcelain", "--branch") == before
 
 
+@later
 async def test_long_chain_restarts_without_resend(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from sagent.plugins.mesh.bus import Bus, body_object, message, request
 from sagent.plugins.mesh.buses.http import http_bus
 from sagent.plugins.mesh.errors import Failed, Refused
-from tests.depth import WHOLE
+from tests.depth import WHOLE, later
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "mesh"
 PIPE = asyncio.subprocess.PIPE
@@ -79,6 +79,7 @@ async def test_other_language_plays_and_streams(program: list[str], server: dict
         assert {card.address for card in await bus.cards()} == {"game.pong", "desk.words"}
 
 
+@later
 async def test_killed_agent_restarts_answer(program: list[str], server: dict[str, str]) -> None:
     async with http_bus(server["url"], server["token"]) as bus:
         kinds = [kind async for kind in _kinds_over_a_kill(program, server, bus)]

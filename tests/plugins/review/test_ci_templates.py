@@ -17,6 +17,7 @@ from reviewed import BAD, answer, event, two_commits
 from sagent.lib.json import as_array, as_object, as_str
 from sagent.testing.server import Call, Turn
 from tests.cli.program import CHECKOUT, PROGRAM, Shell
+from tests.depth import later
 
 TEMPLATES = CHECKOUT / "examples/ci"
 FILES = sorted(TEMPLATES.rglob("*.yml"))
@@ -117,6 +118,7 @@ def run_job(shell: Shell, place: Path, name: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("token", ["glpat-x", ""])
 def test_gitlab_job_reviews_and_posts(shell: Shell, tmp_path: Path, token: str) -> None:
@@ -130,6 +132,7 @@ def test_gitlab_job_reviews_and_posts(shell: Shell, tmp_path: Path, token: str) 
     assert row["location"] == {"path": "a.py", "lines": {"begin": 2}}
 
 
+@later
 def test_gitlab_fix_pushes_only_its_changes(shell: Shell, tmp_path: Path) -> None:
     two_commits(shell)
     origin, url = tmp_path / "origin.git", "https://oauth2:glpat-x@gitlab.test:8443/group/project.git"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pytest
 from page_story import Story, story_server
 
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.forks import Forks
 from tests.listening import lasting_port
 from tests.plugins.exports.browser import Browser
@@ -182,6 +182,7 @@ def test_rule_allowed_only_by_its_button(page: Open, story: Story) -> None:
     assert browser.complaints() == []
 
 
+@later
 def test_stale_click_answers_nothing(page: Open, story: Story) -> None:
     browser = page("Ask me", permission_mode="ask")
     until(browser, "document.querySelector('.question') !== null")
@@ -220,6 +221,7 @@ def test_inquiries_and_plans_are_answered(page: Open, story: Story) -> None:
     assert browser.complaints() == []
 
 
+@later
 def test_late_foreign_answer_ignored(page: Open, story: Story) -> None:
     browser = page("Which colour")
     until(browser, "document.querySelector('.question') !== null")
@@ -265,6 +267,7 @@ def test_keyboard_sends_stops_and_switches(page: Open, story: Story) -> None:
     assert browser.run("document.activeElement.id") == "words"
 
 
+@later
 def test_unwatched_page_resumes(page: Open, story: Story) -> None:
     browser = page("Good morning")
     until(browser, "status.state === 'idle'")
@@ -296,6 +299,7 @@ def test_everybody_can_use_it(page: Open, width: int, scheme: str) -> None:
         assert browser.findings(width, scheme) == []
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.needs("axe")
 @pytest.mark.parametrize(
@@ -327,6 +331,7 @@ def test_page_asks_for_valid_token(chrome: Browser, story: Story) -> None:
     assert chrome.run("localStorage.getItem('key')") not in ("", story.token)
 
 
+@later
 def test_other_ports_get_nothing(chrome: Browser, story: Story, page: Open) -> None:
     page("Fix the division by zero")
     seen: list[str] = []
@@ -357,6 +362,7 @@ def test_other_ports_get_nothing(chrome: Browser, story: Story, page: Open) -> N
     assert "cookie" not in "".join(seen).lower()
 
 
+@later
 def test_page_saved_with_key(page: Open) -> None:
     browser = page("Fix the division by zero")
     until(browser, "status.state === 'idle'")
@@ -379,6 +385,7 @@ def test_stream_resumes_after_cut(page: Open, story: Story) -> None:
     assert lines_of(browser) == shown
 
 
+@later
 def test_page_adopts_new_server(forks: Forks, chrome: Browser, tmp_path: Path) -> None:
     port, browser = str(lasting_port()), chrome
     with story_server(forks, tmp_path / "one", "--port", port) as first:

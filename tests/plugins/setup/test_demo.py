@@ -31,6 +31,7 @@ def test_demo_fixes_test(shell: Shell) -> None:
     assert Path(log[1]).is_file()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_ended_demo_leaves_nothing(shell: Shell, processes: Callable[[str], list[int]], number: signal.Signals) -> None:
     (temporary := shell.cwd / "t").mkdir()

@@ -8,6 +8,7 @@ from pathlib import Path
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import PROGRAM, Shell
+from tests.depth import later
 from tests.plugins.slack.slack_api import CHANNEL, fake_slack
 
 RULES = f"""
@@ -19,6 +20,7 @@ model = "anthropic/claude-sonnet-4-6"
 """
 
 
+@later
 async def test_thread_session_opens_in_terminal(shell: Shell) -> None:
     (shell.cwd / "rules.toml").write_text(RULES)
     shell.serve(

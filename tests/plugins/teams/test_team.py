@@ -38,6 +38,7 @@ from sagent.testing import Line, ScriptedModel
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tools import Glob, Read
 from sagent.usage import Usage
+from tests.depth import deep
 from tests.intact import faults
 from tests.messages import call
 
@@ -150,7 +151,7 @@ async def test_request_has_last_handoffs_only() -> None:
         await provider.aclose()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=deep(10, 20), deadline=None)
 @given(st.integers(1, 6), st.integers(0, 7))
 def test_visible_and_left_out_cover_all(count: int, visible: int) -> None:
     crew = Crew(says)
@@ -212,6 +213,7 @@ async def test_handoff_fits_token_and_byte_budget(tmp_path: Path, budget: Handof
     assert faults(tmp_path / "s") == []
 
 
+@pytest.mark.costly
 @pytest.mark.plugin("audit")
 @pytest.mark.parametrize("budget", [None, HandoffBudget(tokens=200), HandoffBudget(bytes=1_000)])
 async def test_savings_match_full_prompts(
@@ -515,6 +517,7 @@ async def test_invalid_unicode_task_resumes(tmp_path: Path) -> None:
     assert crew.roles == ["a", "b", "b"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 async def test_cut_log_repeats_no_finished_role(tmp_path: Path, mode: str) -> None:
     """The root's log cut after each of its entries, as `kill -9` would leave it."""

@@ -47,6 +47,7 @@ async def played(family: str, steps: list[Step], page: str = "") -> tuple[Wipe, 
     return wipe, agent, notices, server
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("text", FORMS)
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_text_call_made_and_noticed_once(family: str, text: str) -> None:

@@ -146,6 +146,7 @@ async def test_missing_path_asked_once(work: Path, asked: str, said: str, told: 
     assert not any("no tool was called" in sent for sent in stage.sent)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("asked", "command", "told"),
     [
@@ -207,6 +208,7 @@ async def test_echoed_doubt_told_once(work: Path) -> None:
     assert ["nothing was done yet" in each for each in stage.sent] == [False, False, True]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("moment", ["now", "next", "idle"])
 async def test_mid_turn_message_gets_files(work: Path, moment: str) -> None:
     looks = [Turn(text="```bash\nls\n```"), Turn(text="I am done."), Turn(text="Yes.")]

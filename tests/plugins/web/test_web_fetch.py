@@ -111,6 +111,7 @@ def test_page_base_refresh_and_superscript(plain: bool) -> None:
     assert "sends browsers" not in page.text, "such a line may be for browsers without scripts"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "broken",
     [
