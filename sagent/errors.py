@@ -41,9 +41,9 @@ class ModelError(SagentError):
     """A provider, or the connection to it, failed. The only exception that a Model raises.
 
     `retry_after` is in seconds, as the provider requested, or None. For a context overflow, `window` and `tokens` are
-    the sizes that the provider named: of the model's window, and of the input. `most_output` is the largest output that
+    the sizes that the provider named: of the model's window, and of the input. `max_output` is the largest output that
     can be requested, if a request was refused for a larger one. A `final` error is not retried, others at most
-    `most_retries` times. If `sent`, the provider may have received the request and may bill it.
+    `max_retries` times. If `sent`, the provider may have received the request and may bill it.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class ModelError(SagentError):
         retry_after: float | None = None,
         window: int | None = None,
         tokens: int | None = None,
-        most_output: int | None = None,
+        max_output: int | None = None,
         final: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind  # pyright: ignore[reportIncompatibleVariableOverride] -- narrower, never set
         self.provider, self.model, self.status = provider, model, status
-        self.retry_after, self.final, self.most_retries = retry_after, final, 1 if kind == "empty" else 1_000
+        self.retry_after, self.final, self.max_retries = retry_after, final, 1 if kind == "empty" else 1_000
         self.sent = kind in ("cut", "stalled", "protocol")
-        self.window, self.tokens, self.most_output = window, tokens, most_output
+        self.window, self.tokens, self.max_output = window, tokens, max_output
 
     def advise(self, words: str) -> None:
         """Add a sentence about what the caller can do next, or should know."""

@@ -1,4 +1,4 @@
-"""An advisor as it is named: `[NAME=]PROVIDER/MODEL[,effort=E][,temperature=T][,max_calls=N][,max_usd=N]...`"""
+"""The specification of an advisor: `[NAME=]PROVIDER/MODEL[,effort=E][,temperature=T][,max_calls=N][,max_usd=N]...`"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,13 +14,13 @@ from sagent.lib.text import why_unread
 from sagent.model import EFFORTS
 
 DEFAULT_NAME = "advisor"
-READ_ONLY = ("Read", "Grep", "Glob", "List")
+READ_ONLY_TOOLS = ("Read", "Grep", "Glob", "List")
 """Tools that an advisor may be given: it advises, others act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """An advisor. `name` identifies it, whatever its model; `role` is a file with its system prompt, or "".
+    """An advisor's specification. `name` identifies it, whatever its model; `role` names a file with its system prompt.
 
     `max_calls` and `max_usd` limit one session. With `tools` it works as an agent below the one that asks.
     """
@@ -41,32 +41,32 @@ class Advisor:
 
 
 def parse_advisor(text: str) -> Advisor:
-    """Parse an advisor. Raises UsageError that says what is wrong."""
+    """Parse the specification of an advisor. Raises UsageError."""
     head, *rest = (part.strip() for part in text.split(","))
-    before, equals, after = head.partition("=")
-    name, model = (before.strip(), after.strip()) if equals else (DEFAULT_NAME, head)
+    left, equals, right = head.partition("=")
+    name, model = (left.strip(), right.strip()) if equals else (DEFAULT_NAME, head)
     if not model:
         raise UsageError(f"{text!r} does not name the advisor's model: give [NAME=]PROVIDER/MODEL")
     if not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
         raise UsageError(f"{name!r} is not a valid advisor name: use at most 64 letters, digits, - and _")
-    given: dict[str, str] = {}
-    last = ""
+    options: dict[str, str] = {}
+    last_option = ""
     for part in rest:
         option, equals, value = part.partition("=")
         if equals and option in _OPTIONS:
-            last = option
-            given[last] = value.strip()
-        elif last == "tools" and not equals:
-            given[last] += f",{part}"
+            last_option = option
+            options[last_option] = value.strip()
+        elif last_option == "tools" and not equals:
+            options[last_option] += f",{part}"
         else:
             raise UsageError(
                 f"{part!r} is not an option of the advisor {text!r}; the options are {', '.join(_OPTIONS)}"
             )
-    return replace(Advisor(name, model), **{option: _OPTIONS[option](value) for option, value in given.items()})
+    return replace(Advisor(name, model), **{option: _OPTIONS[option](value) for option, value in options.items()})
 
 
 def role_text(advisor: Advisor, base: Path) -> str:
-    """Return the system prompt in its role file, relative to `base`; "" if it has none. Raises UsageError."""
+    """Read the system prompt in an advisor's role file, relative to `base`; "" if it has none. Raises UsageError."""
     if not advisor.role:
         return ""
     path = base / path_of(advisor.role)
@@ -89,21 +89,21 @@ def _effort(text: str) -> str:
 
 def _temperature(text: str) -> float:
     try:
-        degree = float(text)
+        value = float(text)
     except ValueError:
-        degree = -1.0
-    if not 0 <= degree < float("inf"):
+        value = -1.0
+    if not 0 <= value < float("inf"):
         raise UsageError(f"temperature={text}: give a number, at least 0")
-    return degree
+    return value
 
 
-def _count(text: str) -> int:
+def _max_calls(text: str) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise UsageError(f"max_calls={text}: give a whole number")
     return int(text)
 
 
-def _usd(text: str) -> Decimal:
+def _max_usd(text: str) -> Decimal:
     usd = as_usd(text)
     if usd is None or usd < 0:
         raise UsageError(f"max_usd={text}: give USD as a number, at least 0")
@@ -112,14 +112,15 @@ def _usd(text: str) -> Decimal:
 
 def _tools(text: str) -> tuple[str, ...]:
     names = text.split(",")
-    known = {name.lower(): name for name in READ_ONLY}
-    if strangers := [name for name in names if name and name.lower() not in known]:
+    by_lower_name = {name.lower(): name for name in READ_ONLY_TOOLS}
+    if unknown := [name for name in names if name and name.lower() not in by_lower_name]:
         raise UsageError(
-            f"an advisor cannot have {strangers[0]}; the tools that it can have are {', '.join(READ_ONLY)}"
+            f"an advisor cannot have {unknown[0]}; the tools that it can have are {', '.join(READ_ONLY_TOOLS)}"
         )
-    return tuple(dict.fromkeys(known[name.lower()] for name in names if name))
+    return tuple(dict.fromkeys(by_lower_name[name.lower()] for name in names if name))
 
 
 _OPTIONS: Mapping[str, Callable[[str], object]] = {
-    "effort": _effort, "temperature": _temperature, "max_calls": _count, "max_usd": _usd, "role": str, "tools": _tools,
+    "effort": _effort, "temperature": _temperature, "max_calls": _max_calls, "max_usd": _max_usd, "role": str,
+    "tools": _tools,
 }  # fmt: skip

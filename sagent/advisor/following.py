@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from sagent.advisor.advisor import READ_ONLY
+from sagent.advisor.advisor import READ_ONLY_TOOLS
 from sagent.advisor.conversation import TOOL, is_held
 from sagent.events import Advice
 from sagent.lib.json import JsonObject
@@ -34,7 +34,7 @@ def effect_of(advice: Advice, turn: Turn) -> tuple[str, str]:
     if advice.verdict == "stop":
         if not turn.reply.calls:
             return "followed", ""
-        return ("rejected", "it went on") if any(call.name not in READ_ONLY for call in made) else ("", "")
+        return ("rejected", "it went on") if any(call.name not in READ_ONLY_TOOLS for call in made) else ("", "")
     done = "\n".join(f"{call.name} {' '.join(_texts(call.arguments))}" for call in made).lower()
     check = " ".join(advice.check.split()).lower()
     wanted = advice.next or " ".join(advice.gaps)

@@ -90,7 +90,7 @@ class AgentBuilder:
     sections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     started: list[Callable[[Agent], object]] = field(default_factory=list[Callable[[Agent], object]])
     """Called with the agent once its history is loaded, before it tells the listener anything."""
-    fired: "Callable[[str, str, Mapping[str, object], str], Awaitable[HookAnswer]] | None" = None
+    run_event_hooks: "Callable[[str, str, Mapping[str, object], str], Awaitable[HookAnswer]] | None" = None
     """Runs the hooks for an event of a plugin, like `fire`; None if there are none."""
     shared: dict[object, object] = field(default_factory=dict[object, object], repr=False)
 
@@ -142,7 +142,7 @@ class AgentBuilder:
         """
         if event not in self.settings.plugins.named(HookEvent):
             raise ValueError(f"The event {event} is declared by no plugin")
-        return await self.fired(event, about, data, agent) if self.fired else HookAnswer()
+        return await self.run_event_hooks(event, about, data, agent) if self.run_event_hooks else HookAnswer()
 
     def contents(self) -> Mapping[str, Any]:
         """Return what parts have added so far."""

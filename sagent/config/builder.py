@@ -22,7 +22,7 @@ from sagent.plugin import PathBase, RefusedError, Setting, StatusPart, Table, To
 if TYPE_CHECKING:
     from sagent.providers.rows import Row
 
-Given: TypeAlias = tuple[Setting, object, str]  # a setting, its value, and its source
+SettingValue: TypeAlias = tuple[Setting, object, str]  # a setting, its value, and its source
 TRUSTED = ", trusted"  # ends the source of a project's setting that the person's trust allows
 
 
@@ -81,7 +81,7 @@ class SettingsBuilder:
         self.warnings += self.plugins.notices
         self.lacking += self.plugins.broken_guards
 
-    def project_file(self, above: Sequence[Given]) -> Path:
+    def project_file(self, above: Sequence[SettingValue]) -> Path:
         """Return the project's settings file, for the `cwd` that the layers above it give."""
         work = self.values.get("cwd", self.cwd)
         for field, value, origin in above:
@@ -193,7 +193,7 @@ class SettingsBuilder:
             Placed(each.advisor, Address(str(url))) for each, url in zip(placed, read, strict=True)
         )
 
-    def take(self, layer: Sequence[Given]) -> None:
+    def take(self, layer: Sequence[SettingValue]) -> None:
         """Apply the values of a trusted layer. Raises ConfigError."""
         for field, value, origin in layer:
             where = partial(str, origin)

@@ -1,4 +1,4 @@
-"""From files, environment and flags to Settings, strictest reading of each."""
+"""Settings from files, environment and flags. A source that cannot be read exactly is an error."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from sagent.config.builder import Given, SettingsBuilder
+from sagent.config.builder import SettingsBuilder, SettingValue
 from sagent.config.declared import ALIASES, BY_NAME, RULES
 from sagent.config.files import File, read_file
 from sagent.config.plugins import Installed
@@ -23,7 +23,7 @@ _OWN_FLAGS = (
     "trust_project",
     "plugin",
     "no_plugins",
-)  # for other flags and files
+)  # flags that are no settings
 
 
 def load(
@@ -42,7 +42,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     flags = flags or {}
-    cwd = _own_directory(flags, environ) if cwd is None else cwd
+    cwd = _working_directory(flags, environ) if cwd is None else cwd
     granted = _build(flags, environ, cwd, file, trusting=True)
     if not granted.wanted or granted.project is None or flags.get("trust_project"):
         return granted.settings()
@@ -50,7 +50,7 @@ def load(
 
     without = _build(flags, environ, cwd, file, trusting=False).settings()
     wish = Wish(granted.project, tuple(granted.wanted), granted.settings())
-    if _values(without) == _values(wish.granted):  # its wish is fulfilled or overridden anyway
+    if _without_origins(without) == _without_origins(wish.granted):  # its wish is fulfilled or overridden anyway
         return without
     match recall(wish, without.state_dir):
         case True:
@@ -61,7 +61,7 @@ def load(
             return replace(without, wish=wish, warnings=(*without.warnings, warning(wish)))
 
 
-def _values(settings: Settings) -> Settings:
+def _without_origins(settings: Settings) -> Settings:
     return replace(settings, origins={}, warnings=())
 
 
@@ -73,7 +73,7 @@ def _build(
     *,
     trusting: bool,
 ) -> SettingsBuilder:
-    """Return settings of all layers; `trusting`: including those of a project's file that need the person's trust."""
+    """Return a builder with all layers; if `trusting`, with what needs the person's trust in a project's file."""
     builder = SettingsBuilder(environ, cwd, home_of(environ), trusting=trusting)
     builder.choose_file(file)
     builder.find_plugins(builder.files_of(flags.get("plugin")), foreign=not flags.get("no_plugins"))
@@ -81,33 +81,33 @@ def _build(
     if user is None and builder.named_by:
         raise ConfigError(f"{builder.named_by}: no such file: {builder.user_file}.")
     if user is not None:
-        _take_file(builder, user, trusted=True)
+        _add_file(builder, user, trusted=True)
         with suppress(OSError):
             builder.warnings += filter(None, [user.exposed_key()])
-    _take_plugins(builder)
-    every = list(builder.every.values())
-    variables, given = _environment(environ, every), _by_field(flags, builder.every)
-    project_file = builder.project_file((*variables, *given))
+    _add_plugins(builder)
+    settings = list(builder.every.values())
+    from_environment, from_flags = _from_environment(environ, settings), _from_flags(flags, builder.every)
+    project_file = builder.project_file((*from_environment, *from_flags))
     project = read_file(project_file, project_file.parent.parent)
     if project is not None and not (user is not None and user.path.samefile(project.path)):
         builder.project = project.path
-        _take_file(builder, project, trusted=False)
-    builder.take(variables)
-    builder.warnings += _meaningless(environ, every, builder.plugins)
-    builder.take(given)
+        _add_file(builder, project, trusted=False)
+    builder.take(from_environment)
+    builder.warnings += _variable_warnings(environ, settings, builder.plugins)
+    builder.take(from_flags)
     builder.put_model_aside()
     builder.take_addresses(flags.get("executor_api_base"), flags.get("advisor_api_base"))
     return builder
 
 
-def _take_file(builder: SettingsBuilder, file: File, *, trusted: bool) -> None:
+def _add_file(builder: SettingsBuilder, file: File, *, trusted: bool) -> None:
     from sagent.config.filelayer import FileLayer
 
     FileLayer(builder, file, trusted=trusted).take()
 
 
-def _take_plugins(builder: SettingsBuilder) -> None:
-    """Add the tables of installed plugins. A plugin with faulty files is left out, with a warning."""
+def _add_plugins(builder: SettingsBuilder) -> None:
+    """Add the settings in the files of installed plugins. Faulty files are left out, with a warning."""
     for folder in plugin_folders(builder.config_dir):
         from sagent.config.filelayer import take_plugin
 
@@ -117,9 +117,9 @@ def _take_plugins(builder: SettingsBuilder) -> None:
             builder.warnings.append(f"A part of the plugin {folder.name} is not used: {error}")
 
 
-def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
-    """Return this process's directory; if it was deleted, or its path is too long to be used, the requested one if that
-    is absolute. Raises ConfigError."""
+def _working_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> Path:
+    """Return this process's directory; if it was deleted, or its path is too long, the requested one if that is
+    absolute. Raises ConfigError."""
     try:
         (found := Path.cwd()).stat()
     except FileNotFoundError:
@@ -129,72 +129,72 @@ def _own_directory(flags: Mapping[str, object], environ: Mapping[str, str]) -> P
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        most = os.pathconf("/", "PC_PATH_MAX") - 1
-        why = f"The path of the working directory is longer than the {most:,} bytes that the system takes"
+        max_bytes = os.pathconf("/", "PC_PATH_MAX") - 1
+        why = f"The path of the working directory is longer than the {max_bytes:,} bytes that the system takes"
     else:
         return found
     from sagent.lib.names import path_of
 
-    named = path_of(str(flags.get("cwd") or environ.get("SAGENT_CWD") or ""))
-    if named.is_absolute():
-        return named
+    requested = path_of(str(flags.get("cwd") or environ.get("SAGENT_CWD") or ""))
+    if requested.is_absolute():
+        return requested
     raise ConfigError(f"{why}; cd to another, or give --cwd with an absolute path.")
 
 
-def _by_field(flags: Mapping[str, object], every: Mapping[str, Setting]) -> list[Given]:
-    """Return flags in the order of the settings. Raises ConfigError for an unknown one."""
-    found: dict[str, Given] = {}
+def _from_flags(flags: Mapping[str, object], settings: Mapping[str, Setting]) -> list[SettingValue]:
+    """Return the values given by flags, in the order of the settings. Raises ConfigError for an unknown one."""
+    found: dict[str, SettingValue] = {}
     for name, value in flags.items():
         if name in _OWN_FLAGS:
             continue
-        field = every.get(ALIASES.get(name, name)) or next(
-            (each for each in every.values() if each.keyword == name), None
+        setting = settings.get(ALIASES.get(name, name)) or next(
+            (each for each in settings.values() if each.keyword == name), None
         )
-        if field is None:
-            names = (*every, *(each.keyword for each in every.values()), *ALIASES)
+        if setting is None:
+            names = (*settings, *(each.keyword for each in settings.values()), *ALIASES)
             raise ConfigError(f"--{name.replace('_', '-')}: there is no such setting{nearest(name, names)}")
         if value is not None:
-            _take_once(found, (field, value, f"--{name if name in ALIASES else field.flag_name}"))
-    return [found[name] for name in every if name in found]
+            _add_once(found, (setting, value, f"--{name if name in ALIASES else setting.flag_name}"))
+    return [found[name] for name in settings if name in found]
 
 
-def _variables(every: Sequence[Setting]) -> Mapping[str, Setting]:
-    found = {field.variable: field for field in (*every, *RULES.values())}
+def _settings_by_variable(settings: Sequence[Setting]) -> Mapping[str, Setting]:
+    found = {setting.variable: setting for setting in (*settings, *RULES.values())}
     return found | {f"SAGENT_{name.upper()}": BY_NAME[meant] for name, meant in ALIASES.items()}
 
 
-def _environment(environ: Mapping[str, str], every: Sequence[Setting]) -> list[Given]:
-    found: dict[str, Given] = {}
-    for variable, field in _variables(every).items() if _has_some(environ) else ():
+def _from_environment(environ: Mapping[str, str], settings: Sequence[Setting]) -> list[SettingValue]:
+    found: dict[str, SettingValue] = {}
+    for variable, setting in _settings_by_variable(settings).items() if _has_variables(environ) else ():
         if environ.get(variable):
-            _take_once(found, (field, environ[variable], variable))
+            _add_once(found, (setting, environ[variable], variable))
     return list(found.values())
 
 
-def _meaningless(environ: Mapping[str, str], every: Sequence[Setting], plugins: Installed) -> Iterator[str]:
-    """Yield warnings of meaningless variables."""
+def _variable_warnings(environ: Mapping[str, str], settings: Sequence[Setting], plugins: Installed) -> Iterator[str]:
+    """Yield warnings about variables that have no effect."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         if (value := environ.get(name)) and (not value.startswith("/") or value.endswith("\n")):
             yield f"{name} is {value!r}, which is no absolute path, so it is not used"
         elif value and "CONFIG" in name and os.path.lexists(value) and not os.path.isdir(value):  # noqa: PTH112 -- no error
             yield f"{name} is {value!r}, which is no directory, so your settings are not read"
-    if not _has_some(environ):
+    if not _has_variables(environ):
         return
-    others = plugins.variables
-    known = [*_variables(every), *(variable.name for variable in others)]
-    before = tuple(f"{variable.name}_" for variable in others if variable.each)
+    plugin_variables = plugins.variables
+    known = [*_settings_by_variable(settings), *(variable.name for variable in plugin_variables)]
+    prefixes = tuple(f"{variable.name}_" for variable in plugin_variables if variable.each)
     for name in environ:
-        if name.startswith("SAGENT_") and name not in known and not name.startswith(before):
+        if name.startswith("SAGENT_") and name not in known and not name.startswith(prefixes):
             yield f"{name}: there is no such setting{nearest(name, known)}"
 
 
-def _has_some(environ: Mapping[str, str]) -> bool:
+def _has_variables(environ: Mapping[str, str]) -> bool:
     return any(name.startswith("SAGENT_") for name in environ)
 
 
-def _take_once(found: dict[str, Given], setting: Given) -> None:
-    field, _, origin = setting
-    if field.name in found:
-        both = " and ".join(sorted((origin, found[field.name][2])))
+def _add_once(found: dict[str, SettingValue], value: SettingValue) -> None:
+    setting, _, origin = value
+    if setting.name in found:
+        both = " and ".join(sorted((origin, found[setting.name][2])))
         raise ConfigError(f"{both} are the same setting: give only one.")
-    found[field.name] = setting
+    found[setting.name] = value

@@ -306,7 +306,7 @@ class Meter:
     max_input: int = 0  # of the last request that was counted
     counted: int = 0  # the provider's last count
     window: int | None = None  # as an overflow error stated it
-    most_output: int | None = None  # largest output limit, as a refusal stated it
+    max_output: int | None = None  # largest output limit, as a refusal stated it
     parts: tuple[object, ...] = ()  # of the counted request; none if the conversation was made smaller
 
     def bound(self, request: Request, max_input: int, model: Model | None = None) -> InputBound:

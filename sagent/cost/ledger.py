@@ -123,7 +123,7 @@ class Reservation:
         The charges come back with agent, role, provider and price."""
         return self._ledger.settle(self, charges)
 
-    def take_note(self, stated: Iterable[Charge], most_output: int | None = None) -> None:
+    def take_note(self, stated: Iterable[Charge], max_output: int | None = None) -> None:
         """Free what the call can no longer cost, given the charges that the provider has stated and the output limit.
 
         A charge frees nothing if it is estimated, impossible, or may still grow (Gemini's first counts omit signatures
@@ -133,7 +133,7 @@ class Reservation:
         sure = (charge.usage for charge in stated if not charge.estimated and ask.can_be(charge))
         reported = sum(usage.total_input for usage in sure)
         known = reported and reported >= ask.likely // 4 and not ask.extra_usd
-        self._ledger.narrow(self, max(reported, ask.likely) if known else ask.input_bound.tokens, most_output)
+        self._ledger.narrow(self, max(reported, ask.likely) if known else ask.input_bound.tokens, max_output)
 
     def release(self) -> None:
         """Free what is held, because nothing was billed. Does nothing after `settle`."""

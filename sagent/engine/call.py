@@ -128,13 +128,13 @@ async def _recover(state: AgentState, partial: Partial) -> Message:
 def _asked_for_too_much(state: AgentState, error: ModelError, partial: Partial) -> bool:
     """Request less output from now on if a request was refused for its output limit (wrong data, or not paid for).
     Return True if so."""
-    meter, most = state.context.meter, error.most_output
-    asked = [size for size in (meter.most_output, partial.asked) if size is not None]
+    meter, most = state.context.meter, error.max_output
+    asked = [size for size in (meter.max_output, partial.asked) if size is not None]
     if most is None or not MIN_OUTPUT_TOKENS <= most < min(asked, default=most + 1):
         return False
     if partial.recoveries >= MAX_RECOVERIES:
         return False
-    meter.most_output = most
+    meter.max_output = most
     partial.recoveries += 1
     partial.discard(state, error)
     state.journal.notify("warning", f"From now on, replies are limited to {most:,} tokens: {error}")
@@ -206,8 +206,8 @@ def _output_limit(state: AgentState, max_input: int, partial: Partial) -> int | 
     Input and output share the window, so with a long input the usual output is too much to request.
     """
     wanted, limits, meter = state.limits.max_response_tokens, state.model_limits, state.context.meter
-    if meter.most_output is not None:
-        wanted = min(meter.most_output, wanted or meter.most_output)
+    if meter.max_output is not None:
+        wanted = min(meter.max_output, wanted or meter.max_output)
     if partial.max_output is not None:
         return min(partial.max_output, wanted or partial.max_output)
     known = limits.max_output or (2 * DEFAULT_OUTPUT if meter.window else 0)  # a server's own limit may be too high

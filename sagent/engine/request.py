@@ -182,7 +182,7 @@ def wait_before_retry(limits: RunLimits, error: ModelError, attempt: int, alike:
     that named too short a wait twice is ignored: all tries would be over at once. `alike` is the number of earlier
     tries, of `attempt`, with this kind of error.
     """
-    if not error.retryable or attempt >= limits.max_retries or alike >= error.most_retries:
+    if not error.retryable or attempt >= limits.max_retries or alike >= error.max_retries:
         return None
     if error.retry_after is not None and error.retry_after > limits.longest_wait:
         until = datetime.now().astimezone() + timedelta(seconds=min(error.retry_after, 1e9))
@@ -220,7 +220,7 @@ async def make_side_call(
                 state.journal.record(RequestSent.of(reply.digest, role))
                 return reply, settle(state, reservation, reply.charges)
         except ModelError as error:
-            most = error.most_output
+            most = error.max_output
             if most is not None and MIN_OUTPUT_TOKENS <= most < (request.max_output or most + 1) and not attempt.heard:
                 request = replace(request, max_output=most)  # the data were wrong
                 continue

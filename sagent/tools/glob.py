@@ -107,7 +107,7 @@ def _select(
     from sagent.lib.names import quote_exactly
     from sagent.lib.regular import is_regular
     from sagent.tools.globs import glob_regex
-    from sagent.tools.search import CUT, left_out_note
+    from sagent.tools.search import INCOMPLETE_NOTE, left_out_note
 
     pattern = _whole(pattern)
     regex = re.compile(glob_regex(canonical(pattern)), re.DOTALL)
@@ -138,5 +138,5 @@ def _select(
         more = f" and {len(closed) - 5} more" if len(closed) > 5 else ""
         lines.append(f"(Not listed, because they could not be read: {', '.join(closed[:5])}{more}.)")
     if listing.cut:
-        lines.append(CUT)
+        lines.append(INCOMPLETE_NOTE)
     return ToolOutput.of("\n".join([*lines, *notes]), summary=f"{len(found)} files" if found else "no files")

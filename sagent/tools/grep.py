@@ -75,7 +75,7 @@ class Grep:
             from sagent.tools.search import search
 
             return await offload(lambda stop: search(query, stop.is_set))
-        return await _search_apart(query)
+        return await _search_in_process(query)
 
 
 def _forms(pattern: str, *, multiline: bool) -> "list[Dialect]":
@@ -136,34 +136,36 @@ async def _query(pattern: str, arguments: JsonObject, dialect: "Dialect", run: R
         files, hidden, empty = await asyncio.to_thread(choose)
         if empty:
             others = await list_ignored(str(real), listing)
-            ignored = sorted(file for file in others if is_wanted(file) and not is_hidden(file) and _lies(real, file))
-        closed = [directory for directory in listing.closed if not is_hidden(directory) and _lies(real, directory)]
+            ignored = sorted(
+                file for file in others if is_wanted(file) and not is_hidden(file) and _is_below(real, file)
+            )
+        closed = [directory for directory in listing.closed if not is_hidden(directory) and _is_below(real, directory)]
     return Query(
         root=str(real),
         label=prefix(path.parent if single else path, run.workspace),
         files=files,
         glob=glob,
-        names=names,
-        single=single,
-        python=dialect.python,
-        strict=dialect.strict,
-        composed=forms[0].python if forms else "",
-        regular=dialect.rust is not None,
+        name_globs=names,
+        is_file=single,
+        pattern=dialect.python,
+        strict_pattern=dialect.strict,
+        composed_pattern=forms[0].python if forms else "",
+        text_first=dialect.rust is not None,
         ignore_case=ignore_case,
         multiline=multiline,
         mode=as_str(arguments.get("output_mode"), "content"),
         context=min(50, as_int(arguments.get("context"))),
         limit=min(1000, as_int(arguments.get("limit"), _LIMIT)),
         offset=as_int(arguments.get("offset")),
-        hidden=hidden,
-        cut=cut,
-        empty=empty and bool(glob or names),
-        ignored=ignored,
-        closed=closed,
+        hidden_count=hidden,
+        incomplete=cut,
+        no_candidates=empty and bool(glob or names),
+        ignored_files=ignored,
+        unreadable=closed,
     )
 
 
-def _lies(real: "Path", relative: str) -> bool:
+def _is_below(real: "Path", relative: str) -> bool:
     """Return True if a name is below the judged directory, and not below a directory that was replaced by a link during
     the listing."""
     from sagent.lib.regular import stat_real
@@ -178,12 +180,12 @@ def _lies(real: "Path", relative: str) -> bool:
     return True
 
 
-async def _search_apart(query: "Query") -> "Report":
+async def _search_in_process(query: "Query") -> "Report":
     """Search in a separate process: endless backtracking can be killed there, and does not block the agent."""
     import json
 
     from sagent.lib import isolated
-    from sagent.tools.search import PROCESS_SECONDS, Report
+    from sagent.tools.search import MAX_PROCESS_SECONDS, Report
 
     argv = isolated.command("sagent.tools.search", "serve")
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -191,15 +193,15 @@ async def _search_apart(query: "Query") -> "Report":
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(PROCESS_SECONDS):
+        async with asyncio.timeout(MAX_PROCESS_SECONDS):
             process.stdin.write(json.dumps(query).encode() + b"\n")
             output = await process.stdout.read()
             process.stdin.close()  # only now, because closing ends it
             await process.wait()
     except TimeoutError:
         raise ToolError(
-            f"The search took more than {PROCESS_SECONDS} s and was stopped. Repeat less within repeats in the pattern,"
-            " or search fewer files with path, glob or type."
+            f"The search took more than {MAX_PROCESS_SECONDS} s and was stopped. Repeat less within repeats in the "
+            "pattern, or search fewer files with path, glob or type."
         ) from None
     finally:
         process.stdin.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.advisor.advisor import READ_ONLY, Advisor, parse_advisor, role_text
+from sagent.advisor.advisor import READ_ONLY_TOOLS, Advisor, parse_advisor, role_text
 from sagent.errors import UsageError
 from sagent.model import EFFORTS
 
@@ -60,7 +60,7 @@ def test_invalid_advisor_says_what_is_wrong(text: str, said: str) -> None:
         st.none() | st.integers(0, 99),
         st.none() | st.decimals(0, 99, places=2),
         st.sampled_from(["", "role.md"]),
-        st.lists(st.sampled_from(READ_ONLY), unique=True).map(tuple),
+        st.lists(st.sampled_from(READ_ONLY_TOOLS), unique=True).map(tuple),
     )
 )
 def test_shown_advisor_reads_the_same(advisor: Advisor) -> None:

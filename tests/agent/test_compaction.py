@@ -130,7 +130,7 @@ class Bounded(Endless):
     def play(self, request: Request) -> Message | str:
         told = super().play(request)
         if (request.max_output or 0) > 600 and request.messages[-1].content.startswith(ASKED):
-            raise ModelError("invalid_request", "max_tokens: 600 at most", provider="scripted", most_output=600)
+            raise ModelError("invalid_request", "max_tokens: 600 at most", provider="scripted", max_output=600)
         return told
 
 

@@ -133,7 +133,7 @@ def test_other_refusals_are_no_overflow(words: str) -> None:
 def test_output_limit_refusal_gives_limit(place: str) -> None:
     words = "max_tokens is too large: 32000. This model supports at most 16384 completion tokens, whereas"
     error = fault(400, {"error": {"message": "Param Incorrect", place: words}})
-    assert (error.kind, error.most_output) == ("invalid_request", 16_384)
+    assert (error.kind, error.max_output) == ("invalid_request", 16_384)
 
 
 def test_token_rate_limit_is_no_overflow() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sagent.providers.wire.faults import Origin, from_event, from_status
-from sagent.providers.wire.overflow import most_output_in, sizes_in
+from sagent.providers.wire.overflow import max_output_in, sizes_in
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_sizes_told(words: str, window: int | None, tokens: int | None) -> None:
     ],
 )  # fmt: skip
 def test_told_maximum_output_is_read(words: str, most: int | None) -> None:
-    assert most_output_in(words) == most
+    assert max_output_in(words) == most
 
 
 def kind_of(

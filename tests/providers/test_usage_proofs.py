@@ -188,7 +188,7 @@ QUOTED = {"raw": '{"error":{"message":"No.","code":"tool_use_failed","failed_gen
 def test_failed_generation_has_own_kind(failed: dict[str, object]) -> None:
     for event in ({"error": {**failed, "status_code": 400}}, {"error": failed}):
         error = from_event(ORIGIN, event)
-        assert (error.kind, error.retryable, error.most_retries, error.sent) == ("generation", True, 2, True)
+        assert (error.kind, error.retryable, error.max_retries, error.sent) == ("generation", True, 2, True)
     reader = ChatReplyReader(ORIGIN, "f")
     with pytest.raises(ModelError) as raised:
         reader.feed({"x_groq": {"error": failed}}, [])

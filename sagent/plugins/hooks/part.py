@@ -24,12 +24,12 @@ from sagent.plugins.hooks.tool import with_hooks
 async def add_events(builder: AgentBuilder) -> None:
     """Run hooks at events of other plugins."""
 
-    async def fired(event: str, about: str, data: Mapping[str, object], agent: str) -> HookAnswer:
+    async def fire(event: str, about: str, data: Mapping[str, object], agent: str) -> HookAnswer:
         if any(event == own.name for own in EVENTS):
             raise ValueError(f"The event {event} is fired by sagent itself")
         return await builder.once(session_hooks).fire(event, agent, about, data)
 
-    builder.fired = fired
+    builder.run_event_hooks = fire
 
 
 async def add(builder: AgentBuilder) -> None:
@@ -50,22 +50,22 @@ def session_hooks(builder: AgentBuilder) -> SessionHooks:
     def notify(level: str, text: str) -> None:
         builder.listener(Notice("root", "info" if level == "info" else "warning", text))
 
-    keys = withheld(settings)
+    secret_names = withheld(settings)
     runner = HookRunner(
         builder.sandbox,
         lambda: policy.profile(builder.workspace),
         repository_root(settings.cwd) or settings.cwd,
-        lambda: without_keys(os.environ, settings.env_pass, keys),
+        lambda: without_keys(os.environ, settings.env_pass, secret_names),
         builder.warn,
     )
     hosts = cast("Sequence[str]", settings.of(HOOK_HOSTS))
-    chosen = list(_reachable(hooks_in(settings), hosts, notify))
+    allowed = list(_allowed_hooks(hooks_in(settings), hosts, notify))
     transcript = str(Path(log.path) / "root.jsonl") if log.path else ""
     events = settings.plugins.named(HookEvent)
-    return SessionHooks(chosen, events, runner, lambda: policy.mode, notify, transcript, log.session_id)
+    return SessionHooks(allowed, events, runner, lambda: policy.mode, notify, transcript, log.session_id)
 
 
-def _reachable(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[str, str], None]) -> Iterator[Hook]:
+def _allowed_hooks(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[str, str], None]) -> Iterator[Hook]:
     """Yield the hooks whose URL the person wrote, or whose host they allowed."""
     from sagent.sandbox.hosts import Endpoint, Entry
 
@@ -74,11 +74,11 @@ def _reachable(hooks: Sequence[Hook], hosts: Sequence[str], notify: Callable[[st
         if hook.url and hook.source != "person":
             parts = urlsplit(hook.url)
             try:
-                asked = Endpoint.parse(parts.netloc.rpartition("@")[2], 443 if parts.scheme == "https" else 80)
-                known = any(entry.covers(asked) for entry in allowed)
+                endpoint = Endpoint.parse(parts.netloc.rpartition("@")[2], 443 if parts.scheme == "https" else 80)
+                is_allowed = any(entry.covers(endpoint) for entry in allowed)
             except ValueError:
-                known = False
-            if not known:
+                is_allowed = False
+            if not is_allowed:
                 notify("warning", f"Hook {hook} is not used: its host is not in hook_hosts in your config.")
                 continue
         yield hook

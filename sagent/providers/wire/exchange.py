@@ -320,7 +320,7 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
                 _take_event(call, name, line, out)
             return
         unread = call.origin.error("protocol", f"an event of the stream is not JSON: {_shown(text)}")
-        unread.most_retries = 1  # a server that writes such answers will repeat them
+        unread.max_retries = 1  # a server that writes such answers will repeat them
         raise unread from error
     fields = as_object(event) or as_object(next(iter(as_array(event)), None))
     if name == "error" or error_in(fields):

@@ -181,7 +181,7 @@ def _judge(
     text: str,
     misfire: ModelErrorKind = "server",
 ) -> ModelError:
-    from sagent.providers.wire.overflow import most_output_in, sizes_in
+    from sagent.providers.wire.overflow import max_output_in, sizes_in
 
     words = _words(data) or _shorten(text) or "no explanation was given"
     codes = [*_codes(data), *filter(None, [headers.get("x-amzn-errortype", "").partition(":")[0]])]
@@ -198,11 +198,11 @@ def _judge(
         words = f"{words.rstrip('.')}. {_REMEDIES[kind]}"
     error = _answered(origin, kind, words, status, headers, words)
     if misfired:  # Groq's: the model wrote an invalid call; it may do better
-        error.sent, error.most_retries, error.retry_after = True, _MISFIRES, 0.0
+        error.sent, error.max_retries, error.retry_after = True, _MISFIRES, 0.0
     elif kind == "context_overflow":
         error.window, error.tokens = sizes_in(f"{words} {text[:4_000]}")
     elif kind in ("invalid_request", "payment"):
-        error.most_output = most_output_in(f"{words} {place}")
+        error.max_output = max_output_in(f"{words} {place}")
     return error
 
 

@@ -41,7 +41,7 @@ def is_overflow(
         return False
     if status == 402 or (re.search(_SPENT, text) and not re.search(r"context", text)):
         return False
-    if most_output_in(words) and not re.search(r"context|prompt|input", text):
+    if max_output_in(words) and not re.search(r"context|prompt|input", text):
         return False
     limit, sent = sizes_in(words)
     if limit and sent and sent > limit:
@@ -90,10 +90,10 @@ def sizes_in(words: str) -> tuple[int | None, int | None]:
     return _first(_listed("window"), words), _first(_listed("input"), words) or _without_output(words)
 
 
-def most_output_in(words: str) -> int | None:
+def max_output_in(words: str) -> int | None:
     """Return the maximum tokens of output that a provider states when it refuses a request for more."""
     above = _first(_listed("above_output"), words)
-    return above - 1 if above else _first(_listed("most_output"), words)
+    return above - 1 if above else _first(_listed("max_output"), words)
 
 
 def _without_output(words: str) -> int | None:

@@ -113,11 +113,11 @@ class _Project:
         """Find them, as Glob does."""
         from sagent.tools.listing import list_files
         from sagent.tools.paths import hidden_filter
-        from sagent.tools.search import CUT
+        from sagent.tools.search import INCOMPLETE_NOTE
 
         listing = await list_files(str(real))
         is_hidden = hidden_filter(tool, path, real, run.workspace)
-        notes = [CUT] if listing.cut else []
+        notes = [INCOMPLETE_NOTE] if listing.cut else []
         return await asyncio.to_thread(_sorted, str(real), listing.files, is_hidden, notes)
 
     async def read(self, store: "StoreThread") -> None:
