@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -15,9 +15,9 @@ def atomic_write(path: Path) -> Generator[IO[bytes]]:
     """Yield a private file to write, which replaces `path` when the block succeeds.
 
     By then it is synced to disk. A link keeps leading to its target, which is replaced. Anything but a regular file (a
-    pipe, /dev/null) is written to directly. Raises OSError and then leaves no new file at `path`.
+    pipe that is read, /dev/null) is written to directly. Raises OSError and then leaves no new file at `path`.
     """
-    with _whole(Path(os.path.realpath(path))) as file:
+    with _whole(Path(os.path.realpath(path)), opener=_unwaiting) as file:
         yield file
 
 
@@ -30,15 +30,22 @@ def atomic_output(path: Path, mode: int = 0o600) -> Generator[IO[bytes]]:
 
 
 @contextmanager
-def _whole(real: Path, mode: int = 0o600) -> Generator[IO[bytes]]:
+def _whole(real: Path, mode: int = 0o600, opener: Callable[[str, int], int] | None = None) -> Generator[IO[bytes]]:
     if real.exists() and not stat.S_ISREG(real.stat().st_mode):
-        with real.open("wb") as file:
+        with open(real, "wb", opener=opener) as file:
             yield file
         return
     with real_directory(real) as (above, name), replacing(name, above, mode) as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+def _unwaiting(name: str, flags: int) -> int:
+    """Open a file. Raises OSError for a pipe that nobody reads, which could be waited for without end."""
+    descriptor = os.open(name, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def put(path: Path, data: bytes) -> None:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from sagent.lib.json import as_array, as_int, as_object
 from sagent.lib.money import EXACT, as_usd
+from sagent.lib.regular import read_given
 from sagent.model import ModelInfo, ModelLimits
 
 MAX_AGE_SECONDS = 86_400.0  # after which a listing is requested again
@@ -141,7 +142,7 @@ class Listings:
             data: object = None
             if self._file is not None:
                 with contextlib.suppress(OSError, ValueError, RecursionError):
-                    data = json.loads(self._file.read_bytes())
+                    data = json.loads(read_given(self._file))
             found = as_object(as_object(data).get("places"))
             self._places = {**held, **{place: as_object(sizes) for place, sizes in found.items()}}
         return self._places

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagent.lib.atomic import put
+from sagent.lib.regular import read_given
 from sagent.repl.view.blocks import Page
 from sagent.repl.view.lines import Line, one_line
 from sagent.version import __version__
@@ -52,7 +53,7 @@ def take_news(state: Path) -> tuple[str, ...]:
     """Return the news since the version used before, once; () for the same version or the first use."""
     file = state / "version"
     try:
-        before = file.read_text(encoding="utf-8").strip()
+        before = read_given(file).decode().strip()
     except (OSError, ValueError):
         before = ""
     if before == __version__:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.lib.atomic import put
+from sagent.lib.regular import read_given
 
 _FILE = "sandbox.json"
 Name: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "none"]
@@ -27,7 +28,7 @@ def probe(cache: Path | None) -> Confinement:
     that it depends on changes; an answer that may be due to a busy moment is not cached."""
     if cache is not None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            kept = json.loads((cache / _FILE).read_bytes())
+            kept = json.loads(read_given(cache / _FILE))
             if kept["key"] == list(_dependencies()):
                 return Confinement(kept["name"], kept["why"])
     found = _try_all()

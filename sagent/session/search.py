@@ -7,6 +7,7 @@ from pathlib import Path
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import valid_text
+from sagent.lib.regular import read_given
 from sagent.lib.secrets import redact
 from sagent.session.contents import MessageEntry
 from sagent.session.folds import readable
@@ -49,7 +50,7 @@ def search(paths: Iterable[Path], words: Sequence[str]) -> Iterator[SearchHit]:
 def _likely(file: Path, words: Sequence[bytes], fold: Callable[[bytes], bytes]) -> Sequence[bytes]:
     """Return the lines of messages that contain the words, both case-folded."""
     try:
-        data = file.read_bytes()
+        data = read_given(file)
     except OSError:
         return ()
 

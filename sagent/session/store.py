@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
-from sagent.lib.regular import read_regular, special_kind
+from sagent.lib.regular import read_given, read_regular, special_kind
 from sagent.session.blobs import OUTPUTS, BlobDirectory, is_blob, link
 from sagent.session.contents import Opened
 from sagent.session.entries import Entry
@@ -271,7 +271,7 @@ def latest(state: Path, cwd: Path, *, empty: bool = False) -> Path:
     order = [path for _, _, path in sorted(found, reverse=True)]
     if found and max(found)[0] > time.time_ns():
         with suppress(OSError):
-            opened = (sessions_of(state, cwd) / LAST).read_text("utf-8", "replace")
+            opened = read_given(sessions_of(state, cwd) / LAST).decode(errors="replace")
             order.sort(key=lambda path: path.name != opened)
     talked = (path for path in order if _has_conversation(path))
     if (last := next(talked, None)) is not None:
@@ -400,7 +400,7 @@ def _survey(session: Path, *, whole: bool = True) -> tuple[list[Path], Mapping[s
     files = {agent_of(session, file): file for file in log_files(session)}
     signed: Mapping[str, str] = {}
     with suppress(OSError, ValueError):  # `sagent verify` reports damaged ones
-        signed = read_statement((session / STATEMENT).read_bytes()).heads
+        signed = read_statement(read_given(session / STATEMENT)).heads
     found, waiting = {"root"}, ["root"]
     lost: dict[str, str] = {}
     while waiting:

@@ -17,6 +17,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str, wire_bytes
+from sagent.lib.regular import read_given
 from sagent.session.log import make_directory
 
 State: TypeAlias = "TaskState"
@@ -58,7 +59,7 @@ class RecordFile:
     def read(cls, file: Path) -> "RecordFile":
         """Read a file; half a line at its end never counted. Raises OSError."""
         found = cls(file.parent, file.stem)
-        data = file.read_bytes()
+        data = read_given(file)
         found._ragged = not data.endswith(b"\n")
         for line in data.splitlines():
             try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.process import system_path
+from sagent.lib.regular import read_given
 from sagent.session.statement import STATEMENT
 
 NAMESPACE = "sagent"
@@ -39,7 +40,7 @@ def check_signature(data: bytes | Path, signature: Path, allowed: Path) -> str:
 
     Raises SagentError if the signature is by somebody else or for other bytes, and UsageError without ssh-keygen.
     """
-    if not _is_as_written(signature.read_bytes()):
+    if not _is_as_written(read_given(signature)):
         raise SagentError(f"{signature}: not a signature made by ssh-keygen")
     asked = ["-Y", "find-principals", "-s", str(signature), "-f", str(allowed)]
     found = _run(asked, b"")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str, wire_bytes
+from sagent.lib.regular import read_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Journal:
 
     def read(self) -> Iterator[Sent]:
         """Yield the batches of earlier processes."""
-        lines = self._file.read_bytes().splitlines(keepends=True) if self._file and self._file.exists() else []
+        lines = read_given(self._file).splitlines(keepends=True) if self._file and self._file.exists() else []
         for line in lines:
             try:
                 fields = as_object(json.loads(line))

@@ -11,6 +11,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import money
 from sagent.lib.json import as_int, as_object, as_str, canonical_bytes
 from sagent.lib.money import as_usd
+from sagent.lib.regular import read_given
 from sagent.plugins.exports.cards import when
 from sagent.plugins.exports.page import escape, page, section, table
 from sagent.plugins.exports.timeline import Timeline
@@ -31,7 +32,7 @@ class SharedFolder:
         """Write a session's files, replacing earlier ones of it, and the list. Raises UsageError if another session has
         its name there or the folder has a foreign page, and OSError."""
         below, index = self.path / name, self.path / "index.html"
-        if index.exists() and MARK.encode() not in index.read_bytes():
+        if index.exists() and MARK.encode() not in read_given(index):
             raise UsageError(f"{index} is not a list of shared sessions and would be replaced: choose another folder.")
         below.mkdir(parents=True, exist_ok=True)
         if as_str(_about(below).get("at"), timeline.first) != timeline.first:
@@ -68,7 +69,7 @@ def _write(path: Path, pieces: Iterable[bytes]) -> None:
 def _about(folder: Path) -> Mapping[str, object]:
     """Read a session's entry for the list; empty if there is none, or it is not ours."""
     try:
-        return as_object(json.loads((folder / ABOUT).read_bytes()))
+        return as_object(json.loads(read_given(folder / ABOUT)))
     except (OSError, ValueError, RecursionError):
         return {}
 

@@ -16,6 +16,7 @@ from sagent.cli.tables import write
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
+from sagent.lib.regular import read_given
 
 if TYPE_CHECKING:
     from sagent.cli.flags import Parser
@@ -136,7 +137,7 @@ def _sweep(folder: Path) -> None:
     """Remove what servers left that were killed."""
     for file in folder.glob("*.json"):
         try:
-            os.kill(int(json.loads(file.read_bytes())["pid"]), 0)
+            os.kill(int(json.loads(read_given(file))["pid"]), 0)
         except ProcessLookupError:
             file.unlink(missing_ok=True)
         except (OSError, ValueError, KeyError, TypeError):

@@ -10,6 +10,7 @@ from tempfile import gettempdir, mkdtemp
 
 from sagent.errors import SessionBusy, UsageError
 from sagent.lib.json import JsonObject, as_object, json_dump, json_load, wire_bytes
+from sagent.lib.regular import read_given
 from sagent.plugins.lab.trials import ARMS, Arm, Task, Trial, decode_trial, encode_trial
 from sagent.session.blobs import sync_path
 from sagent.session.lock import Lock
@@ -120,7 +121,7 @@ class Notebook(Notes):
         """Make the workplace, if possible at the same path in each process, and remove a killed one's files. Models are
         told their directory, so the same task is asked again in the same words."""
         if self._left.exists():
-            left = Path(self._left.read_text("utf-8", "replace"))
+            left = Path(read_given(self._left).decode(errors="replace"))
             if left.parent == Path(gettempdir()) and left.name.startswith(PREFIX):
                 if left.is_dir() and not left.is_symlink() and left.stat().st_uid == os.getuid():
                     shutil.rmtree(left, ignore_errors=True)
@@ -140,7 +141,7 @@ class Notebook(Notes):
             sync_path(self._directory)
             return
         try:
-            known = as_object(json_load(self._setup.read_bytes()))
+            known = as_object(json_load(read_given(self._setup)))
         except ValueError as error:
             other = f"Name another directory with {self._flag}."
             raise UsageError(f"{self._setup} cannot be read: {error}. {other}") from error
@@ -155,7 +156,7 @@ class Notebook(Notes):
     def _read(self, tasks: Sequence[Task], arms: Collection[Arm]) -> list[Trial]:
         digests = {task.name: task.digest for task in tasks}
         found: list[Trial] = []
-        data = self._file.read_bytes() if self._file.exists() else b""
+        data = read_given(self._file) if self._file.exists() else b""
         lines = data.splitlines(keepends=True)
         for number, line in enumerate(lines, 1):
             try:

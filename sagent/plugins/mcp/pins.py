@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sagent.lib.filelock import rewrite
 from sagent.lib.json import as_object, as_str, json_load, sha256_hex, wire_bytes
+from sagent.lib.regular import read_given
 from sagent.plugins.mcp.server import McpServer
 
 FILE = "approved.json"
@@ -37,7 +38,7 @@ class Pins:
         if self._path is None:
             return {}
         try:
-            data = as_object(json_load(self._path.read_bytes()))
+            data = as_object(json_load(read_given(self._path)))
         except (OSError, ValueError):
             return {}
         return {key: {tool: as_str(one) for tool, one in as_object(tools).items()} for key, tools in data.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from sagent.lib.atomic import put
 from sagent.lib.json import as_object
 from sagent.lib.money import ZERO, as_usd, total
+from sagent.lib.regular import read_given
 from sagent.plugins.slack.rules import ChatRules
 
 DAYS = 40  # that the file remembers
@@ -57,7 +58,7 @@ class DayBudget:
 
     def _read(self) -> Mapping[str, Mapping[str, Decimal]]:
         try:
-            value = as_object(json.loads(self._file.read_bytes()))
+            value = as_object(json.loads(read_given(self._file)))
         except FileNotFoundError:
             return {}
         return {

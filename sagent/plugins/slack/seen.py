@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sagent.lib.atomic import put
+from sagent.lib.regular import read_given
 
 MESSAGE_LIFE_SECONDS = 48 * 3600.0  # seconds that a message is remembered
 
@@ -42,6 +43,6 @@ class SeenMessages:
 
     def _lines(self) -> list[str]:
         try:
-            return self._file.read_text("utf-8", "replace").splitlines()
+            return read_given(self._file).decode(errors="replace").splitlines()
         except FileNotFoundError:
             return []

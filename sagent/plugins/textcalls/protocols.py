@@ -11,6 +11,7 @@ from sagent.app.models import Choice
 from sagent.engine.state import AgentState
 from sagent.events import Failure
 from sagent.lib.json import as_object, as_str
+from sagent.lib.regular import read_given
 from sagent.messages import Message
 from sagent.model import Counting, Delta, Model, ModelInfo, ModelLimits, Reply, Request, Structuring, closing
 from sagent.plugins.textcalls import TOOL_CALLS
@@ -128,7 +129,7 @@ class LearnedProtocols:
             data: object = None
             if self._file is not None:
                 with contextlib.suppress(OSError, ValueError, RecursionError):
-                    data = json.loads(self._file.read_bytes())
+                    data = json.loads(read_given(self._file))
             found = as_object(as_object(data).get("models"))
             self._models = {name: as_object(entry) for name, entry in found.items()}
         return self._models

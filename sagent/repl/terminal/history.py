@@ -43,11 +43,12 @@ class ProjectHistory(History):
         import json
 
         from sagent.lib.atomic import put
+        from sagent.lib.regular import read_given
 
         if self._path is None:
             return []
         try:
-            data = self._path.read_bytes()
+            data = read_given(self._path)
         except OSError:
             return []
         if len(data) > MAX_FILE_BYTES:
@@ -72,6 +73,6 @@ class ProjectHistory(History):
             return
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
             with os.fdopen(number, "ab") as file:
                 file.write(json.dumps(string).encode() + b"\n")

@@ -243,9 +243,9 @@ def _read_notes(path: Path) -> Measured:
     from sagent.plugins.lab.notebook import lost_runs
     from sagent.plugins.lab.trials import ARMS, decode_trial, latest_trials
 
-    setup = as_object(json.loads((path / "setup.json").read_bytes()))
+    setup = as_object(json.loads(read_given(path / "setup.json")))
     arms = tuple(as_object(setup.get("cells"))) or ARMS
-    lines = (path / "runs.jsonl").read_bytes().split(b"\n")[:-1]  # without a line that is incomplete
+    lines = read_given(path / "runs.jsonl").split(b"\n")[:-1]  # without a line that is incomplete
     trials = [decode_trial(line, arms) for line in lines]
     last = latest_trials(trials)
     tasks = {task for task, _, _ in last}
