@@ -185,10 +185,14 @@ class Admitting(Protocol):
 
 
 def _admitting(before: Admit | None) -> Admit:
-    """Return an `admit` that also asks each agent's model, or a model that may replace it, if it is Admitting."""
+    """Return an `admit` that also asks each agent's model, or a model that may replace it, if it is Admitting, and that
+    tells the root's model of directories that it does not know, as after a resumption elsewhere or a rewind."""
 
     async def admit(state: AgentState, prompt: Message | None) -> Sequence[Message] | Failure:
         read = (() if prompt is None else (prompt,)) if before is None else await before(state, prompt)
+        if not isinstance(read, Failure) and not state.above:
+            place = changed_directories(state.workspace, state.context.system, state.context.history)
+            read = (*([user(place, sender=PLACE)] if place else ()), *read)
         for model in (state.model, *state.fallbacks):
             if isinstance(model, Admitting):
                 return await model.admit(state, prompt, read)
@@ -227,8 +231,6 @@ async def _start(agent: Agent, builder: AgentBuilder) -> None:
         agent.tree.register(path)
     if past.resumed:
         await agent.resume()
-        if past.place and (place := changed_directories(builder.workspace, past.place)):
-            agent.send(user(place, sender=PLACE), "next")
 
 
 def _workspace(settings: Settings, policy: PermissionPolicy, sandbox: Sandbox, log: Log) -> Workspace:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from sagent.config import Settings
-from sagent.context.prompt import PLACE, split_place
 from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import failure
 from sagent.messages import Message
 from sagent.model import Model
-from sagent.session.contents import Content, Environment, MessageReceived, PromptEntry, SwitchedEntry
+from sagent.session.contents import Content, Environment, PromptEntry, SwitchedEntry
 from sagent.session.entries import kind_of
 from sagent.session.folds import history, last_model
 from sagent.session.log import FileLog, Log, MemoryLog
@@ -39,7 +38,6 @@ class Past:
     address: str = ""  # address of its model, if not the provider's own
     advisors: tuple[str, ...] = ()  # changes of advisors, oldest first
     proposes: bool = False  # plans, by a tool
-    place: str = ""  # the text that told its model last of its directories
     resumed: bool = False
 
 
@@ -139,8 +137,6 @@ def _read_past(log: FileLog, session: Session) -> Past:
     contents = log.contents()
     prompt = next(_latest(contents, PromptEntry), None)
     addresses = (each.address for each in _latest(contents, Environment))
-    places = (each.message for each in _latest(contents, MessageReceived) if each.message.sender == PLACE)
-    place = next((each.load(log.blobs.get).content for each in places), "")
     return Past(
         messages=history(contents, log.blobs.get),
         charges=session.charges(),
@@ -150,7 +146,6 @@ def _read_past(log: FileLog, session: Session) -> Past:
         address=next((address for address in addresses if address is not None), ""),
         advisors=tuple(each.advisor for each in _latest(contents, SwitchedEntry) if each.advisor)[::-1],
         system=prompt.system if prompt else None,
-        place=place or split_place((prompt and prompt.system) or "")[1],
         proposes=prompt is not None and any(tool.name == "ExitPlan" for tool in prompt.tools),
         model=last_model(contents),
     )

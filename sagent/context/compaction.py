@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sagent.context.prompt import SHOWN
+from sagent.context.prompt import PLACE, SHOWN
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str, canonical_bytes, json_dump
 from sagent.lib.regular import read_regular
@@ -24,7 +24,7 @@ _MIN_SUMMARY_CHARS = 80
 _MAX_LINES = 40  # of each kind in a summary made by code
 _CHANGES = ("Write", "Edit")
 _ADDED = "mcp"  # reports changes of servers' tools since the last report
-_HOLDING = ("plan mode", "sandbox", _ADDED)  # senders of lasting messages: the last of each counts
+_HOLDING = ("plan mode", "sandbox", PLACE, _ADDED)  # senders of lasting messages: the last of each counts
 _JOB = re.compile(r" in the background as (job:\d+)\.")
 _ENDED = re.compile(r" (?:has (ended|failed)|was (cancelled)) after [\d.]+ s\.")
 _MAX_FILES, _MAX_FILE_BYTES = 3, 8_000  # edited files to show again, and bytes of each

@@ -5,9 +5,11 @@ Changed surroundings (a new directory, an edited AGENTS.md) are reported in mess
 
 import re
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
+from sagent.messages import Message
 from sagent.tool import Workspace
 
 PROMPT_FILE = Path(__file__).with_name("system.md")
@@ -35,11 +37,13 @@ def directories(workspace: Workspace) -> list[str]:
     return [f"Working directory: {workspace.cwd}", *([f"{FURTHER}{', '.join(others)}"] if others else [])]
 
 
-def changed_directories(workspace: Workspace, told: str) -> str:
-    """Return what to tell a model of its directories; "" if they are those that it was `told` last."""
-    lines = directories(workspace)
+def changed_directories(workspace: Workspace, system: str, history: Sequence[Message]) -> str:
+    """Return what to tell a model of its directories; "" if it was told of them last, or never of any."""
+    said = (message.content for message in reversed(history) if message.sender == PLACE)
+    told = next(said, "") or split_place(system)[1]
     known = [line for line in told.splitlines() if line.startswith(("Working directory: ", FURTHER))]
-    return "" if lines == known else "\n".join(("From now on:", *lines))
+    lines = directories(workspace)
+    return "\n".join(("From now on:", *lines)) if known and lines != known else ""
 
 
 def split_place(prompt: str) -> tuple[str, str, str]:

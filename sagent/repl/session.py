@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sagent.context.plan import EXIT_PLAN, is_planning
 from sagent.context.todo import tasks_in
 from sagent.errors import SagentError, SessionBusy, UsageError
 from sagent.events import (
@@ -329,8 +330,6 @@ class SessionLoop(CurrentSession):
         self._painter.write(*(Report(sentence, "warning") for sentence in wrong))
         self._opened, self._planning = opened, False
         if agent.messages and opened.elsewhere is None:
-            from sagent.context.plan import is_planning
-
             self._planning = is_planning(agent.messages)
         self.on_opened(opened)
         self.settled.set()
@@ -433,8 +432,7 @@ class SessionLoop(CurrentSession):
         self._painter.show_tasks(tasks_in(agent.messages))
         ticking = asyncio.create_task(self._status.tick(agent))
         planning = opened.policy.mode == "plan" and opened.elsewhere is None
-        if planning != self._planning:
-            from sagent.context.plan import EXIT_PLAN
+        if planning != self._planning or (planning and not is_planning(agent.messages)):  # cleared, or gone back
             from sagent.tools.plan import PLANNED, plan_notice
 
             self._planning = planning

@@ -6,6 +6,7 @@ import pytest
 
 from sagent.app import open_agent
 from sagent.config import load
+from sagent.peer import Compact
 from sagent.testing.server import FakeProviderServer, Turn
 
 
@@ -19,11 +20,13 @@ async def test_model_learns_of_other_directories(tmp_path: Path, monkeypatch: py
         environment = {"HOME": str(tmp_path), "SAGENT_STATE_DIR": str(tmp_path / "state")}
         flags: dict[str, object] = {"model": "anthropic/claude-sonnet-4-6"}
 
-        async def ask(where: Path, *more: Path, speaks: bool = True) -> str:
+        async def ask(where: Path, *more: Path, speaks: bool = True, clears: bool = False) -> str:
             """Continue the session there; return what the request says after the messages before."""
             settings = load({**flags, "add_dirs": [str(each) for each in more]}, environment, where)
             async with open_agent(settings, lambda _: None) as agent:
                 flags["session"] = agent.log.path
+                if clears:
+                    agent.apply(Compact(clear=True))
                 if speaks:
                     await agent.run("go")
             bodies = [request.body.decode() for request in server.requests]
@@ -36,5 +39,6 @@ async def test_model_learns_of_other_directories(tmp_path: Path, monkeypatch: py
         await ask(second, speaks=False)  # not read yet
         assert (await ask(second)).count(f"Working directory: {second}") == 1
         assert "Working directory" not in await ask(second)
+        assert f"Working directory: {second}" in await ask(second, clears=True)
         assert f"Further directories: {third}" in await ask(second, third)
         assert "Further" not in (back := await ask(first)) and f"Working directory: {first}" in back

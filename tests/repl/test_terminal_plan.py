@@ -6,6 +6,7 @@ import pytest
 from console import Console, last_text
 
 from sagent.testing.server import Call, Turn
+from tests.depth import later
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -153,3 +154,18 @@ def test_cut_plan_is_not_proposed(console: Console) -> None:
     console.type("and now?")
     console.until("Done.", gone="Esc interrupts")
     assert "Carry out" not in console.screen
+
+
+@later
+def test_cleared_conversation_is_told_of_plan_mode(console: Console) -> None:
+    server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three.")])
+    console.start("--permission-mode", "plan", "--sandbox", "off")
+    console.type("first")
+    console.until("One.", gone="Esc interrupts")
+    console.type("/clear")
+    console.until("is empty now")
+    console.type("second")
+    console.until("Two.", gone="Esc interrupts")
+    console.type("third")
+    console.until("Three.")
+    assert [str(request.json["messages"]).count("Plan mode is on") for request in server.requests] == [1, 1, 1]
