@@ -27,7 +27,7 @@ from sagent.repl.terminal.painter import Painter
 from sagent.repl.terminal.picker import Option, SecondKey
 from sagent.repl.terminal.questions import Questions
 from sagent.repl.terminal.screen import Screen
-from sagent.repl.view.blocks import MessageBlock, Page, Report, Shell
+from sagent.repl.view.blocks import MAX_EXPANDED_LINES, MessageBlock, Page, Report, Shell, without_middle
 from sagent.repl.view.lines import alike
 from sagent.repl.view.view import NOTE, ROOT, SHELL
 from sagent.surface import Surface
@@ -35,6 +35,7 @@ from sagent.surface import Surface
 if TYPE_CHECKING:
     from sagent.policy.permissions import Mode
     from sagent.repl.terminal.clipboard import TerminalClipboard
+    from sagent.repl.view.lines import Line
 
 T = TypeVar("T")
 MAX_PASTE_CHARS = 2_000  # a longer paste is shown as a placeholder
@@ -541,8 +542,21 @@ class InputActions:
         """Show the last expandable block in full; pressed again, the one before."""
         if self.questions.expand():
             return
-        if lines := self._painter.expand():
+        lines = self._painter.expand()
+        if len(lines) > MAX_EXPANDED_LINES and not self._screen.elsewhere:
+            self._tasks.spawn(self._show_in_pager(lines))
+        elif lines:
             self._painter.write(Page(tuple(lines)))
+
+    async def _show_in_pager(self, lines: "Sequence[Line]") -> None:
+        from prompt_toolkit.application import run_in_terminal
+
+        from sagent.repl.terminal.pager import show_in_pager
+
+        with self._in_editor():
+            shown = await run_in_terminal(partial(show_in_pager, lines, self._screen.theme), in_executor=True)
+        if not shown:
+            self._painter.write(Page(tuple(without_middle(lines))))
 
     def clear_screen(self) -> None:
         """Begin at the top of the screen."""

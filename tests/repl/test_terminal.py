@@ -220,6 +220,18 @@ def test_failed_provider_leaves_session_usable(console: Console) -> None:
     console.until("Back again.")
 
 
+def test_long_expansion_goes_to_pager(console: Console) -> None:
+    console.environment["PAGER"] = "wc -l"
+    console.serve([Turn(text="Yes.")])
+    console.start()
+    console.type("!seq 1000")
+    console.until("940 lines before")
+    console.keys("C-o")
+    console.until("1001")
+    console.type("hello")
+    assert console.until("Yes.").count("seq 1000") == 1
+
+
 @pytest.mark.plugin("setup")
 def test_theme_changes_while_running(console: Console) -> None:
     console.serve([Turn(text="One."), Turn(text="Two.")])

@@ -16,9 +16,22 @@ from sagent.lib.text import in_repl
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.repl.view.calls import argument_line
 from sagent.repl.view.diff import changes, render_diff
-from sagent.repl.view.lines import TAB, Line, Span, cut, cut_line, fold, line_width, one_line, printable, width_of, wrap
+from sagent.repl.view.lines import (
+    TAB,
+    Line,
+    Span,
+    cut,
+    cut_line,
+    fold,
+    fold_long,
+    line_width,
+    one_line,
+    printable,
+    width_of,
+    wrap,
+)
 from sagent.repl.view.links import leading_to_file
-from sagent.repl.view.markdown import Piece, pieces_of, render_piece
+from sagent.repl.view.markdown import MAX_LINE_CHARS, Piece, pieces_of, render_piece
 
 if TYPE_CHECKING:
     from sagent.session.contents import ResultEntry
@@ -27,9 +40,12 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 PLAN_MODE = "plan mode"  # sender of messages that the status line shows instead
 MAX_EARLIER_MESSAGES = 30
 MAX_SAID_LINES = 40  # of a person's message
+MAX_SAID_CHARS, MAX_FOLDED_CHARS = 2_000, 600  # of a line of one, and of a longer one
 MAX_SHELL_LINES = 60  # of a person's command
 MAX_FAILED_LINES, MAX_DONE_LINES = 5, 2  # of a call's output
-MAX_EXPANDED_LINES = 400  # of an expanded block
+MAX_EXPANDED_LINES = 100  # of a block that is expanded in the scrollback; longer ones are for a pager
+MAX_LINES_WITHOUT_PAGER = 400
+MAX_PAGED_DIFF_LINES = 10_000
 _INDENT: Line = (("", "    "),)
 _BAR: Line = (("class:dim", "  │ "),)
 MARKS = {"info": ("class:news", "· "), "warning": ("class:warning", "! "), "error": ("class:failed", "✗ ")}
@@ -230,19 +246,33 @@ def expandable(block: Block) -> bool:
             return bool(block.result.content)
         case ToolFinished():
             return bool(block.result.content or block.diff or block.call.arguments)
+        case Piece():
+            return block.kind != "table" and _has_long(block.text, MAX_LINE_CHARS)
+        case MessageBlock():
+            return block.text.count("\n") >= MAX_SAID_LINES or _has_long(block.text, MAX_SAID_CHARS)
         case Shell():
-            return block.output.count("\n") >= MAX_SHELL_LINES
+            return block.output.count("\n") >= MAX_SHELL_LINES or _has_long(block.output, MAX_SAID_CHARS)
         case _:
             return False
 
 
+def _has_long(text: str, most: int) -> bool:
+    """Return True if a line of a text has more characters."""
+    return len(text) > most and any(len(line) > most for line in text.split("\n"))
+
+
 def expand(block: Block, width: int) -> list[Line]:
+    """Return a block in full, as long as it is."""
     match block:
+        case MessageBlock():
+            return _said(block, width, whole=True)
+        case Piece():
+            return render_piece(block, width, edge=width + 1, most=len(block.text))
         case Thought(text):
             lines = wrap([("class:thinking", printable(text))], width, (("class:dim", "  "),))
             return [*render_block(block, width), *lines]
         case ToolFinished():
-            return _cut(_expanded_call(block, width))
+            return _expanded_call(block, width)
         case Advised(_, advice):
             read, written = count(advice.usage.total_input), count(advice.usage.output)
             asked: list[Line] = [(("class:dim", f"  asked: {one_line(advice.question)}"),)] if advice.question else []
@@ -250,17 +280,18 @@ def expand(block: Block, width: int) -> list[Line]:
             return [*_advice(advice, width), *asked, (("class:dim", said),)]
         case Finished():
             said = [line for piece in pieces_of(block.result.content) for line in render_piece(piece, width - 2)]
-            return _cut([_returned(block, width), *(((("", "  "), *line) if line else line) for line in said)])
+            return [_returned(block, width), *(((("", "  "), *line) if line else line) for line in said)]
         case Shell():
-            return _cut(_shell(block, width, whole=True))
+            return _shell(block, width, whole=True)
         case _:
             return render_block(block, width)
 
 
-def _cut(lines: list[Line]) -> list[Line]:
-    if len(lines) <= MAX_EXPANDED_LINES:
+def without_middle(lines: Sequence[Line]) -> Sequence[Line]:
+    """Return the beginning and the end of an expanded block, if it is long."""
+    if len(lines) <= MAX_LINES_WITHOUT_PAGER:
         return lines
-    left, half = len(lines) - MAX_EXPANDED_LINES, MAX_EXPANDED_LINES // 2
+    left, half = len(lines) - MAX_LINES_WITHOUT_PAGER, MAX_LINES_WITHOUT_PAGER // 2
     return [*lines[:half], (("class:dim", f"  … {left} lines left out …"),), *lines[-half:]]
 
 
@@ -268,18 +299,20 @@ def _cut(lines: list[Line]) -> list[Line]:
 # Each block
 
 
-def _said(block: MessageBlock, width: int) -> list[Line]:
+def _said(block: MessageBlock, width: int, *, whole: bool = False) -> list[Line]:
     text = printable(block.text).strip("\n")
+    if not whole:
+        text = fold_long(text, MAX_SAID_CHARS, MAX_FOLDED_CHARS)
     lines = text.split("\n")
-    if len(lines) > MAX_SAID_LINES:
+    if len(lines) > MAX_SAID_LINES and not whole:
         lines = [*lines[: MAX_SAID_LINES - 1], f"… {len(lines) - MAX_SAID_LINES + 1} more lines"]
     if block.attached:
         lines.append(f"[{block.attached} attachment{'s' if block.attached > 1 else ''}]")
     if block.sender:
         lines = [f"{one_line(block.sender)}: {lines[0]}", *lines[1:]]
-        if len(lines) > 4:
+        if len(lines) > 4 and not whole:
             lines = [*lines[:3], f"… {len(lines) - 3} more lines"]
-    shown = "\n".join(line if len(line) <= 2_000 else cut(line, 2_000) for line in lines)
+    shown = "\n".join(lines)
     if block.sender:
         return wrap([("class:news", shown)], width, (("class:mark", "↳ "),))
     return wrap([("class:said", shown)], width, (("class:mark", "› "),))
@@ -316,17 +349,21 @@ def _called(block: ToolFinished, width: int) -> list[Line]:
 
 
 def _last_rows(lines: Sequence[str], width: int, limit: int) -> list[Line]:
-    """Return the end of an output in at most so many rows, below the number of hidden lines; cut ones get an
-    ellipsis."""
+    """Return the end of an output in at most so many rows, below the number of hidden lines; of one that is
+    cut, the hidden characters are counted if it is long."""
     rows: list[Line] = []
     for number, text in enumerate(reversed(lines)):
-        if not (room := limit - len(rows)):
+        if (room := limit - len(rows)) <= 0:
             rows.insert(
                 0, (("class:dim", f"  … {counted(len(lines) - number, 'more line')}"), ("class:hint", " · Ctrl-O"))
             )
             break
         found = list(_output(text[: room * width], width))
-        if len(found) > room or len(text) > room * width:
+        if len(text) > MAX_SAID_CHARS:
+            found = found[: room - 1]  # and a row that counts the rest
+            characters = len(text) - sum(len(part) for row in found for _, part in row[1:])
+            found.append((("class:dim", f"  … {characters:,} more characters"), ("class:hint", " · Ctrl-O")))
+        elif len(found) > room or len(text) > room * width:
             found = [*found[: room - 1], cut_line((*found[room - 1], ("class:output", "…")), width)]
         rows[:0] = found
     return rows
@@ -351,7 +388,7 @@ def _expanded_call(block: ToolFinished, width: int) -> list[Line]:
     if block.call.malformed is not None:
         lines += wrap([("class:failed", printable(block.call.malformed))], width, (("", "  "),))
     if block.diff:
-        lines += render_diff(block.diff, width, max_lines=MAX_EXPANDED_LINES)
+        lines += render_diff(block.diff, width, max_lines=MAX_PAGED_DIFF_LINES)
     return [*lines, *_output(block.result.text, width)]
 
 
@@ -373,7 +410,9 @@ def _shell_output(text: str, width: int) -> list[Line]:
 
 def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
     lines = [cut_line((("class:mark", "! "), ("class:said", one_line(block.command))), width)]
-    shown = _shell_output(block.output, width)
+    plain = not whole and "\x1b" not in block.output  # a sequence is not to be cut
+    output = fold_long(block.output, MAX_SAID_CHARS, MAX_FOLDED_CHARS) if plain else block.output
+    shown = _shell_output(output, width)
     if (left := len(shown) - MAX_SHELL_LINES) > 0 and not whole:
         lines.append((("class:dim", f"  … {left} lines before"), ("class:hint", ", Ctrl-O shows them")))
         shown = shown[left:]

@@ -103,6 +103,19 @@ def cut_middle(text: str, width: int) -> str:
     return f"{head}…{rest[: _end(rest, 0, max(width - 1 - width_of(head), 0))][::-1]}"
 
 
+def fold_long(text: str, most: int, shown: int) -> str:
+    """Return a text of which lines with more than `most` characters are their first ones and the number of the rest."""
+    if len(text) <= most:
+        return text
+    lines = (f"{line[:shown]}{hidden(len(line) - shown)}" if len(line) > most else line for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def hidden(characters: int) -> str:
+    """Return a note on the hidden characters of a line."""
+    return f" … {characters:,} more characters · Ctrl-O"
+
+
 def cut_line(line: Line, width: int) -> Line:
     """Cut a line to a width."""
     if line_width(line) <= width:

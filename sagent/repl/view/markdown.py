@@ -15,13 +15,14 @@ from typing import Literal, TypeAlias, cast
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
-from sagent.repl.view.lines import FILL, Line, Span, cut, fold, line_width, plain, printable, width_of, wrap
+from sagent.repl.view.lines import FILL, Line, Span, cut, fold, fold_long, line_width, plain, printable, width_of, wrap
 from sagent.repl.view.links import leading_to, names_file
 
 Kind: TypeAlias = Literal["paragraph", "heading", "item", "quote", "code", "table", "rule"]
 
 _MIN_QUOTE_COLUMNS = 16  # of text within bars
 MAX_DRAWN_LINES = 60  # of code that is drawn as a whole
+MAX_LINE_CHARS = 6_000  # of a block that are shown; the rest is folded
 MAX_PROSE_COLUMNS = 110  # longer lines are hard to read
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -213,9 +214,14 @@ def _is_row(line: str) -> bool:
     return line.lstrip().startswith("|")
 
 
-def render_piece(piece: Piece, width: int, *, live: bool = False, edge: int = 0) -> list[Line]:
+def render_piece(
+    piece: Piece, width: int, *, live: bool = False, edge: int = 0, most: int = MAX_LINE_CHARS
+) -> list[Line]:
     """Return a block as lines of at most `width` columns. In a `live` block, unclosed marks count as closed. Lines of
-    code may be `edge` columns wide, if given; longer ones continue in the next row."""
+    code may be `edge` columns wide, if given; longer ones continue in the next row. Of a line, `most` characters are
+    shown."""
+    if len(piece.text) > most and piece.kind != "table":
+        piece = replace(piece, text=fold_long(piece.text, most, most))
     lines = list(_rendered(piece, width, live=live, edge=edge))
     return [(), *lines] if piece.gap else lines
 
