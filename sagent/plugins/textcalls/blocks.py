@@ -156,6 +156,9 @@ class BlockReader:
             self._texts = []
             self._add(command, _read(command, self._tools))
             return held
+        if not cut and (file := self._doubled(block)) is not None:
+            self._add(file, _read(file, self._tools))
+            return held
         if block.kind == "text" and (cut or not block.swallowed):
             self._texts += block.raw
             return ""
@@ -207,6 +210,21 @@ class BlockReader:
         if first.strip().lower() not in SHELLS or not lines:
             return None
         return _Open("shell", block.fences, 0, first.strip(), "", [*self._texts, *block.raw], lines)
+
+    def _doubled(self, block: _Open) -> _Open | None:
+        """Return the file at the end of a reply that wrote its first fence twice; None for any other reply. The second
+        one seems to end an empty block, and the last one has opened this block."""
+        if not self._calls or block.kind != "text" or block.word or any(line.strip() for line in block.lines):
+            return None
+        before, call = self._calls[-1]
+        text = "".join(self._texts)
+        if call.name != "Write" or call.arguments.get("content") != "" or not text.strip():
+            return None
+        del self._calls[-1]
+        self._texts = [before]
+        raw, path = [call.source, text, *block.raw], as_str(call.arguments.get("file_path"))
+        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        return _Open("file", block.fences, 0, "", path, raw, lines)
 
     def _take(self, line: str) -> None:
         """Take a line."""

@@ -25,6 +25,7 @@ from sagent.plugins.textcalls.task import (
     moves_file,
     path_to_change,
     path_to_make,
+    said_in,
 )
 from sagent.plugins.textcalls.writing import CHECK, DONE, NEXT, NO_OUTPUT, OUTPUT
 
@@ -65,6 +66,7 @@ _LOOKS = re.compile(
     r"sort(?!.*\s-o)|awk|git\s+(?:log|diff|status|show|grep|branch|blame))\b"
 )
 _LOOKING = ("Read", "Grep", "Glob", "List")
+_SHELL_COMMENT = re.compile(r"(?m)^[ \t]*#(?!!).*$")
 _SEPARATE = re.compile(r"[|;\n]|&&")
 _SHOWN_FAILURE = re.compile(
     r"(?m)^Traceback \(most recent call last\)|^FAILED\b|\b[1-9]\d* (?:failed|failures?|errors?)\b|^(?:not ok|FAIL)\b"
@@ -94,6 +96,7 @@ _ANNOUNCES = re.compile(
     re.IGNORECASE,
 )
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_SENDER = re.compile(r"(?m)^\[From \w+\][ \t]*")
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
 Done = tuple[ToolCall, ToolResult]
 """A call and its result."""
@@ -169,7 +172,7 @@ class Ending(NamedTuple):
         if alters_files(request) and not _NOTHING_TO_DO.search(reply):
             moved = self.can("Bash") and moves_file(request)
             return Fault("undone", UNMOVED if moved else UNDONE.format(path=path) if path else UNPROVEN)
-        if not done and announces(reply) and not asks(request):
+        if not done and not asks(request) and (announces(reply) or _words(reply) == _words(said_in(request))):
             return Fault("undone", UNPROVEN)
         if not done and _OFFERS.search(reply) and not _WAY.search(request.content):
             return Fault("undone", UNPROVEN)
@@ -223,7 +226,7 @@ def _is_named(path: str, done: Sequence[Done]) -> bool:
     """Return True if a call that succeeded names a file of this name: it may have been made elsewhere."""
     name = path.rpartition("/")[2]
     named = (as_str(call.arguments.get(key)) for call, result in done if not result.is_error for key in call.arguments)
-    return any(name in each for each in named)
+    return any(name in _SHELL_COMMENT.sub("", each) for each in named)
 
 
 @cache
@@ -237,10 +240,15 @@ def _harness_sentences() -> Container[str]:
 def repeats_harness(reply: str, done: Sequence[Done]) -> bool:
     """Return True for a reply of nothing but the protocol's own sentences, perhaps with the last result: the model
     continues the conversation in place of answering. A bare result may be the answer."""
-    words = [part.strip() for part in _SENTENCES.split(reply) if part.strip()]
+    words = [part.strip() for part in _SENTENCES.split(_SENDER.sub("", reply)) if part.strip()]
     ours = [part for part in words if part in _harness_sentences()]
     result = " ".join(done[-1][1].text.split()) if done else ""
     return bool(ours) and all(part in ours or " ".join(part.split()) in result for part in words)
+
+
+def _words(text: str) -> Sequence[str]:
+    """Return a text's words without punctuation and case."""
+    return re.findall(r"\w+", text.casefold())
 
 
 def announces(reply: str) -> bool:

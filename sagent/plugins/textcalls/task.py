@@ -29,7 +29,7 @@ _NAME = (
 )
 _FILE = re.compile(_NAME)
 _RUN = re.compile(r"\b(?:run|execute|call|start)\s+(`[^`\n]{1,400}`)", re.IGNORECASE)
-_IN_FILE = r"(?:^|[.!]\s+)in\s+(?:the\s+file\s+)?"  # the name of the file is left out
+_IN_FILE = r"(?:^|[.!]\s+)in\s+(?:the\s+file\s+)?(?:,\s+)?"  # the name of the file is left out
 _BEGINS = rf"(?:^|[.!;:]\s+|\b(?:please|then|and|first|now)\s+|{_IN_FILE})"  # before a verb that orders
 _RUN_ORDER = re.compile(rf"{_BEGINS}(?:run|execute)\s+(?:the\s+command\s+)?({_COMMANDS})", re.IGNORECASE | re.MULTILINE)
 _CONDITION = re.compile(r"\b(?:if|when|whenever|unless|once|before|after|how|not|never|n['’]t)\b", re.IGNORECASE)

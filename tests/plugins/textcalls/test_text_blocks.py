@@ -140,6 +140,10 @@ def edit(path: str, old: str, new: str) -> tuple[str, object]:
         ("a.py\n~~~\nx = '''\n```\n'''\n~~~\n", [write("a.py", "x = '''\n```\n'''\n")]),
         ("a.py\n```python\ndef f():\n    '''\n    ```\n    x\n    ```\n    '''\n```\n",
          [write("a.py", "def f():\n    '''\n    ```\n    x\n    ```\n    '''\n")]),
+        # a first fence written twice
+        ("a.txt\n```\n```\nHello, world!\n```", [write("a.txt", "Hello, world!\n")]),
+        ("a.txt\n```\n```\nHello\n\nworld\n```\n", [write("a.txt", "Hello\n\nworld\n")]),
+        ("a.txt\n```\n```\nIt is empty.", [write("a.txt", "")]),
         # thinking
         ("<think>\n```bash\nrm -rf x\n```\n</think>\n\n```bash\nls\n```\n", [bash("ls")]),
         ("I could:\n```bash\nrm -rf x\n```\n</think>\n\n```bash\nls\n```\n", [bash("ls")]),
