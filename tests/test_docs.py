@@ -58,6 +58,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         yield environment
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page: Path, place: dict[str, str], tmp_path: Path, forks: Forks) -> None:
     """Every block, in order; where one needs a plugin that was deleted, the page is skipped in the end."""

@@ -89,6 +89,7 @@ async def played(family: str, steps: Sequence[Step]) -> tuple[Wipe, list[str], s
 # -- every family, over HTTP -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("arguments", ["", "{}", '{"path": "/home/al'])
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_cut_call_is_answered_and_not_run(family: str, arguments: str) -> None:

@@ -16,6 +16,7 @@ PDF = b"%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\
 LONG = Turn(text="The quick brown fox jumps over the lazy dog, and then it goes home.")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("data", "kind"), [(PNG, "image"), (PDF, "document")])
 def test_piped_image_or_pdf_is_shown(shell: Shell, data: bytes, kind: str) -> None:
     server = shell.serve([Turn(text="I see."), Turn(text="Still.")])

@@ -27,7 +27,7 @@ from sagent.plugin import Command
 from sagent.session.contents import MessageEntry, SwitchedEntry
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Cut, ErrorEvent, Fail, FakeProviderServer, Raw, Received, Stall, Turn, Usage
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.intact import faults
 from tests.surroundings import PYTHON
 from tests.waiting import wait_until
@@ -286,6 +286,7 @@ def test_limits_exit_4(shell: Shell) -> None:
         assert flag in done.json["error"]["message"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
@@ -468,6 +469,7 @@ STATES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("variable", ["SAGENT_STATE_DIR", "XDG_STATE_HOME"])
 @pytest.mark.parametrize("name", STATES)
 def test_unusable_state_directory_is_said(name: str, variable: str, shell: Shell, tmp_path: Path) -> None:
@@ -780,6 +782,7 @@ def test_files_are_private(shell: Shell) -> None:
     assert path.stat().st_mode & 0o777 == 0o700
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.plugin("audit")
 @pytest.mark.parametrize(
@@ -832,6 +835,7 @@ def test_unknown_provider_suggests_nearest(shell: Shell) -> None:
         assert "Did you mean anthropic" in done.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("flag", ["-p", "--print"])
 def test_print_flag_is_a_headless_prompt(flag: str, shell: Shell) -> None:
     shell.serve([Turn(text="fine")] * 2)
@@ -852,6 +856,7 @@ def test_commands_get_only_permitted_keys(shell: Shell) -> None:
     assert "let-through none none none" in json.dumps(server.requests[1].json)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
 def test_session_of_other_project_is_not_read(shell: Shell, sandbox: str) -> None:
     shell.serve([Turn(text="The word is abracadabra.")])

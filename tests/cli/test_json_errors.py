@@ -71,6 +71,7 @@ def test_variable_asks_for_json(shell: Shell) -> None:
     assert json.loads(done.out)["error"]["kind"] == "usage"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("more", ["", "max_turns = 'x'\n", "nonsense = 1\n"])
 def test_settings_file_asks_for_json(shell: Shell, more: str) -> None:
     file = Path(shell.environment["HOME"], ".config/sagent/config.toml")

@@ -29,6 +29,7 @@ def project(shell: Shell, text: str) -> Path:
     return file
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("wants", WANTS)
 def test_untrusted_project_gets_no_byte(wants: str, shell: Shell, stranger: FakeProviderServer) -> None:
     server = shell.serve([Turn(text="Yours.")])

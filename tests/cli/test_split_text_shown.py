@@ -30,6 +30,7 @@ def strings(value: object) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("locale", [{}, {"LANG": "C", "LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
 def test_text_output_is_utf8(shell: Shell, locale: dict[str, str]) -> None:
     serve(shell)

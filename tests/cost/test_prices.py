@@ -68,6 +68,7 @@ def theirs(usage: Usage, provider: str, model: str, at: datetime, context: dict[
     return calculation.total_price if "input_mtok" in priced and "output_mtok" in priced else None
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("at", "tier", "context"),
     [

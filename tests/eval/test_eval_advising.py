@@ -10,6 +10,7 @@ from sagent.messages import ToolCall
 from sagent.model import ToolSpec
 from sagent.plugins.textcalls.blocks import read
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.depth import later
 from tests.eval import harnesses
 from tests.eval.advice import HINTS
 from tests.eval.advising import advice_on, block_of
@@ -51,6 +52,7 @@ def test_advised_block_does_the_task(task: Task, tmp_path: Path) -> None:
     assert task.judge(Work(tmp_path, before, "\n".join(said), said[-1] if said else "")) is None
 
 
+@later
 def test_run_with_advisor_tells_why_and_cost(tmp_path: Path) -> None:
     task = NAMED["edit-csv"]
     wrong, right = "item,price,count\nA-101,12.00,4\nB-204,9\n", task.files["stock.csv"].replace("B-204,15", "B-204,17")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
+from tests.depth import later
 from tests.eval import harnesses, results
 from tests.eval.__main__ import main
 from tests.eval.harnesses import Harness
@@ -45,6 +46,7 @@ def ask(url: str, **more: object) -> dict[str, object]:
         return json.load(reply)
 
 
+@later
 def test_checkout_does_task_through_recorder(tmp_path: Path) -> None:
     steps: Sequence[Step] = [
         Turn(calls=(Call("Write", {"file_path": "open.txt", "content": f"{OPEN}\n"}),)),

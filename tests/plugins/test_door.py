@@ -370,6 +370,7 @@ plugin = Plugin("guard", tables=(Table("guard", ":read", guards=True),), parts=(
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("y", "why"), [("1", "no guard today"), ("0", "division by zero"), ("", "the plugin guard, which is not loaded")]
 )

@@ -159,6 +159,7 @@ def test_failing_listener_named_once(shell: Shell, folder: Path, raised: str) ->
     assert "Traceback" not in done.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["broken", "broken and no index", "broken before", "gone and no module"])
 def test_broken_guard_stops_run(shell: Shell, folder: Path, how: str) -> None:
     server = shell.serve([Turn(text="Fine.")] * 3)

@@ -385,6 +385,7 @@ plugin = Plugin("harbour", tables=(Table("harbours", ":read"),))
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["taken away", "broken", "not started"])
 def test_settings_of_removed_plugin_ignored(shell: Shell, folder: Path, how: str) -> None:
     (folder / "boom.py").write_text(HELLO)
@@ -554,6 +555,7 @@ def test_index_keeps_own_declarations(tmp_path: Path) -> None:
     assert find_plugins(tmp_path, tmp_path / "state").gone(Command) == {}
 
 
+@pytest.mark.costly
 @pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("whose", ["another user's", "writable by the group", "writable by all"])
@@ -595,6 +597,7 @@ def change(folder: Path, how: str) -> None:
     place.chmod(0o660 if mode == "group" else 0o700 if mode == "owner" else int(mode, 8))
 
 
+@pytest.mark.costly
 @pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("how", ["file 606", "file owner", "file group", "folder 707", "folder owner", "target 707"])
@@ -725,6 +728,7 @@ plugin = Plugin("guard", parts=(Part(ADD, ("always",), "around"),))
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("add", ['":add"', '"nowhere.at.all:add"'])
 def test_failing_guard_stops_run(shell: Shell, folder: Path, add: str) -> None:
     (folder / "boom.py").unlink()

@@ -193,6 +193,7 @@ def test_denial_beats_deeper_and_equal_rules(tmp_path: Path) -> None:
     assert profile.can_write(f"{home}/.npm/_cacache")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("place", [".venv/lib/python3/site-packages", "src"])
 def test_running_sagent_is_read_only_in_workspace(work: Path, place: str) -> None:
     packages = work / place

@@ -18,7 +18,7 @@ from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, To
 from sagent.model import Reply, Request, TextPart, ToolSpec
 from sagent.providers import Google
 from sagent.providers.families.google.events import NAMELESS
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.providers.replayed import recordings, serve
 
 recorded = pytest.mark.needs("recordings")
@@ -89,6 +89,7 @@ def genai() -> ModuleType:
     return pytest.importorskip("google.genai")
 
 
+@later
 @recorded
 async def test_google_replies_equal_the_sdks(genai: ModuleType) -> None:
     compared = 0

@@ -203,6 +203,7 @@ def closed_part(body: bytes) -> bytes:
     return plain[:at]
 
 
+@pytest.mark.costly
 @settings(max_examples=deep(60, 150), deadline=None)
 @given(histories, messages)
 @pytest.mark.parametrize("kind", [Anthropic, Moonshot])

@@ -15,6 +15,7 @@ from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tool import RunContext
 from sagent.tools.bash import Bash
+from tests.depth import later
 
 
 def call(name: str, **arguments: object) -> ToolCall:
@@ -66,6 +67,7 @@ async def test_unreadable_log_is_said_with_rules(tmp_path: Path) -> None:
         assert text == "Bash(true:*) · what else they match is unknown: the session's log could not be read"
 
 
+@later
 async def test_precedents_look_at_last_calls(tmp_path: Path) -> None:
     calls = tuple(bash(f"true {number}", f"c{number}") for number in range(MAX_SEARCHED_CALLS))
     agent = Agent(ScriptedModel((bash("false 0"),), calls, "done"), tools=[Silent()])

@@ -343,6 +343,7 @@ async def test_answer_in_words_gives_draft_back(monkeypatch: pytest.MonkeyPatch,
         assert (desk.screen.line.label, desk.screen.buffer.text) == ("› ", "half a message")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("leave", ["Esc", "withdrawn", "answered"])
 async def test_withdrawn_words_return_to_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leave: str) -> None:
     async with seated(monkeypatch, tmp_path) as desk:

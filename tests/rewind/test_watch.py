@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sagent.rewind.diff import Difference, compare
 from sagent.rewind.snapshot import SETTLED_NS, Stop, TreeSnapshot, take_snapshot
 from sagent.rewind.watch import Watch
-from tests.depth import deep
+from tests.depth import deep, later
 
 QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
 MAX_EVENTS = int(QUEUE.read_text()) // 2 + 1 if QUEUE.exists() else 0
@@ -195,6 +195,7 @@ def test_file_is_seen_by_its_other_name(looks: Looks, tmp_path: Path) -> None:
     assert contents(looks) == {"b": b"2", "d/a": b"2"}
 
 
+@later
 def test_mount_over_directory_is_seen(tmp_path: Path) -> None:
     script = """
 import subprocess, sys, time

@@ -25,6 +25,7 @@ from sagent.session.blobs import BlobDirectory
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tool import RunContext, Workspace
 from sagent.tools.bash import Bash
+from tests.depth import later
 from tests.waiting import stop, until
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -96,6 +97,7 @@ async def test_box_opened_ahead_serves_first_command(
     assert opened == ahead
 
 
+@later
 async def test_undone_while_opening_is_told(boxed: Boxed) -> None:
     work = boxed.workspace.cwd
     running = asyncio.create_task(boxed.run("echo mine > .envrc; until [ -e go ]; do sleep 0.01; done"))
@@ -157,6 +159,7 @@ LOOK = (
 )
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("happens", [listens, appears, is_replaced, is_made])
 async def test_left_process_is_reached_by_next(

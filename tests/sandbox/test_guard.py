@@ -133,6 +133,7 @@ def test_mounts_and_large_files_not_guarded(tmp_path: Path) -> None:
     assert not can_guard(str(tmp_path / "large"))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("first", ["early", "late"])
 def test_change_of_one_of_several_told_once(tmp_path: Path, first: str) -> None:
     """The second begins when the first has planted something already: that is not what was there before."""
@@ -164,6 +165,7 @@ def test_running_command_is_looked_at_again(tmp_path: Path) -> None:
     assert hook.read_text() == "by the person"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("held", [False, True])
 def test_foreign_plant_was_not_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -193,6 +195,7 @@ def test_foreign_plant_was_not_there_before(tmp_path: Path, monkeypatch: pytest.
         sessions[1].remove()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("way", ["write", "rename", "mode", "link", "directory", "gone", "link above"])
 def test_foreign_change_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Whichever of both ends first, and however often the other looks meanwhile."""

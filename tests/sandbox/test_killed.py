@@ -49,6 +49,7 @@ def children(pid: int) -> Iterator[str]:
             yield from file.read_text().split()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("moment", [-6, -5, -4, -3, -2, -1, 0, 2, 5, 10, 20, 60])
 def test_nothing_is_left_of_killed_owner(tmp_path: Path, moment: int) -> None:
     """Below 0: as soon as bubblewrap is there, else as many milliseconds after it was asked for."""

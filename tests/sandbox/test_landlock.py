@@ -389,6 +389,7 @@ def test_ignored_signals_stay_ignored(ground: Ground) -> None:
     assert expected & (1 << signal.SIGINT - 1 | 1 << signal.SIGHUP - 1)
 
 
+@pytest.mark.costly
 def test_nothing_runs_without_the_wall(ground: Ground) -> None:
     wall = ground.wall(ground.profile, network=False, processes=5000)
     refuse = """
@@ -444,6 +445,7 @@ for family, address in ((socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))), (sock
     assert said.splitlines() == ["reached" if network else refused, refused]
 
 
+@pytest.mark.costly
 def test_tools_work(ground: Ground) -> None:
     (ground.work / "Makefile").write_text("all: a b\na b:\n\ttouch $@\n")
     code = """

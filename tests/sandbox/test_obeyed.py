@@ -156,6 +156,7 @@ async def test_persons_files_between_commands_stay(sandbox: Sandbox, tmp_path: P
     assert (tmp_path / "a/b/.envrc").exists() or (tmp_path / "d/b/.envrc").exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("has_unnamed_files", [True, False])
 def test_persons_files_around_commands_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_unnamed_files: bool
@@ -189,6 +190,7 @@ def obeyed_in(place: Path) -> Path:
     return place
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", [".envrc", "d/.envrc", "d/.mise.toml"])
 def test_plant_is_not_kept_as_protected(tmp_path: Path, name: str) -> None:
     """A command that still runs writes it time and again, and the next one finds it among what is protected."""
@@ -203,6 +205,7 @@ def test_plant_is_not_kept_as_protected(tmp_path: Path, name: str) -> None:
     assert not plant.exists()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("moved", ["node_modules", "node_modules/a", "node_modules/a/b"])
 def test_plant_in_skipped_directory_is_not_moved(tmp_path: Path, moved: str) -> None:
     work, plants = tmp_path / "work", Plants(tmp_path / "aside")

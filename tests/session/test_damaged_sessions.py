@@ -118,6 +118,7 @@ def session_of(state: Path, cwd: Path) -> Path:
     return session.path
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 async def test_no_door_begins_anew(damage: Callable[[Path], object], state: Path, tmp_path: Path) -> None:
     older, broken = session_of(state, tmp_path), session_of(state, tmp_path)

@@ -197,6 +197,7 @@ def test_long_session_opens_in_little_memory(tmp_path: Path) -> None:
     assert int(peak) < size / 3  # of a million entries a fiftieth: most of this does not grow
 
 
+@later
 def test_log_index_is_small(tmp_path: Path) -> None:
     import tracemalloc
 

@@ -130,6 +130,7 @@ def test_second_process_is_told_the_holder(place: Place) -> None:
     assert faults(latest(place.state, place.work)) == []
 
 
+@later
 @pytest.mark.needs("netns")  # a user's own namespaces
 @pytest.mark.needs("bash")
 def test_full_disk_is_told_once_and_keeps_told(place: Place) -> None:
@@ -158,7 +159,6 @@ def test_full_disk_is_told_once_and_keeps_told(place: Place) -> None:
     assert all(call in asked for call in told)
 
 
-@later
 @pytest.mark.needs("netns")
 @pytest.mark.needs("bash")
 def test_full_disk_for_output_keeps_the_log(place: Place) -> None:

@@ -13,7 +13,7 @@ from sagent.lib.json import json_freeze
 from sagent.lib.text import failure
 from sagent.tools import Edit, Glob, Grep, List, Read, Write
 from sagent.tools.globs import glob_regex
-from tests.depth import deep
+from tests.depth import deep, later
 
 LEVELS = 25
 DEEP = "/".join(["d" * 200] * LEVELS)  # longer than the system takes at once
@@ -137,6 +137,7 @@ async def test_overlong_path_is_found(call, workspace, hostile, pattern, path) -
     assert "could not be read" not in found + searched
 
 
+@later
 async def test_many_levels_are_searched(call, workspace, root) -> None:
     """Each directory is opened by a few steps, and not by one for each of those above it."""
     here = os.open(root, os.O_RDONLY)

@@ -278,6 +278,7 @@ def test_image_with_trailing_data_is_shown(form: str) -> None:
     assert shown.summary.endswith("is shown as 40x30")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("door", ["read", "media", "message"])
 async def test_fitting_an_image_blocks_nobody(call, root, door) -> None:
     wide = image_file("PNG", (2500, 8))

@@ -22,7 +22,7 @@ from sagent.lib.regular import read_regular
 from sagent.tools import Glob, Grep, List, Read
 from sagent.tools import walk as walk_module
 from sagent.tools.dialect import PatternError, translate
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.waiting import until, wait_until
 
 SOURCE = str(Path(sagent.__file__).parents[1])
@@ -209,6 +209,7 @@ async def test_grep_reads_older_encodings(call, root, engine, codec, text, patte
     assert found[2:] == []
 
 
+@pytest.mark.costly
 async def test_grep_finds_beyond_one_block(call, root, engine) -> None:
     line = "filler " * 20 + "\n"
     count = 9_000_000 // len(line)
@@ -407,6 +408,7 @@ PATHS = "a b c.x a.x !a b/a b/c.x a/b a/a/b a/b/c.x c/a c/b/a c/a.x"
 NAMES = st.sampled_from(PATHS.split())
 
 
+@later
 @pytest.mark.needs("rg")
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(
@@ -627,6 +629,7 @@ async def test_no_ignore_file_delays_a_search(call, root, engine, monkeypatch, p
         assert "a/b/found.txt" in text_of(await call(Glob(), pattern="**/*"))
 
 
+@later
 @pytest.mark.costly
 async def test_no_large_file_delays_a_search(call, root, engine, monkeypatch) -> None:
     make(root, {"found.txt": "hello\n", "text.log": b"hello\n" * 20_000, "zeros": ""})

@@ -15,6 +15,7 @@ from tests.waiting import started
 SDK = "@a2a-js/sdk@1.3.0"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
 async def test_javascript_sdk(place: Path, provider: list, transport: str, version: str) -> None:

@@ -195,6 +195,7 @@ async def test_parallel_and_killed_runs_keep_store(shop: Path, tmp_path: Path, c
     assert text_of(await call(RepoMap(folder))) == text_of(texts[0])
 
 
+@later
 async def test_cancelled_call_keeps_store(shop: Path, tmp_path: Path, call: Call) -> None:
     import asyncio
 

@@ -128,6 +128,7 @@ async def test_one_time_server_not_awaited_twice(bench: Bench, monkeypatch: pyte
     assert await bench.changed("a.fake", WORSE) == ""
 
 
+@later
 async def test_few_servers_one_per_marked_folder(bench: Bench) -> None:
     bench.use_fake("versioned")
     for number in range(6):
@@ -198,6 +199,7 @@ async def test_idle_server_stopped_and_restarted(bench: Bench, monkeypatch: pyte
     assert bench.warned == []
 
 
+@later
 @pytest.mark.needs("linux")
 async def test_server_memory_limited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("hungry")

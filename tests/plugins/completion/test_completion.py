@@ -105,6 +105,7 @@ def test_fish_completes_commands_and_flags(shell: Shell) -> None:
         assert not said.stderr
 
 
+@later
 @pytest.mark.plugin("audit", "setup")
 @pytest.mark.needs("zsh")
 def test_zsh_completes_commands_and_flags(shell: Shell) -> None:

@@ -17,6 +17,7 @@ from sagent.plugins.exports.export import export_text
 from sagent.session.contents import MessageEntry, Opened, StoredMessage
 from sagent.session.store import Session
 from sagent.transcript.redaction import Redaction
+from tests.depth import later
 
 chromium = pytest.mark.needs("chromium")
 
@@ -155,6 +156,7 @@ def test_times_count_from_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ]  # fmt: skip
 
 
+@later
 @chromium
 @pytest.mark.needs("axe")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
@@ -175,6 +177,7 @@ def test_browser_loads_nothing_external(browser: Browser, page: Path):
     assert any("Content Security Policy" in words for words in browser.complaints())
 
 
+@later
 @chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast_enough_in_both_schemes(browser: Browser, scheme: str, tmp_path: Path):
@@ -185,6 +188,7 @@ def test_contrast_enough_in_both_schemes(browser: Browser, scheme: str, tmp_path
     assert (tmp_path / "page.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@later
 @chromium
 def test_elements_have_accessible_names(browser: Browser):
     assert browser.run(UNNAMED) == []
@@ -225,6 +229,7 @@ def test_keyboard_reaches_everything(browser: Browser):
     assert browser.run("[...document.querySelectorAll('details')].some((part) => part.open)") is False
 
 
+@later
 @chromium
 def test_search_filters_and_opens(browser: Browser):
     shown = "[...document.querySelectorAll('article')].filter((each) => !each.hidden).length"

@@ -53,6 +53,7 @@ def test_run_shown_from_session(shell: Shell) -> None:
         assert trace(shell, name) == out
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_trace_in_other_encodings(shell: Shell, codec: str) -> None:
     shell.serve(SCRIPT)

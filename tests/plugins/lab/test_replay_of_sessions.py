@@ -15,6 +15,7 @@ from sagent.session.contents import Opened
 from sagent.session.store import Session
 from sagent.testing.server import FakeProviderServer, Step, Turn
 from tests.agent.test_going_round import LOOK, look, run
+from tests.depth import later
 from tests.plugins.exports.test_denied_calls import refused
 from tests.plugins.lab.recorded_story import FAMILIES, agent_for, staged
 from tests.session.test_recorded_formats import session, version
@@ -74,6 +75,7 @@ async def test_replay_exact_and_rerun_keeps_options(family: str, tmp_path: Path)
     assert asked.options == ("temperature=0.25", "top_p=0.5")
 
 
+@later
 async def test_denial_from_tool_counts_as_error(tmp_path: Path) -> None:
     path, _, _ = await refused(tmp_path / "s")
     side = diff_sessions(path, path).left

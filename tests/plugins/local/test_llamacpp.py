@@ -36,6 +36,7 @@ from sagent.plugins.local.packages import cache_folder
 from sagent.testing.model_suite import TIMEOUT_SECONDS, OpenModel, ServedModelSuite, ask, collect, failure
 from sagent.testing.server import FakeProviderServer, Turn
 from sagent.usage import Usage
+from tests.depth import later
 from tests.providers.llama_server import Front
 
 STAND_IN = Path(__file__).parents[3] / "tests/providers/llama_server.py"
@@ -314,6 +315,7 @@ def test_local_model_costs_nothing() -> None:
 # A child that does not live
 
 
+@later
 async def test_failing_start_final_at_third_time(opened: Callable[..., LlamaCpp], here: Path) -> None:
     words = "ggml_abort: tensor 'blk.0' ✗"
     provider = opened(deaths=4, last_words=words)
@@ -430,6 +432,7 @@ async def test_hopeless_start_final_at_once(
     assert len(starts(here)) == (0 if body else 1)
 
 
+@later
 async def test_freed_memory_retried(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened(deaths=2, last_words="error loading model: unable to allocate CPU buffer")
     assert [info.id for info in await provider.models()] == ["tiny"]

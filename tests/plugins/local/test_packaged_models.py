@@ -138,6 +138,7 @@ def test_parts_joined_then_offline(index: Index, tmp_path: Path) -> None:
     assert files(cache) == ["lock", "tiny.gguf"]
 
 
+@later
 def test_cut_fetch_resumes(index: Index, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     away = (index.folder / "tiny-part2").rename(tmp_path / "away")

@@ -31,6 +31,7 @@ from sagent.testing.model_suite import OpenModel, ServedModelSuite, collect, fai
 from sagent.testing.script import Call, Fail, Received, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
+from tests.depth import later
 from tests.plugins.logins.github_stand_in import LISTED, GitHub
 
 ACCOUNT = "gho_" + "b" * 36
@@ -250,6 +251,7 @@ class TestExchange:
                 )
         assert len(github.exchanges) == 1
 
+    @later
     async def test_processes_share_exchange(self, github: GitHub, listening: Serve, tmp_path: Path) -> None:
         """The second waits for the first, and finds what it has kept."""
         program = f"""

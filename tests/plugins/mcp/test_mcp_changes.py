@@ -21,6 +21,7 @@ from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, RunContext, Workspace
+from tests.depth import later
 from tests.plugins.mcp.odd import Odd, do, tool
 from tests.waiting import until
 
@@ -237,6 +238,7 @@ server.run()
 """
 
 
+@later
 async def test_new_protocol_changes_heard(tmp_path: Path) -> None:
     script = tmp_path / "modern.py"
     script.write_text(MODERN)

@@ -22,6 +22,7 @@ from sagent.plugins.mcp.server import McpServer
 from sagent.sandbox import Sandbox
 from sagent.sandbox.profile import Need, Profile
 from sagent.testing import ScriptedModel
+from tests.depth import later
 from tests.waiting import until
 
 SERVER = """
@@ -190,6 +191,7 @@ async def test_sandboxed_server_has_only_its_keys(boxed: Place, monkeypatch: pyt
     assert not Path("/tmp/made").exists()
 
 
+@later
 async def test_restart_after_plan_mode_can_write(boxed: Place) -> None:
     free, boxed.profile = boxed.profile, replace(boxed.profile, writable=())
     async with boxed.opened(boxed.server()) as (tool,):
@@ -260,6 +262,7 @@ asyncio.run(main())
 """
 
 
+@later
 async def test_killed_session_kills_servers(place: Place, nap: str) -> None:
     start = (
         "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; subprocess.Popen(['sleep', '" + nap + "'])"
@@ -274,6 +277,7 @@ async def test_killed_session_kills_servers(place: Place, nap: str) -> None:
     await until(lambda: not running(f"sleep {nap}") and not running(str(place.script)), "the end of the servers")
 
 
+@later
 async def test_endless_line_ends_connection(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mcp.pipes.MAX_LINE_BYTES", 2 << 20)
     async with place.opened(place.server(Need("all"))) as (tool,):
@@ -282,6 +286,7 @@ async def test_endless_line_ends_connection(place: Place, monkeypatch: pytest.Mo
         assert await place.run(tool, "said = 'again'") == "again"
 
 
+@later
 async def test_start_timeout_is_per_server(place: Place) -> None:
     slow = place.server(Need("all"), START="import time; time.sleep(2)")
     async with place.opened(slow, replace(slow, start_timeout=0.5)) as tools:

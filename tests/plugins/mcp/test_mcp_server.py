@@ -29,7 +29,8 @@ from sagent.plugins.mcp.agent_server import Sessions, make_server
 from sagent.plugins.mcp.command import opener
 from sagent.testing.script import Call
 from sagent.testing.server import FakeProviderServer, Script, Turn
-from tests.depth import slow
+from tests.depth import later, slow
+from tests.forks import Forks
 from tests.waiting import SECONDS, started
 
 CHECKOUT = Path(__file__).parents[3]
@@ -102,6 +103,7 @@ def structured(result: CallToolResult) -> dict[str, object]:
     return result.structured_content
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", MODES)
 async def test_prompt_returns_cost_and_session(place: Place, mode: str) -> None:
     said: list[str] = []
@@ -254,6 +256,7 @@ async def test_answer_bound_to_its_question(place: Place) -> None:
         assert await call(repeated.request_state) == ended
 
 
+@later
 async def test_nonsense_answered_and_allows_nothing(place: Place) -> None:
     target = place.work.parent / "beyond.txt"
     elicitation: dict[str, object] = {}
@@ -365,11 +368,9 @@ LINES = {
 }
 
 
-async def test_lines_that_are_no_messages_are_answered(place: Place) -> None:
-    server = await asyncio.create_subprocess_exec(
-        *SERVE, cwd=place.work, env=place.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await server.communicate("\n".join(("", *LINES, " ", "")).encode())
-    errors = [json.loads(line) for line in out.splitlines()]
+def test_lines_that_are_no_messages_are_answered(place: Place, forks: Forks) -> None:
+    lines = "\n".join(("", *LINES, " ", "")).encode()
+    done = forks.run(*SERVE[3:], cwd=place.work, environment=place.environment, stdin=lines)
+    errors = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["error"]["code"], each["id"]) for each in errors] == [*LINES.values()]
-    assert server.returncode == 0
+    assert done.returncode == 0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.plugins.mcp.test_mcp_conformance import suite
 
 CHECKOUT = Path(__file__).parents[3]
@@ -115,6 +115,7 @@ async def served(home: Path) -> AsyncGenerator[str]:
         await server.wait()
 
 
+@later
 @pytest.mark.parametrize("revision", ["2025-11-25", pytest.param("2026-07-28", marks=slow)])
 async def test_server_conforms_to_revision(suite: list[Path], revision: str, tmp_path: Path) -> None:
     baseline = tmp_path / "baseline.yml"

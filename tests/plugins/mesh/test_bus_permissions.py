@@ -25,6 +25,7 @@ from sagent.plugins.mesh.security import Role, Users, configuration, permissions
 from sagent.plugins.mesh.server import Tls
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.certificates import write_certificate
+from tests.depth import later
 from tests.plugins.mesh.places import PROGRAM, Place, by_results
 
 
@@ -188,6 +189,7 @@ async def test_agent_cannot_command_nodes(buses: dict[str, NatsBus]) -> None:
             await buses["reviewer"].jetstream.request(names.control_subject(target), b"drain")
 
 
+@later
 async def test_refused_node_explained(buses: dict[str, NatsBus], broker: Broker, users: Users, tmp_path: Path) -> None:
     assert buses  # the streams are there
     url = _url(broker, users, "ann")

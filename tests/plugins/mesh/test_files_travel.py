@@ -9,6 +9,7 @@ from sagent.plugins.mesh.jetstream import connected
 from sagent.plugins.mesh.server import ServerOptions, serving
 from sagent.plugins.mesh.workspace import Files, fetch_changes, offer
 from sagent.testing.server import Call, Turn
+from tests.depth import later
 from tests.plugins.mesh.places import by_results, place
 
 
@@ -26,6 +27,7 @@ def repository(directory: Path, text: str = "one\n") -> Path:
     return directory
 
 
+@later
 async def test_offering_leaves_other_refs_alone(tmp_path: Path) -> None:
     mine = repository(tmp_path / "mine")
     (mine / "späß.txt").write_text("no commit has it")

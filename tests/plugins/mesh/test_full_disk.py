@@ -16,7 +16,7 @@ from sagent.plugins.mesh import names
 from sagent.plugins.mesh.errors import NoRoom
 from sagent.plugins.mesh.room import Room
 from sagent.testing.server import Call, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.plugins.mesh.places import Place, Process, by_results, place
 from tests.plugins.mesh.test_failover import rebuilt, until
 
@@ -46,6 +46,7 @@ async def looked_after(here: Place) -> AsyncGenerator[asyncio.Queue[str]]:
         await asyncio.wait([keeping])
 
 
+@later
 async def test_full_bus_reports_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
     async with place(tmp_path, by_results([Turn("Done.")])) as here, looked_after(here) as reports:

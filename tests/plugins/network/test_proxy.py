@@ -167,6 +167,7 @@ async def test_proxied_request_is_unchanged(tmp_path: Path) -> None:
     assert b"connection: close" in got.lower()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("chunked", [True, False])
 async def test_ten_megabytes_go_both_ways(tmp_path: Path, chunked: bool) -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

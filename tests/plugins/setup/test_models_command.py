@@ -32,6 +32,7 @@ def test_short_name_shown_full_logged(shell: Shell) -> None:
     assert full in (Path(str(done["session_path"])) / "root.jsonl").read_text("utf-8")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_narrow_terminal_keeps_names(shell: Shell, term: str) -> None:
     shell.environment |= {"TERM": term, "NO_COLOR": "1"}

@@ -16,7 +16,7 @@ from sagent.model import ToolSpec
 from sagent.plugins.textcalls.blocks import BlockReader, own_text, read
 from sagent.plugins.textcalls.paths import path_in
 from sagent.tools.replacement import read_replacements, replace_all
-from tests.depth import deep
+from tests.depth import deep, later
 
 Tree: TypeAlias = dict[str, tuple[list[str], bool]]
 
@@ -454,6 +454,7 @@ def test_parsing_steps_grow_linearly(unit: str) -> None:
     assert steps(40_000) < 3 * steps(20_000) + 2_000
 
 
+@later
 def test_megabyte_reply_read() -> None:
     content = "x = 1\n" * 180_000
     assert calls_of(f"a.py\n```\n{content}```\n") == [write("a.py", content)]
