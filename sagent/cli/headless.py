@@ -126,7 +126,8 @@ def run_headless(settings: "Settings", words: list[str], images: Sequence[str] =
     with reporting(settings, renderer):
         # Read before the loop handles signals, so that Ctrl-C ends a wait for input, which may be a pipe.
         schema = _schema_of(settings)
-        prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr)
+        way = "sagent -i FILE" if images else "sagent"
+        prompt = None if settings.input_format == "stream-json" else read_prompt(words, sys.stdin, sys.stderr, way)
         if images:
             if prompt is None:
                 raise UsageError("-i attaches files to a prompt, and --input-format stream-json has many.")

@@ -68,7 +68,7 @@ def test_image_flag_attaches_files(shell: Shell, command: list[str]) -> None:
         (["-i", "missing.png", "look"], "No such file"),
         (["-i", ".", "look"], "directory"),
         (["-i", "half.png", "look"], "broken or incomplete"),
-        (["-i", "a.txt"], "give a prompt"),
+        (["-i", "a.txt"], "give a prompt, as in sagent -i FILE"),
         (["-i", "a.txt", "--input-format", "stream-json"], "stream-json"),
         (["-i", "a.txt", "--bus", "nats://127.0.0.1:1", "look"], "this machine"),
     ],

@@ -53,9 +53,15 @@ async def test_precedents_count_ended_agents(tmp_path: Path, kept: bool) -> None
     with Session.create(tmp_path, tmp_path) as session:
         agent = await agent_with_calls(session.log() if kept else MemoryLog())
         assert [one.arguments.get("command") for message in agent.messages for one in message.calls] == ["true late"]
-        text = rules_text(["Bash(true:*)"], bash("true now"), agent, tmp_path)
+        text = rules_text(["Bash(true:*)"], bash("true now", "now"), agent, tmp_path)
         assert text == "Bash(true:*) · also matches true early, true below, true late of this session's calls"
         await agent.aclose()
+
+
+async def test_edited_call_is_no_precedent_of_itself(tmp_path: Path) -> None:
+    agent = await agent_with_calls(MemoryLog())
+    text = rules_text(["Bash(true:*)"], bash("true late, edited"), agent, tmp_path)
+    assert text == "Bash(true:*) · also matches true early, true below of this session's calls"
 
 
 async def test_unreadable_log_is_said_with_rules(tmp_path: Path) -> None:
@@ -63,7 +69,7 @@ async def test_unreadable_log_is_said_with_rules(tmp_path: Path) -> None:
         agent = await agent_with_calls(session.log())
         file = session.path / "root.jsonl"
         file.write_bytes(file.read_bytes().replace(b"true early", b"true_early"))
-        text = rules_text(["Bash(true:*)"], bash("true now"), agent, tmp_path)
+        text = rules_text(["Bash(true:*)"], bash("true now", "now"), agent, tmp_path)
         assert text == "Bash(true:*) · what else they match is unknown: the session's log could not be read"
 
 
@@ -72,7 +78,7 @@ async def test_precedents_look_at_last_calls(tmp_path: Path) -> None:
     calls = tuple(bash(f"true {number}", f"c{number}") for number in range(MAX_SEARCHED_CALLS))
     agent = Agent(ScriptedModel((bash("false 0"),), calls, "done"), tools=[Silent()])
     await agent.run("go")
-    text = rules_text(["Bash(false:*)"], bash("false now"), agent, tmp_path)
+    text = rules_text(["Bash(false:*)"], bash("false now", "now"), agent, tmp_path)
     assert text == "Bash(false:*)"
 
 
@@ -90,7 +96,7 @@ async def test_odd_calls_keep_question_possible(tmp_path: Path) -> None:
         model = ScriptedModel((bash("true early"),), calls, "done")
         agent = Agent(model, tools=[Silent()], resources=Resources(log=session.log()))
         await agent.run(Message("user", (Text("What is this?"), Image("image/png", PNG))))
-        text = rules_text(["Bash(true:*)"], bash("true now"), agent, tmp_path)
+        text = rules_text(["Bash(true:*)"], bash("true now", "now"), agent, tmp_path)
         assert text == "Bash(true:*) · also matches true early of this session's calls"
         for rule in ("Read(/a)", "Edit(/a)", "Network(example.org)", "Unsandboxed(make)"):
             text = rules_text([rule], bash("make"), agent, tmp_path)

@@ -35,7 +35,8 @@ def rules_text(rules: Sequence[str], call: ToolCall, agent: "RootAgent", directo
     names = ", ".join(map(spelled_name, rules))
     try:
         made = calls_made(agent)
-        others = also_allowed(rules, call, made, directory)
+        own = next((one for one in reversed(made) if one.id == call.id), None)  # as the model made it: it may be edited
+        others = also_allowed(rules, call, [one for one in made if one is not own], directory)
     except Exception:  # whatever the log holds, the person is asked about the call
         return f"{names} · what else they match is unknown: the session's log could not be read"
     more = f" and {len(others) - MAX_NAMED_CALLS} more" if len(others) > MAX_NAMED_CALLS else ""
