@@ -99,7 +99,7 @@ class JobStatus:
 class Status:
     """The state of an agent. `context_tokens` is an estimate of its next request, `window` the most it can have.
 
-    `holds` splits these tokens by kind, and `limits` has the limits that are set. `usd` is the agent's own cost,
+    `tokens_by_kind` splits these tokens, and `limits` has the limits that are set. `usd` is the agent's own cost,
     `usd_tree` includes its descendants'. `jobs` are those running; `advisors` marks those that are off.
     """
 
@@ -113,7 +113,7 @@ class Status:
     usd: Decimal = Decimal(0)
     usd_tree: Decimal = Decimal(0)
     jobs: tuple[JobStatus, ...] = ()
-    holds: Mapping[str, int] = field(default_factory=dict[str, int])
+    tokens_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
     advisors: str = ""
     waits: str = ""  # for money: amount, since when, and who holds it; "" if no call waits

@@ -366,20 +366,20 @@ def choice(*names: str) -> Choice:
 
 
 class Setting(NamedTuple):
-    """Setting of the core or of a plugin. `help` describes its flag; a setting without it has none.
+    """Setting of the core or of a plugin. Without `help` it has no flag.
 
-    `type` is its type in Settings and `given` what a program may give, both as type checkers read them. `adds` joins
-    the values of layers. `metavar` is the flag's value in help, "" where it takes none; `each` lets it be repeated, and
-    `flag` is its name where that differs. `key` is its place in a file where that is in a table.
-    Help begins with those that are `everyday`.
-    The name of one in a table has the table's before it: "advisor_rules.max_usd" is SAGENT_ADVISOR_MAX_USD.
+    `type` is its type in Settings, and `keyword_type` the type of its keyword of `load_config`. With `adds` the values
+    of several sources are joined. `flag` is the flag's name if it differs, `metavar` its value in help ("" if it takes
+    none), and `each` lets it be repeated. `key` is the place in a file, if that is in a table. `everyday` flags come
+    first in help. The name of a setting in a table begins with the table's: "advisor_rules.max_usd" (in the
+    environment SAGENT_ADVISOR_MAX_USD).
     """
 
     name: str
     read: Reader
     default: object = None
     type: str = "str | None"
-    given: str = ""
+    keyword_type: str = ""
     project: Project = "no"
     adds: bool = False
     group: str = "work"

@@ -81,19 +81,19 @@ class Workspace:
     `environment` is the environment of shell commands: None is this process's own, until a command has changed it.
     `hidden` is the policy's decision about files inside an allowed directory: Grep and Glob skip those. `profile` is
     its decision about sandboxed commands. In place of the directories in `temporary`, commands see a private one with
-    their new files. A tool writes a file within `changing`, which marks the change as intended. `kept` has all blobs,
-    including earlier ones of the session.
+    their new files. A tool writes a file within `changing`, which marks the change as intended. `blob_dir` has all
+    blobs of the session, earlier ones too. `known_files` are those whose content the agent has read or written.
     """
 
     cwd: Path
     roots: tuple[Path, ...] = ()
     environment: dict[str, str] | None = None
-    seen: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
+    known_files: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
     hidden: PathFilter | None = None
     profile: "ProfileOf | None" = None
     temporary: Mapping[str, Path] = field(default_factory=dict[str, Path])
     changing: Callable[[Path], AbstractContextManager[object]] = nullcontext
-    kept: Path | None = None
+    blob_dir: Path | None = None
 
     def __post_init__(self) -> None:
         self.roots = self.roots or (self.cwd,)
@@ -107,7 +107,7 @@ class Workspace:
         if why := why_no_path(path):
             raise ToolError(f"not a path: {path!r}: {why}")
         found = find_path(Path(self.cwd, path_of(path)))
-        if self.kept and len(found.name) == 64 and (own := self.kept / found.name).is_file():
+        if self.blob_dir and len(found.name) == 64 and (own := self.blob_dir / found.name).is_file():
             return own
         return self._seen_by_commands(found)
 
@@ -136,7 +136,7 @@ class Workspace:
         """
         real = Path(os.path.realpath(path))
         stat = stat or real.stat()
-        self.seen[real] = Stamp(stat.st_mtime_ns, stat.st_size, hashlib.sha256(content).hexdigest())
+        self.known_files[real] = Stamp(stat.st_mtime_ns, stat.st_size, hashlib.sha256(content).hexdigest())
 
     def check_unchanged(self, path: Path) -> None:
         """Raise ToolError if an existing file was never read, or has changed since. New files pass."""
@@ -146,7 +146,7 @@ class Workspace:
         except FileNotFoundError:
             return
         with file:
-            stat, stamp = os.fstat(file.fileno()), self.seen.get(real)
+            stat, stamp = os.fstat(file.fileno()), self.known_files.get(real)
             if stamp is None:
                 raise ToolError(f"{quote_path(str(path))} was not read in this session. Read it first, then change it.")
             if (stat.st_mtime_ns, stat.st_size) == (stamp.mtime_ns, stamp.size):

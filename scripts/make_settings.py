@@ -167,7 +167,7 @@ def _typed(plugin: Plugin) -> Iterator[str]:
 
 def _given(setting: Setting) -> str:
     """Return the type of what a program may give."""
-    kind = setting.given or setting.type
+    kind = setting.keyword_type or setting.type
     return kind if kind.endswith("| None") else f"{kind} | None"
 
 

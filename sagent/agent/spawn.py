@@ -115,7 +115,7 @@ def workspace_for(state: AgentState, *, with_reads: bool) -> Workspace:
     the parent has read count as read only for a child that sees the parent's conversation."""
     own, environment = state.workspace, state.workspace.environment
     environment = None if environment is None else dict(environment)
-    return replace(own, environment=environment, seen=dict(own.seen) if with_reads else {})
+    return replace(own, environment=environment, known_files=dict(own.known_files) if with_reads else {})
 
 
 def shared_history(state: AgentState) -> Sequence[Message]:

@@ -236,7 +236,7 @@ async def _start(agent: Agent, builder: AgentBuilder) -> None:
 def _workspace(settings: Settings, policy: PermissionPolicy, sandbox: Sandbox, log: Log) -> Workspace:
     workspace = Workspace(settings.cwd, (settings.cwd, *settings.add_dirs), changing=sandbox.changing)
     workspace.hidden, workspace.profile = policy.hidden(workspace), policy.profile
-    workspace.kept = Path(log.path) / "blobs" if log.path else None
+    workspace.blob_dir = Path(log.path) / "blobs" if log.path else None
     return workspace
 
 

@@ -224,7 +224,7 @@ class SettingsBuilder:
         try:
             return self._known(field, field.read(value, base), locate)
         except RefusedError as error:
-            if isinstance(value, Mapping) and "Mapping" in field.given:
+            if isinstance(value, Mapping) and "Mapping" in field.keyword_type:
                 raise ConfigError(f"{locate()}: {end_sentence(f'{field.name}: {error}')}") from None
             if isinstance(value, Mapping):  # not shown: it may contain a key
                 hint = nearest(field.name, self.plugins.named(Table)) or f": {error}."

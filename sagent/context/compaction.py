@@ -357,8 +357,8 @@ def forget_files(history: Sequence[Message], workspace: Workspace) -> None:
     """Mark the files of a cleared conversation as unread, except those shown in the messages that are left."""
     shown = {message.sender.removeprefix(SHOWN) for message in history if message.sender.startswith(SHOWN)}
     kept = {workspace.resolve(path).resolve() for path in shown}
-    for path in [path for path in workspace.seen if path not in kept]:
-        del workspace.seen[path]
+    for path in [path for path in workspace.known_files if path not in kept]:
+        del workspace.known_files[path]
 
 
 def last_request(history: Sequence[Message], above: str) -> tuple[int, ...]:

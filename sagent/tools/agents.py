@@ -310,7 +310,7 @@ def _status(caller: Caller, target: Peer) -> str:
     lines = [
         f"{status.path}: {status.state}, {status.model}, effort {status.effort or 'default'}, {status.turns} turns",
         f"context: about {status.context_tokens:,}{window} tokens",
-        *(f"  {name}: about {tokens:,}" for name, tokens in status.holds.items()),
+        *(f"  {name}: about {tokens:,}" for name, tokens in status.tokens_by_kind.items()),
         f"spent: {least}${status.usd:.6f} itself, {least}${status.usd_tree:.6f} with those below it",
         f"all agents: {least}${cost.total:.6f}",
         *(f"{name}: {value}" for name, value in status.limits.items()),

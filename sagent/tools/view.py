@@ -31,7 +31,7 @@ async def show(path: Path, real: Path, file: BufferedReader, arguments: JsonObje
     stat = os.fstat(file.fileno())
     if stat.st_size > _MAX_FILE_BYTES:
         output = await offload(lambda stop: _show_part(file, path.name, offset, limit, stop))
-        workspace.seen[real] = Stamp(stat.st_mtime_ns, stat.st_size, "")
+        workspace.known_files[real] = Stamp(stat.st_mtime_ns, stat.st_size, "")
         return output
     small = stat.st_size <= _MAX_INLINE_BYTES
     data = await offload(lambda _: file.read(_MAX_FILE_BYTES), small=small)

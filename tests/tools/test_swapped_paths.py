@@ -58,7 +58,7 @@ class Place:
 
     async def judged(self, tool: Tool, said: JsonObject) -> RunContext | None:
         """A call, if it is allowed."""
-        self.workspace.seen.clear()
+        self.workspace.known_files.clear()
         assert isinstance(tool, Foreseeable)
         try:
             effect = foresee(tool, said, self.workspace)

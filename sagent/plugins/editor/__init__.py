@@ -8,7 +8,7 @@ from sagent.config.values import switch
 from sagent.plugin import Part, Plugin, Setting
 
 EDITOR_LINK = Setting(
-    "editor_link", switch, default=True, type="bool", given="bool | str | None", scope="surface",
+    "editor_link", switch, default=True, type="bool", keyword_type="bool | str | None", scope="surface",
 )  # fmt: skip
 plugin = Plugin(
     "editor",

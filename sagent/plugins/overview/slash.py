@@ -66,7 +66,7 @@ async def context(context: CommandContext) -> None:
     size, window = status.context_tokens, status.window
     whole = window or max(size, 1)
     styles = ("class:mark", "class:advice", "class:done", "class:warning", "class:news", "class:dim")
-    kinds = sorted(status.holds.items(), key=lambda item: -item[1])
+    kinds = sorted(status.tokens_by_kind.items(), key=lambda item: -item[1])
     bar: list[Span] = []
     rows: list[list[Span]] = []
     for number, (kind, tokens) in enumerate(kinds):

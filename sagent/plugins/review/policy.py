@@ -21,7 +21,7 @@ class RepositoryPolicy(PermissionPolicy):
         return cls(settings.permission_mode, Rules.parse((), settings.deny), private=private)
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
-        roots = [Path(os.path.realpath(each)) for each in (*workspace.roots, workspace.kept) if each is not None]
+        roots = [Path(os.path.realpath(each)) for each in (*workspace.roots, workspace.blob_dir) if each is not None]
         places = [Path(os.path.realpath(each)) for each in (*effect.paths, effect.real) if each]
         if any(not any(place.is_relative_to(root) for root in roots) for place in places):
             return Deny("A review can read only files of its repository.")

@@ -109,7 +109,7 @@ class ShowingPolicy(Policy):
             return verdict
         path = workspace.resolve(as_str(call.arguments.get("file_path")))
         if call.id not in self._held and path.is_file():
-            if path.resolve() not in workspace.seen:
+            if path.resolve() not in workspace.known_files:
                 shown = await self._read(path)
                 if shown is None:
                     self._held[call.id] = UNREAD.format(path=path)
