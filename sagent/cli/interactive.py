@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -50,14 +51,15 @@ def _plain_lines(flags: Mapping[str, object], load: "Callable[[], Settings]") ->
 
 
 def _file_names(word: str, flags: Mapping[str, object]) -> bool:
-    """Return True if a file of the person's settings has a word, wherever that is."""
-    from sagent.context.places import directory
-
+    """Return True if a file of the person's settings has a word, wherever that is. The prompt waits for this, so it
+    imports nothing."""
+    base = "~/Library/Application Support" if sys.platform == "darwin" else "~/.config"  # as sagent.context.places
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or base, "sagent")
     named = flags.get("config") or os.environ.get("SAGENT_CONFIG")
-    folder = directory("config", os.environ, Path.home())
-    for file in [Path(named).expanduser()] if isinstance(named, str) else folder.glob("config.*"):
-        with suppress(OSError, ValueError):
-            if word in file.read_text("utf-8"):
+    names = [Path(str(named))] if named else [folder / f"config.{suffix}" for suffix in ("toml", "yaml", "yml")]
+    for file in names:
+        with suppress(OSError, ValueError, RuntimeError):
+            if word in file.expanduser().read_text("utf-8"):
                 return True
     return False
 

@@ -25,6 +25,7 @@ from sagent.peer import Background
 from sagent.plugins.plain import PLAIN
 from sagent.plugins.plain.terminal import LineTerminal
 from sagent.plugins.plain.words import (
+    WIDE,
     approval_text,
     block_text,
     call_text,
@@ -32,6 +33,7 @@ from sagent.plugins.plain.words import (
     page_text,
     question_text,
     retry_text,
+    said_text,
     tasks_text,
     working_text,
 )
@@ -245,7 +247,7 @@ class LineRepl(CommandContext):
         self._session.on_lacking = self._set_up
         self._session.on_end = lambda tally: None  # the bell tells it
         self._session.on_failed, self._session.on_unread = self._on_failed, self._on_unread
-        self._terminal.prompt = lambda: PROMPT if self._listens and not self._session.busy else ""
+        self._terminal.prompt = lambda: PROMPT if self._listens and self._rests else ""
         self._listens = False  # a message can be typed
         self._ready = asyncio.Event()
         self._floor = asyncio.Lock()  # held by the open question
@@ -254,6 +256,11 @@ class LineRepl(CommandContext):
         self._batch_end: asyncio.TimerHandle | None = None
         self._leaving: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._quits_at = 0.0
+
+    @property
+    def _rests(self) -> bool:
+        """True while a session waits for a message, or none could be opened."""
+        return (self._session.ready or self._session.failed) and not self._session.busy
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -414,6 +421,7 @@ class LineRepl(CommandContext):
     # -- sessions
 
     async def _add_prompts(self, opened: "Opened") -> None:
+        self._terminal.invite()
         if opened.surface.sources:
             self.commands = {**await prompt_commands(opened), **self.commands}
 
@@ -470,7 +478,7 @@ class LineRepl(CommandContext):
                 case "explain":
                     from sagent.repl.explaining import explain
 
-                    self.write(await explain(self.local, call, ask, 2_000))
+                    self._terminal.write(said_text(await explain(self.local, call, ask, WIDE)))
                 case "no":
                     return "The person said no."
                 case _:  # an unoffered answer is no yes
@@ -479,18 +487,18 @@ class LineRepl(CommandContext):
     async def _answer(self, question: "Question") -> str | None:
         async with self._floor:
             if question.plan:
-                settled = await self._decide(question.plan)
+                settled = await self._decide(f"The plan:\n{question.plan}")
                 return None if settled is None else settled.answer()
             many = "numbers" if question.multiple else "a number"
             label = f"Answer with {many}, or in your words: " if question.options else "Your answer: "
             return question.read(await self._terminal.ask(question_text(question), label))
 
-    async def _decide(self, plan: str) -> "PlanDecision | None":
-        """Ask the person about a plan; None if they leave it open."""
+    async def _decide(self, shown: str) -> "PlanDecision | None":
+        """Ask the person about a plan that is shown; None if they leave it open."""
         from sagent.tools.plan import PlanDecision
 
         ways = "  y: carry it out, and ask before every change\n  e: carry it out, and edit in the project freely"
-        said = (await self._terminal.ask(f"The plan:\n{plan}\n{ways}", "y, e, or why not: ")).strip()
+        said = (await self._terminal.ask(f"{shown}\n{ways}", "y, e, or why not: ")).strip()
         if not said:
             return None
         if said.lower() not in ("y", "yes", "e"):
@@ -504,9 +512,9 @@ class LineRepl(CommandContext):
         """Have the person decide on the plan in an answer, and the model carry it out."""
         from sagent.context.plan import plan_in
 
-        if plan := plan_in(reply):
+        if plan_in(reply):
             async with self._floor:
-                settled = await self._decide(plan)
+                settled = await self._decide("Carry out this plan?")
             if settled is not None:
                 self.prompt(settled.reason if settled.mode is None else settled.order())
 
@@ -514,7 +522,7 @@ class LineRepl(CommandContext):
         self, title: "str | Shown", options: "Sequence[Option[T]]", lookup: "Lookup[T] | None" = None
     ) -> T | None:
         """Let the person choose by number; a long list comes in parts, and words narrow it."""
-        self._terminal.write(title if isinstance(title, str) else page_text(title(100)))
+        self._terminal.write((title if isinstance(title, str) else page_text(title(100))).removeprefix("? "))
         numbered = list(zip(range(1, len(options) + 1), option_texts(options, keys=False), options, strict=True))
         shown, at = numbered, 0
         while True:

@@ -27,6 +27,7 @@ class LineTerminal:
         self._open = False  # the cursor stands behind something
         self._label = ""  # the one it stands behind
         self._typing: asyncio.TimerHandle | None = None
+        self._asking = 0  # questions that were just written
         self.written_at = 0.0
 
     def start(self) -> None:
@@ -66,7 +67,7 @@ class LineTerminal:
 
     def _write_label(self) -> None:
         self._typing = None
-        label = self._readers[-1][0] if self._readers else self.prompt()
+        label = self._readers[-1][0] if self._readers else "" if self._asking else self.prompt()
         if label and label != self._label:
             self._put(label)
             self._label = label
@@ -119,9 +120,13 @@ class LineTerminal:
     async def ask(self, text: str, label: str) -> str:
         """Return the line that answers a question, "" for none. Lines typed before the question could be read are
         messages, not answers."""
-        self.write(text)
-        self.ring()
-        await asyncio.sleep(UNSEEN_SECONDS)
+        self._asking += 1
+        try:
+            self.write(text)
+            self.ring()
+            await asyncio.sleep(UNSEEN_SECONDS)
+        finally:
+            self._asking -= 1
         return (await self.read(label)) or ""
 
     @contextlib.contextmanager

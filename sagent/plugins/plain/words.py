@@ -1,5 +1,6 @@
 """Events and blocks of a conversation in words and whole lines: no signs, no columns, no colours."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
@@ -69,6 +70,11 @@ def block_text(block: Block) -> str:
 def page_text(lines: Sequence[Line]) -> str:
     """Return lines without their styles, and without blanks at their ends."""
     return "\n".join(line.rstrip() for line in plain(lines).split("\n"))
+
+
+def said_text(lines: Sequence[Line]) -> str:
+    """Return lines without what marks them as somebody's words."""
+    return "\n".join(re.sub(r"^(?:\? |  │ )", "", line) for line in page_text(lines).split("\n"))
 
 
 def _source(piece: Piece) -> str:
