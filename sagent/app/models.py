@@ -490,7 +490,8 @@ def _unresolved(name: str, rows: Mapping[str, Row], plugins: Installed) -> str:
     if ending := lacking(head, plugins.gone(ProviderRow)):
         return f"The provider {head} is not known{ending}."
     if row := row_called(head, rows):
-        return f"{name!r} is a provider, not a model: give {row.name}/MODEL; sagent models {row.name} lists them."
+        ways = f"give {row.name}/MODEL, or --provider {row.name} alone; sagent models {row.name} lists them."
+        return f"{name!r} is a provider, not a model: {ways}"
     if not (slash and rest):
         head, colon, rest = name.partition(":")
         if colon and rest and (row := row_called(head, rows)):

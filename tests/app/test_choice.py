@@ -54,7 +54,7 @@ async def test_unknown_provider_says_how_to_name_it(tmp_path: Path) -> None:
         ("openai:gpt-9", "give openai/gpt-9."),
         ("qwen9:8b", "as in ollama/qwen9:8b."),
         ("terra", "as in openai/gpt-"),
-        ("anthropic", "give anthropic/MODEL"),
+        ("anthropic", "give anthropic/MODEL, or --provider anthropic"),
     ],
 )
 async def test_foreign_names_are_told_as_ours(name: str, says: str, tmp_path: Path) -> None:
