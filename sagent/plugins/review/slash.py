@@ -8,6 +8,7 @@ from sagent.errors import UsageError
 from sagent.events import Event, ToolStarted
 from sagent.lib.figures import money
 from sagent.lib.money import EXACT, ZERO
+from sagent.lib.text import count
 from sagent.plugins.review.changes import read_changes
 from sagent.plugins.review.finding import Finding
 from sagent.plugins.review.reviewer import review as make_review
@@ -28,11 +29,12 @@ async def review(context: CommandContext, text: Annotated[str, "range"] = "") ->
     """
     opened, settings = context.opened, context.settings
     changes = await asyncio.to_thread(read_changes, settings.cwd, text.strip())
+    named = text.strip() or "the working tree"
     if not changes.files:
-        raise UsageError(f"There are no changes in {changes.title}.")
+        raise UsageError(f"There are no changes in {named}.")
     ledger = opened.agent.ledger
     cap = settings.max_budget_usd if ledger.cap is None else max(EXACT.subtract(ledger.cap, ledger.cost().total), ZERO)
-    context.say(f"Reviewing {changes.title} …")
+    context.say(f"Reviewing {named}: {count(len(changes.files), 'file')} …")
     own = replace(
         settings, model=opened.agent.status().model, provider=None, max_budget_usd=cap, session=None, fork=None
     )
