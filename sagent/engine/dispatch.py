@@ -309,7 +309,7 @@ def _answer(
     denied = isinstance(outcome, Denial)
     output = _error(f"{DENIED}{outcome.reason}") if denied else outcome
     results[call.id] = result = ToolResult(call.id, output.content, output.is_error, denied)
-    state.add_result(result, seconds, output.diff, output.summary)
+    state.add_result(call, result, seconds, output.diff, output.summary)
     state.journal.emit(ToolFinished(state.path, call, result, seconds, output.summary, output.diff, job))
 
 

@@ -386,12 +386,12 @@ class AgentState:
         else:
             self.run.replies.append(message)
 
-    def add_result(self, result: ToolResult, seconds: float, diff: str = "", summary: str = "") -> None:
-        """Log a call's result at once; the message with it enters the history later. `diff` and `summary` are for
-        readers of the log."""
+    def add_result(self, call: ToolCall, result: ToolResult, took: float, diff: str = "", summary: str = "") -> None:
+        """Log a call's result at once, with facts for readers of the log; its message enters the history later."""
         if len(diff) > MAX_DIFF_CHARS:
             diff = f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF_CHARS) + 1]}@@ {len(diff)} characters in all @@\n"
-        self.journal.record(lambda: ResultEntry(StoredResult.of(result, self.journal.keep), seconds, diff, summary))
+        made = dict(call.arguments) if all(call not in each.calls for each in self.context.history[-1:]) else {}
+        self.journal.record(lambda: ResultEntry(StoredResult.of(result, self.journal.keep), took, diff, summary, made))
 
     def receive(self, message: Message, moment: Moment, *, answer: bool = False) -> None:
         """Put a message into the inbox, after logging it: an unread one survives this process.

@@ -266,12 +266,13 @@ class RequestSent:
 @dataclass(frozen=True, slots=True)
 class ResultEntry:
     """A call's result, logged at once; the message with it follows later. `diff` is the change it made, `summary` its
-    outcome in a few words."""
+    outcome in a few words; `made` are its arguments if they are not those that the model gave."""
 
     result: StoredResult
     seconds: float = 0.0
     diff: str = ""
     summary: str = ""
+    made: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,7 +347,7 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
     _Form("prompt", contents.PromptEntry, system=_TEXT, tools=_Member(_read_tools, _write_tools)),
     _Form("message", contents.MessageEntry, message=_WHOLE_MESSAGE, received=_STR_IF_ANY),
     _Form("request", contents.RequestSent, role=_STR_IF_ANY),
-    _Form("result", contents.ResultEntry, diff=_STR_IF_ANY, summary=_STR_IF_ANY),
+    _Form("result", contents.ResultEntry, diff=_STR_IF_ANY, summary=_STR_IF_ANY, made=_OBJECT_IF_ANY),
     _Switched("switched", contents.SwitchedEntry, effort=_STR_OR_NULL, advisor=_STR_IF_ANY, reason=_STR_IF_ANY),
     _Form("reserved", contents.Released, "of"),
     _Form("reserved", contents.Reserved, charge=_CHARGE),

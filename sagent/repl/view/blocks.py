@@ -4,13 +4,14 @@ Pure: the same block in the same width gives the same lines.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from sagent.context.prompt import SHOWN
 from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
-from sagent.lib.json import as_str, json_dump
+from sagent.lib.json import as_str, json_dump, json_freeze_object
 from sagent.lib.text import count as counted
 from sagent.lib.text import in_repl
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
@@ -127,17 +128,19 @@ def past_blocks(
         blocks += pieces_of(message.content)
         for call in message.calls:
             blocks += pieces_of(as_str(call.arguments.get("plan"))) if call.name == "ExitPlan" and call.whole else ()
-            if cards and cards[-1].call is call:
-                blocks.append(cards.pop())
+            if cards and cards[-1][0] is call:
+                blocks.append(cards.pop()[1])
     return blocks
 
 
-def _past_cards(messages: Sequence[Message], agent: str, results: "Iterable[ResultEntry]") -> list[ToolFinished]:
-    """Return the cards of the calls in messages, the last one first: servers may give many calls one id."""
+def _past_cards(
+    messages: Sequence[Message], agent: str, results: "Iterable[ResultEntry]"
+) -> list[tuple[ToolCall, ToolFinished]]:
+    """Return the calls in messages with their cards, the last one first: servers may give many calls one id."""
     logged: dict[str, list[ResultEntry]] = {}
     for entry in results:
         logged.setdefault(entry.result.call_id, []).append(entry)
-    cards, found = list[ToolFinished](), dict[str, ToolResult]()
+    cards, found = list[tuple[ToolCall, ToolFinished]](), dict[str, ToolResult]()
     for message in reversed(messages):
         for call in reversed(message.calls):
             result = found.pop(call.id, None)
@@ -145,7 +148,7 @@ def _past_cards(messages: Sequence[Message], agent: str, results: "Iterable[Resu
                 result = ToolResult(call.id, (Text("has no result"),), is_error=True)
             if result is not None:
                 same = logged.get(call.id)
-                cards.append(_past_card(agent, call, result, same.pop() if same else None))
+                cards.append((call, _past_card(agent, call, result, same.pop() if same else None)))
         found |= {result.call_id: result for result in message.results}
     return cards
 
@@ -157,6 +160,7 @@ def _past_card(agent: str, call: ToolCall, result: ToolResult, entry: "ResultEnt
         return ToolFinished(agent, call, shown, 0.0, "was denied")
     if entry is None:
         return ToolFinished(agent, call, result, 0.0, past_summary(result.text))
+    call = replace(call, arguments=json_freeze_object(entry.made)) if entry.made else call
     return ToolFinished(agent, call, result, entry.seconds, entry.summary or past_summary(result.text), entry.diff)
 
 
