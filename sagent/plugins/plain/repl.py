@@ -48,7 +48,7 @@ from sagent.repl.view.blocks import Block, MessageBlock, Report, Shell, Thought,
 from sagent.repl.view.diff import changes
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Figures, cost_line
-from sagent.repl.view.view import ROOT, SHELL, View, reduce
+from sagent.repl.view.view import ROOT, SHELL, View, plain_text, reduce
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -67,6 +67,7 @@ T = TypeVar("T")
 PROMPT = "You> "
 PAGE = 20  # rows of a list
 MAX_KEPT_CALLS = 50  # for /show
+MAX_WAITING_CHARS = 160  # of a line of an answer, before its beginning is written
 PASTE_SECONDS = 0.05  # lines that come within it are one message
 LEAVE_SECONDS = 0.1  # between two looks whether a turn has ended
 QUIT_SECONDS = 2.0  # between two Ctrl-C that quit
@@ -95,7 +96,7 @@ class Paper:
         self.calls: list[ToolFinished] = []  # the last ones
         self.changes: dict[str, tuple[int, int]] = {}  # lines added and removed in this turn, by file
         self.said = ""  # the message that stands above
-        self._terminal, self._text = terminal, ""
+        self._terminal, self._text, self._in_line = terminal, "", False  # the part of a line that was not written yet
         self._begun = set[str]()  # agents
 
     def write(self, *blocks: Block) -> None:
@@ -116,16 +117,20 @@ class Paper:
             self._terminal.write(waits_for if agent in ("", ROOT) else f"{agent}: {waits_for}")
 
     def show(self, event: Event) -> None:
-        """Tell an event. An answer is told in whole lines."""
+        """Tell an event. One that cannot be told is written as plain text."""
+        try:
+            self._show(event)
+        except Exception as error:
+            self._terminal.write(f"{plain_text(event)} (the display failed: {type(error).__name__}: {error})")
+
+    def _show(self, event: Event) -> None:
         before = self.view
         if event.agent == ROOT and not isinstance(event, TextDelta | ThinkingDelta | ToolProgress | AdviceDelta):
             self._flush()
         self.view, blocks = reduce(before, event, asyncio.get_running_loop().time())
         match event:
             case TextDelta("root", text):
-                *lines, self._text = (self._text + text).split("\n")
-                if lines:
-                    self._terminal.write("\n".join(lines))
+                self._stream(text)
             case Retrying():
                 self._terminal.write(retry_text(event))
                 return
@@ -148,10 +153,21 @@ class Paper:
         if self.view.tasks != before.tasks:
             self._terminal.write(tasks_text(self.view.tasks))
 
+    def _stream(self, text: str) -> None:
+        """Write an answer by lines, a long one in parts that end with a word."""
+        *lines, rest = (self._text + text).split("\n")
+        cut = rest.rfind(" ") + 1 if len(rest) > MAX_WAITING_CHARS else 0
+        whole = "".join(line.rstrip("\r") + "\n" for line in lines) + rest[:cut]
+        self._text = rest[cut:]
+        if whole:
+            self._in_line = not whole.endswith("\n")
+            self._terminal.stream(whole)
+
     def _flush(self) -> None:
         text, self._text = self._text, ""
-        if text:
-            self._terminal.write(text)
+        if text or self._in_line:
+            self._in_line = False
+            self._terminal.stream(f"{text}\n")
 
     def _keep(self, block: ToolFinished) -> None:
         self.calls = [*self.calls, block][-MAX_KEPT_CALLS:]

@@ -26,6 +26,7 @@ class LineTerminal:
         self._ended = False
         self._open = False  # the cursor stands behind something
         self._label = ""  # the one it stands behind
+        self._goes_on = False  # the open line is a streamed one
         self._typing: asyncio.TimerHandle | None = None
         self._asking = 0  # questions that were just written
         self.written_at = 0.0
@@ -45,13 +46,23 @@ class LineTerminal:
         self._put(f"{text}\n")
         self.invite()
 
+    def stream(self, text: str) -> None:
+        """Write a text that may end within a line, which the next one goes on with."""
+        if self._open and self._goes_on:
+            self._send(printable(text))
+            self._open, self.written_at = not text.endswith("\n"), asyncio.get_running_loop().time()
+        else:
+            self._put(text)
+        self._goes_on = self._open
+        self.invite()
+
     def ring(self) -> None:
         self._send("\a")
 
     def _put(self, text: str) -> None:
         text = printable(text)
         self._send(f"\n{text}" if self._open else text)
-        self._open, self._label = not text.endswith("\n"), ""
+        self._open, self._label, self._goes_on = not text.endswith("\n"), "", False
         self.written_at = asyncio.get_running_loop().time()
 
     def _send(self, text: str) -> None:
@@ -67,6 +78,8 @@ class LineTerminal:
 
     def _write_label(self) -> None:
         self._typing = None
+        if self._goes_on and not self._readers:
+            return
         label = self._readers[-1][0] if self._readers else "" if self._asking else self.prompt()
         if label and label != self._label:
             self._put(label)

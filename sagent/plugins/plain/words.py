@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_ARGUMENT_CHARS = 500
 MAX_OUTPUT_LINES, MAX_DIFF_LINES = 10, 60
+MAX_LINE_CHARS = 1_000
 WIDE = 2_000  # columns: the terminal breaks lines
 _LEVELS = {"info": "", "warning": "Warning: ", "error": "Error: "}
 _CHANGES = {"+": "added", "-": "removed"}
@@ -130,7 +131,14 @@ def _end(lines: Sequence[str], most: int, *, keep_first: bool = False) -> Iterat
         shown = [*(f"  {line}" for line in lines[:most]), note]
     else:
         shown = [note, *(f"  {line}" for line in lines[-most:])]
-    yield from (line.rstrip() for line in shown)
+    yield from (_cut(line.rstrip(), most) for line in shown)
+
+
+def _cut(line: str, most: int) -> str:
+    """Cut an endless line, unless all lines are shown."""
+    if len(line) <= MAX_LINE_CHARS or most > MAX_DIFF_LINES:
+        return line
+    return f"{line[:MAX_LINE_CHARS]} ({len(line) - MAX_LINE_CHARS:,} more characters: /show)"
 
 
 def diff_texts(diff: str, say: "Callable[[str], str]" = printable, path: str = "") -> Iterator[str]:

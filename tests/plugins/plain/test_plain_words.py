@@ -1,18 +1,26 @@
 """Events in words, and what is in progress."""
 
+import asyncio
+import itertools
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sagent.events import Retrying, ToolFinished
+from sagent.events import ReplyFinished, Retrying, TextDelta, ToolFinished
 from sagent.lib.json import json_freeze_object
-from sagent.messages import Text, ToolCall, ToolResult
+from sagent.messages import Text, ToolCall, ToolResult, assistant
+from sagent.plugins.plain.repl import Paper
+from sagent.plugins.plain.terminal import LineTerminal
 from sagent.plugins.plain.words import approval_text, block_text, call_text, option_texts, retry_text, working_text
 from sagent.policy import Ask
 from sagent.repl.terminal.approval import approval_options
 from sagent.repl.view.blocks import Report
 from sagent.repl.view.markdown import pieces_of
 from sagent.repl.view.view import Child, Running, View
+from sagent.usage import Usage
 
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n same\n-old = 1\n+new = 1\n"
 SIGNS = set("●○◌✗✓│┃╭╮╰╯─┼▎•›…·↳✻")
@@ -46,6 +54,40 @@ def test_long_output_can_be_shown_whole() -> None:
     assert "w0\n" not in call_text(block)
     assert "30 more lines: /show" in call_text(block)
     assert "w0\n" in call_text(block, whole=True)
+
+
+def test_endless_line_is_cut() -> None:
+    text = call_text(bash("x" * 30_000))
+    assert len(text) < 1_200
+    assert "29,002 more characters: /show" in text
+    assert "x" * 30_000 in call_text(bash("x" * 30_000), whole=True)
+
+
+@given(
+    st.text("ab \n\t\x1b\r", max_size=600),
+    st.lists(st.integers(0, 600), max_size=9),
+    st.lists(st.integers(0, 9), max_size=3),
+)
+def test_answer_streams_whole_and_harmless(text: str, cuts: list[int], notices: list[int]) -> None:
+    sent = list[str]()
+
+    async def stream() -> None:
+        terminal = LineTerminal(sent.append, bool)
+        terminal._send = lambda text: sent.append(text)
+        paper = Paper(terminal)
+        places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+        for number, (start, end) in enumerate(itertools.pairwise(places)):
+            paper.show(TextDelta("root", text[start:end]))
+            if number in notices:
+                terminal.write("NOTICE")
+        paper.show(ReplyFinished("root", assistant(text or "a"), Usage(), None))
+
+    asyncio.run(stream())
+    written = "".join(sent)
+    assert "\x1b" not in written
+    assert "\r" not in written
+    assert re.sub(r"[^ab]", "", written) == re.sub(r"[^ab]", "", text)
+    assert all(line == "NOTICE" for line in written.split("\n") if "NOTICE" in line)
 
 
 def test_question_has_change_and_choices_in_words(tmp_path: Path) -> None:
