@@ -224,8 +224,8 @@ def note_cases(config: pytest.Config, number: int) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[object]) -> None:
-    """Let the workers of a run of all tests be forks of what has imported them, in a quick run."""
-    if QUICK and sys.platform == "linux" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+    """Let the workers of a run of all tests be forks of what has imported them."""
+    if sys.platform == "linux" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         from tests.seeds import sow
 
         sow(config, len(specs))
@@ -334,7 +334,7 @@ def _means() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
-    """The program, loaded once: by the controller in a quick run, which ends it, and by each worker in another."""
+    """The program, loaded once: by the controller in a run of all tests, which ends it, or by each worker."""
     if SHARED:
         yield SHARED[0]
         return

@@ -46,7 +46,7 @@ HEAVY = ("a2a", "clouds", "mcp", "papers")  # plugins that a few runs import, wi
 OTHERS = ("nacl.signing", "nats.js", "pydantic_core")  # of other projects, which take longest
 AT_START = ("DYLD_", "LANG", "LC_", "LD_", "MALLOC_", "PYTHON", "TZ")  # how the names of such variables begin
 PATIENCE = 60.0  # seconds
-SHARED: list["Forks"] = []  # what the workers of a quick run have in common
+SHARED: list["Forks"] = []  # what the workers of a run of all tests have in common
 
 
 class Forks:

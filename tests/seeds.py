@@ -1,4 +1,4 @@
-"""Workers of a quick run as forks of a process that has imported all tests: each would spend seconds to import them.
+"""Workers of a run of all tests as forks of a process that has imported them: each would spend seconds to import them.
 
 xdist asks execnet for workers, which are programs that execnet talks to over pipes. Here the controller imports the
 tests before there are any, and forks as many processes as there will be workers. What execnet gets is one of these,

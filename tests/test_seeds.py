@@ -1,4 +1,4 @@
-"""Workers of a quick run that are forks."""
+"""Workers of a run of all tests that are forks."""
 
 import subprocess
 import sys

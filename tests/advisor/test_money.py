@@ -35,7 +35,7 @@ BOOK = PriceBook(
     {name: {key: str(Decimal(value) * (n + 1)) for key, value in ROW.items()} for n, name in enumerate(MODELS)}
 )
 KINDS: tuple[ModelErrorKind, ...] = ("rate_limit", "overloaded", "server", "network", "auth", "context_overflow")
-OFTEN = settings(max_examples=deep(80, 500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+OFTEN = settings(max_examples=deep(80, 250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass
@@ -216,7 +216,7 @@ def test_ledger_equals_bills_of_any_session(seed: int) -> None:
 
 
 @later
-@settings(max_examples=deep(8, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=deep(8, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_ledger_equals_bills_over_http(seed: int) -> None:
     """What these servers fail with bills nothing, so that every usage is one that they told."""

@@ -65,7 +65,7 @@ def directories(cwd: Path) -> list[str]:
     return sorted(str(path.relative_to(cwd)) for path in cwd.rglob("*") if path.is_dir())
 
 
-@settings(max_examples=deep(25, 500), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@settings(max_examples=deep(25, 250), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(("write", "write", "delete", "undo")), st.sampled_from(NAMES)), min_size=1, max_size=8

@@ -161,7 +161,7 @@ async def go_back_meanwhile(cwd: Path, kinds: Sequence[str], steps: Sequence[Ste
     log.close()
 
 
-@settings(max_examples=deep(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@settings(max_examples=deep(40, 400), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(kinds=KINDS, steps=STEPS, back=st.integers(0, 13), in_git=st.booleans())
 @example(  # a file of a command, while a call that names another begins and ends
     kinds=("a", "command", "command", "command"),
@@ -174,7 +174,7 @@ def test_overlap_returns_or_is_said(kinds: Sequence[str], steps: Sequence[Step],
         asyncio.run(overlap(cwd, kinds, steps, back))
 
 
-@settings(max_examples=deep(25, 1000), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@settings(max_examples=deep(25, 600), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(kinds=KINDS, steps=BACK_AND_FORTH, in_git=st.booleans())
 def test_rewind_while_calls_run(kinds: Sequence[str], steps: Sequence[Step], *, in_git: bool) -> None:
     with directory(in_git=in_git) as cwd:

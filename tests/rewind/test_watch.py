@@ -113,7 +113,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.costly
 @pytest.mark.parametrize("is_repository", [True, False])
-@settings(max_examples=deep(12, 300), deadline=None)
+@settings(max_examples=deep(12, 80), deadline=None)
 @given(steps=st.lists(STEPS, max_size=14), pause=st.booleans())
 def test_watch_finds_what_a_full_look_finds(
     places: Iterator[Path], steps: list[tuple[str, str, str]], is_repository: bool, pause: bool

@@ -1,6 +1,6 @@
 """`kill -9` at random moments of a busy tree: what was told to somebody is in the logs, and the session goes on.
 
-A few kills in the ordinary suite, two hundred in `make test-all`.
+A few kills in the ordinary suite, forty in `make test-all`.
 """
 
 import json
@@ -30,7 +30,7 @@ from tests.intact import faults
 from tests.warm import STATE, warm
 
 CHECKOUT = Path(__file__).parents[2]
-KILLS = deep(4, 200)
+KILLS = deep(4, 40)
 EACH = min(KILLS, 10)  # kills of one session, one run after the other
 WHO = re.compile(r"You are (root/[^ ,]+), an agent")
 LATE = 1.5  # seconds after a run's first line in which it is killed

@@ -153,7 +153,7 @@ def works(session: Path) -> None:
     assert verify(session).problems == ()
 
 
-@settings(max_examples=deep(40, 2_000), deadline=None)
+@settings(max_examples=deep(40, 200), deadline=None)
 @given(st.data())
 def test_flipped_bit_restored(whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
     session = Path(shutil.copytree(whole, tmp_path_factory.mktemp("flipped") / "session"))
@@ -173,7 +173,7 @@ def test_flipped_bit_restored(whole: Path, tmp_path_factory: pytest.TempPathFact
     shutil.rmtree(session.parent)
 
 
-@settings(max_examples=deep(40, 2_000), deadline=None)
+@settings(max_examples=deep(40, 200), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_intact_entries_kept(whole: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random):
     session = Path(shutil.copytree(whole, tmp_path_factory.mktemp("damaged") / "session"))

@@ -35,7 +35,7 @@ class Child:
         return Cost(self.spent, unbilled=self.unbilled)
 
 
-@settings(max_examples=deep(60, 2000), deadline=None)
+@settings(max_examples=deep(60, 1000), deadline=None)
 @given(seed=st.integers(0, 1 << 32), lives=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_children_stay_below_cap_over_lives(
     tmp_path_factory: pytest.TempPathFactory, seed: int, lives: list[int]

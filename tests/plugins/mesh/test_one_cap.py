@@ -248,7 +248,7 @@ def _labels(log: Log) -> tuple[set[int], set[int]]:
 plans = st.recursive(st.just("call"), lambda inner: st.lists(inner, min_size=1, max_size=4), max_leaves=12)
 
 
-@settings(max_examples=deep(25, 300))
+@settings(max_examples=deep(25, 150))
 @given(st.integers(0, 1 << 32), st.lists(plans, min_size=1, max_size=5), st.integers(0, 12))
 def test_bill_of_all_nodes_below_cap(
     tmp_path_factory: pytest.TempPathFactory, seed: int, plan: Plan, blows: int
