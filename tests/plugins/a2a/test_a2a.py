@@ -416,6 +416,21 @@ async def test_context_of_deleted_session_refused(place: Path, provider: list, n
         assert text_of(await peer.send(said("c", context_id="other"))) == "two"
 
 
+async def test_answer_to_task_of_deleted_session_refused(place: Path, provider: list) -> None:
+    """Nothing could be recorded of it: whoever answers a question is told, and the file is not written."""
+    provider += [writes(place / "a"), Turn("Written."), Turn("other")]
+    async with a2a_served(place, permission_mode="ask") as [peer]:
+        asked = await peer.send(said("Write a."))
+        assert state(asked) == "input_required"
+        shutil.rmtree(next(sessions(load_settings({}).state_dir)))
+        with pytest.raises(InternalError, match="was deleted: send a message with a new contextId"):
+            await peer.send(said("yes", task_id=asked.id))
+        assert not (place / "a").exists()
+        client = await peer.client()
+        await client.cancel_task(CancelTaskRequest(id=asked.id))
+        assert state(await peer.send(said("c", context_id="other"))) == "completed"
+
+
 async def test_asking_task_canceled_and_input_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = [writes(place / "a"), Turn("", calls=(Call("Bash", {"command": "cat fifo"}),)), Turn("Blue it is.")]
     turns.append(Turn("Blue it is."))  # where the message comes with or after the result
