@@ -32,6 +32,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _ESCAPED = re.compile("[\udc80-\udcff]+")
 _HIGH = bytes(range(128, 256))
 _NEAR_LINES = 3
+_MIN_SURE = 3  # characters beyond ASCII in lines of UTF-8 for which a file counts as that, with foreign lines
+_MAX_FOREIGN = 4  # foreign bytes for each of these
 _MAX_RUNS = 20
 _MAX_CONTROLS = 0.05  # of the characters of a text
 
@@ -253,6 +255,10 @@ def _decode_older(data: bytes) -> Text | Binary:
     found = guess(data)
     if found is None:
         return Binary(_kind(data)) if broken * 4 > len(escaped) else Text(escaped, Encoding("utf-8", mixed=True))
+    kept = "".join(line for line in escaped.split("\n") if not _ESCAPED.search(line))
+    sure = len(kept) - len(kept.encode("ascii", "ignore"))  # in lines of UTF-8, which no other encoding often has
+    if sure * _MAX_FOREIGN >= broken and sure >= (1 if found.codec == "cp1252" else _MIN_SURE):
+        return Text(escaped, Encoding("utf-8", mixed=True))
     text, mixed = _decode_exactly(data, found.codec)
     if text is None:
         return Text(escaped, Encoding("utf-8", mixed=True))

@@ -163,6 +163,40 @@ def test_output_keeps_its_utf8_lines(text: str, other: bytes) -> None:
     assert decode_output(data).text.split("\n")[:-1] == whole
 
 
+@pytest.mark.parametrize(
+    ("kept", "foreign", "codec"),
+    [
+        ("# Größe\n# Größe\n", "# Übung Ärger\n# Übung Ärger\n", "latin-1"),
+        ("Straße\n", "naïve café\n", "latin-1"),
+        ("Привет\n", "Привет мир это\n", "cp1251"),
+        ("“quoted”\n", "naïve café, Größe\n", "cp1252"),
+        ("中文注释\n", "日本語のコメント\n", "cp932"),
+    ],
+)
+def test_file_with_lines_of_utf8_is_utf8(kept: str, foreign: str, codec: str) -> None:
+    """Its other lines are shown with escapes, and not the whole file in an encoding that it does not have."""
+    data = foreign.encode(codec) + kept.encode()
+    found = decode(data)
+    assert isinstance(found, Text)
+    assert kept in found.text and found.encoding.name == "utf-8 with invalid bytes"
+    assert found.encoding.encode(found.text) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("gbk", "联通\n打开文件并读取标题\n返回结果\n如果文件不存在则报错\n"),
+        ("koi8-r", "её\nещё один вопрос\n"),
+        ("cp1251", "«США»\nРФ\nПётр\nвопрос\n"),
+        ("cp1252", "ß\nÄ\nKäse\n"),
+    ],
+)
+def test_line_that_could_be_utf8_decides_nothing(codec: str, text: str) -> None:
+    found = decode(text.encode(codec))
+    assert isinstance(found, Text)
+    assert found.text == text
+
+
 def test_lines_of_mixed_encodings_are_read() -> None:
     lines = ["plain", "Größe in UTF-8", "plain"] * 2
     data = "\n".join(lines).encode() + b"\n" + "Größe, Übung\n".encode("latin-1") + b"x\n" * 6
