@@ -15,6 +15,8 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Confinement
+from sagent.sandbox.profile import Profile
+from sagent.sandbox.signs import stopped_halfway
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools.bash import Bash
 from tests.tools.conftest import Folder
@@ -58,6 +60,8 @@ MADE = {
 }  # fmt: skip
 NAMED = {
     "worktree remove": (f"{ONE}; git worktree add -q wt", "git worktree remove --force wt", TAKEN),
+    "rm of a worktree": (f"{ONE}; git worktree add -q wt", "rm -fr ./wt/", "test ! -e wt"),
+    "rm of a submodule": (f"{ONE}; {SUBMODULE}", "rm --recursive -f s", "test ! -e s"),
     "worktree move": (f"{ONE}; git worktree add -q wt", "git worktree move wt w2", "git -C w2 status"),
     "worktree prune": (f"{ONE}; git worktree add -q wt; rm -r wt", "git worktree prune", TAKEN),
     "worktree repair": (f"{ONE}; git worktree add -q wt; mv wt w2", "git worktree repair w2", "git -C w2 status"),
@@ -148,7 +152,7 @@ async def test_answer_names_what_is_protected(work: Path, name: str) -> None:
     said, _ = await session(work, (line, ()))
     needs = re.findall(r'"(write:[^"]*)"', str(said[0].content))
     assert needs, said
-    if name == "worktree remove":
+    if name in ("worktree remove", "rm of a worktree"):
         assert (work / "wt/a").exists()  # nothing was begun
     shell("find . -mindepth 1 -delete", work)  # git has removed what it could, in an order of the file system's
     shell(f"git init -q; {before}", work)
@@ -156,6 +160,24 @@ async def test_answer_names_what_is_protected(work: Path, name: str) -> None:
     assert not said[0].is_error, said
     assert not told
     shell(then, work)
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("rm -r wt", True), ("ls; rm -rf 'wt/'; rm -r x", True), ("rm --recursive ./wt a", True), ("rm -Rf .", True),
+        ("git worktree remove wt", True), ("git -C a worktree remove ../wt", True), ("rm -r out/wt", False),
+        ("rm -f wt", False), ("rm my-repo wt", False), ("rm -r wt2 repo", False), ("git worktree remove", False),
+        ("rm -r", False), ("git worktree list; ls wt", False), ("cd a; rm -rf wt", False),
+    ],
+)  # fmt: skip
+def test_removal_of_a_work_tree_is_seen(tmp_path: Path, line: str, *, refused: bool) -> None:
+    for name in ("wt", "repo/.git/worktrees/wt"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "repo/.git/config").touch()
+    (tmp_path / "wt/.git").write_text(f"gitdir: {tmp_path}/repo/.git/worktrees/wt\n")
+    profile = Profile(protected=(f"{tmp_path}/wt/.git", f"{tmp_path}/repo/.git/config"))
+    assert bool(stopped_halfway(line, profile, tmp_path)) == refused
 
 
 @pytest.mark.costly
