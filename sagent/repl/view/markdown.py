@@ -493,15 +493,22 @@ def colour(line: str, language: str) -> Line:
     return tuple(span for span in (*spans, ("class:code", line[last:])) if span[1])
 
 
-@cache
 def drawer(language: str) -> Callable[[str, int], Sequence[str] | None] | None:
     """Return a function that draws code of a language in rows of a width, or returns None for code that it cannot draw;
     None for most languages. It is an extra of a plugin of ours, "fence LANGUAGE"."""
-    if not language.isalpha():
+    if (named := _drawers().get(language)) is None:
         return None
-    from sagent.plugin import extra_of_ours
+    from sagent.plugin import resolve
 
-    return cast("Callable[[str, int], Sequence[str] | None] | None", extra_of_ours(f"fence {language}"))
+    return cast("Callable[[str, int], Sequence[str] | None]", resolve(named))
+
+
+@cache
+def _drawers() -> Mapping[str, str]:
+    """Return the names of these functions by language."""
+    from sagent.plugin import Extra, of_ours
+
+    return {extra.to[6:]: extra.add for _, extra in of_ours(Extra, '"fence ') if extra.to.startswith("fence ")}
 
 
 @cache

@@ -85,7 +85,7 @@ def test_ordinary_diagrams_are_drawn() -> None:
 
 
 def calls(nonsense: str) -> int:
-    """Return the number of calls that drawing a text takes, alone and as it streams."""
+    """Return the number of calls that a text takes, to draw it and as it streams."""
     number = 0
 
     def note(frame: object, event: str, argument: object) -> None:
@@ -110,6 +110,12 @@ def test_nonsense_takes_linear_work(head: str) -> None:
     calls(nonsense[:100])  # loads what it needs
     half, whole = (calls(f"```mermaid\n{head}{nonsense[:size]}") for size in (50_000, 100_000))
     assert whole < 2.5 * half
+
+
+def test_languages_are_looked_up_once() -> None:
+    same, others = ("".join(f"```{letter}{number}\nx\n```\n" for number in range(100)) for letter in ("a", "b"))
+    calls(same)  # loads what it needs
+    assert calls(others) < 1.1 * calls(same)
 
 
 def test_block_is_drawn_when_its_fence_closes() -> None:
