@@ -96,7 +96,7 @@ _ANNOUNCES = re.compile(
     re.IGNORECASE,
 )
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
-_SENDER = re.compile(r"(?m)^\[From \w+\][ \t]*")
+_SENDER = re.compile(r"(?im)^\[from \w+\][ \t]*")
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
 Done = tuple[ToolCall, ToolResult]
 """A call and its result."""

@@ -109,7 +109,7 @@ _PYTHON_LIST = re.compile(r"\[\s*([A-Za-z_][\w.:-]*)\s*\(")
 _ANSWERED = re.compile(
     r"\s*(?:<tool_response|<function_results?>|<\|im_|<\|eot|<\|start|<\|tool_response|Observation:|✿RESULT✿)"
 )
-_CHILD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
+_CHILD = re.compile(r"\s*<(\w+)>")
 _PREFIX = re.compile(r"(?:functions?|default_api|tools?|api)[.:]")
 _NOISE = re.compile(r"[\s\"'\\`\u00ad\u200b-\u200f\u2060\ufeff]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -276,10 +276,9 @@ class _Reader:
         end = text.find(f"</{name}>", token.end())
         if end < 0 or (schema := self._tools.get(self._meant(name))) is None:
             return None
-        body = text[token.end() : end]
-        pairs = [(each[1], each[2]) for each in _CHILD.finditer(body)]
+        pairs = _children(text[token.end() : end])
         given = cast_arguments(pairs, schema)
-        if _CHILD.sub("", body).strip() or not self._fits(name, given):
+        if not self._fits(name, given):
             return None
         return self._shown_span(token.start(), end + len(name) + 3, (name, given, None))
 
@@ -472,6 +471,19 @@ class _Reader:
         """Return True if a text in Python's syntax begins with a call of a tool and calls nothing else."""
         first = re.match(r"\[?\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:print\s*\(\s*)?([A-Za-z_][\w.:-]*)\s*\(", body)
         return first is not None and self._meant(first[1]) in self._tools
+
+
+def _children(body: str) -> Sequence[tuple[str, str]]:
+    """Return the names and texts of the elements that a text consists of; none if there is anything else in it."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while child := _CHILD.match(body, at):
+        end = body.find(f"</{child[1]}>", child.end())
+        if end < 0:
+            return ()
+        found.append((child[1], body[child.end() : end]))
+        at = end + len(child[1]) + 3
+    return () if body[at:].strip() else found
 
 
 def _listed(value: object) -> Sequence[object]:

@@ -141,6 +141,7 @@ NO_CALLS = {
     "quoted react": f"> Action: Read\n> Action Input: {ARGUMENTS}",
     "react in a listing": f"```text\nAction: Read\nAction Input: {ARGUMENTS}\n```",
     "other elements": "<read>\n<p>It is a page.</p>\n</read>",
+    "elements without ends": f"<Bash>{'<command>x' * 9}</Bash>",
     "python in words": 'Read(file_path="a b.py") is how it is called.',
     "recipient in code": f"It writes `to=functions.Read json{ARGUMENTS}` for that.",
     "package": '{"name": "my-package", "version": "1.0.0"}',
@@ -218,6 +219,11 @@ async def test_call_after_words_stays_in_text(form: str) -> None:
 async def test_reply_of_one_python_call_is_made() -> None:
     message, *_ = await streamed(['Read(file_path="a b.py")'])
     assert called(message) == [("Read", GIVEN)]
+
+
+def test_elements_are_read_in_one_pass() -> None:
+    text = "<Bash><a>" * 6_000 + "</Bash>"  # half a minute, if each is searched for from each
+    assert recognise(text, Request("c", (user("go"),), tools=TOOLS), assistant(text)) is None
 
 
 @pytest.mark.parametrize("form", SHOWN_FORMS)
