@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sagent.context.prompt import PLACE, SHOWN
+from sagent.context.prompt import CUT, PLACE, SHOWN
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str, canonical_bytes, json_dump
 from sagent.lib.regular import read_regular
@@ -33,8 +33,7 @@ _RECENT, _SHARE = 0.15, 0.3  # of it, and of the conversation: last turns, which
 _REQUESTS, _BRIEF = 0.4, 0.05  # of it: earlier requests, which stay verbatim; the second is the least
 _SUMMARY = 0.15  # of it: each of a summary made by code, and the files shown after it
 _BEFORE = 0.5  # of a summary made by code: the most that an earlier summary may take
-_HEAD = "(From sagent: the conversation before this point was cut; "
-HEAD = _HEAD + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
+HEAD = CUT + "the first request, the latest ones and advice stay word for word.{where} A summary of the rest:)"
 KEPT = " All of it is in {path}: Read it there, or search it with Grep, where the summary does not say enough."
 RECENT_ROUNDS = 3  # latest rounds of results, which go only if taking all older ones is not enough
 MIN_BYTES = 1_000  # taking less out of a context is not worth the stub
@@ -279,7 +278,7 @@ def sum_up(history: Sequence[Message], max_chars: int = 30_000, location: str = 
     }
     text = "\n".join(f"## {name}\n{text or 'none'}" for name, text in sections.items())
     own = (message.content for message in history if message.sender == "sagent")
-    summaries = (text.partition("\n\n")[2] for text in own if text.startswith(_HEAD))
+    summaries = (text.partition("\n\n")[2] for text in own if text.startswith(CUT))
     if earlier := "\n\n".join(summaries).strip():
         earlier = head_and_tail(earlier, int(max_chars * _BEFORE), location)
         text = f"{earlier}\n\nWhat came after that:\n{text}"

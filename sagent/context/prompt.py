@@ -14,6 +14,7 @@ from sagent.tool import Workspace
 
 PROMPT_FILE = Path(__file__).with_name("system.md")
 FURTHER = "Further directories: "
+CUT = "(From sagent: the conversation before this point was cut; "  # begins a summary
 PLACE = "place"  # sender of messages on other directories
 SHOWN = "sagent:"
 """Prefix of the sender of a message that shows a file; the file's path follows."""

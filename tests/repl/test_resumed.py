@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from sagent.agent import Agent, Resources
 from sagent.config import load
+from sagent.context.compaction import compose
 from sagent.events import Event, ToolFinished
 from sagent.lib.json import json_freeze_object
-from sagent.messages import ToolCall
+from sagent.messages import ToolCall, user
 from sagent.policy import Allow, Ask
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.repl.session import _last_blocks
-from sagent.repl.view.blocks import Block, Report, past_blocks, render_block
+from sagent.repl.view.blocks import Block, MessageBlock, Report, past_blocks, render_block
 from sagent.repl.view.lines import plain
 from sagent.repl.view.view import View, reduce
 from sagent.session.store import Session
@@ -86,3 +87,10 @@ async def test_cut_off_turn_is_named(tmp_path: Path) -> None:
         log.write_bytes(b"".join(lines[:end]))
         told = [one for one in _last_blocks(settings) if isinstance(one, Report)]
         assert [one.level for one in told] == ([] if end > last else ["warning"]), end
+
+
+def test_summary_is_told_and_not_shown() -> None:
+    messages = [user("first"), user(compose("## Goal\nsecret words"), sender="sagent"), user("a hint", sender="sagent")]
+    first, summary, hint = past_blocks(messages, "root")
+    assert isinstance(summary, Report) and "summarized" in summary.text
+    assert [isinstance(one, MessageBlock) for one in (first, hint)] == [True, True]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
-from sagent.context.prompt import SHOWN
+from sagent.context.prompt import CUT, SHOWN
 from sagent.events import Advice, Advised, Finished, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count, duration, money
@@ -122,6 +122,8 @@ def past_blocks(
             texts = [part.text for part in message.parts if isinstance(part, Text)]
             if message.sender.startswith(SHOWN):
                 blocks.append(shown_file(message.sender))
+            elif message.sender == "sagent" and message.content.startswith(CUT):
+                blocks.append(Report("The conversation before this point was summarized for the model."))
             elif texts and message.sender != PLAN_MODE:
                 blocks.append(MessageBlock(message.content if message.sender else texts[0], message.sender))
             continue
