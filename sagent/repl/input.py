@@ -404,10 +404,12 @@ class InputActions:
 
         image = await image_from_clipboard()
         if image is None:
-            self._status.hint(f"no image in the clipboard, or no program to read it ({PROGRAMS}); asking the terminal")
+            lacking = f"no image in the clipboard, or no program to read it ({PROGRAMS})"
+            self._status.hint(f"asking the terminal: {lacking}")
             self._clipboard = self._clipboard or TerminalClipboard(self._screen.ask)
             self._screen.on_clipboard = self._clipboard.take
-            image = await self._clipboard.image()
+            if (image := await self._clipboard.image()) is None:
+                self._status.hint(f"no image from the terminal either: {lacking}")
         if image is not None:
             self._screen.buffer.insert_text(self.pasted.keep_image(image))
 

@@ -197,7 +197,8 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """Send a question to the terminal; False if it is one that answers none."""
-        if os.environ.get("TERM") in ("dumb", "linux"):
+        inside = os.environ.get("TMUX") or os.environ.get("STY")  # they pass no answer on
+        if inside or os.environ.get("TERM") in ("dumb", "linux"):
             return False
         self.output.write_raw(question)
         self.output.flush()
