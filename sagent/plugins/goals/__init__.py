@@ -10,7 +10,7 @@ GOAL = Setting(
     text_of,
     metavar="GOAL",
     uses=("remote",),
-    help="go on until this holds: words, which results of calls must prove, or !COMMAND, which must exit with 0",
+    help="work until this holds: a condition that results of calls must prove, or !COMMAND that must exit with 0",
 )
 ATTEMPTS = Setting(
     "goal_attempts",

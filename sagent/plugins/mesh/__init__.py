@@ -64,7 +64,7 @@ plugin = Plugin(
     stores=(
         Store(
             "bus",
-            f"read the session from this bus (or {_BUS}, where it is not on this machine)",
+            f"read the session from this bus (default: {_BUS}, for a session that is not on this machine)",
             f"{_COMMANDS}.kept:fetch",
             f"{_COMMANDS}.kept:rows",
             _BUS,

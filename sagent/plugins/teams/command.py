@@ -52,8 +52,12 @@ def run_team(argv: Sequence[str]) -> int:
     operations = {"run": _run, "list": _list, "show": _show}
     if argv and argv[0] in operations:
         return operations[argv[0]](argv[1:])
-    parser = Parser("team", __doc__, usage=USAGE)
-    parser.add_argument("operation", choices=tuple(operations))
+    parser = Parser("team", "Have a team of roles work on one task, each handing its results to the next.", usage=USAGE)
+    parser.add_argument(
+        "operation",
+        choices=tuple(operations),
+        help="run a team (sagent team run --help), list the teams that come with sagent, or show one as TOML",
+    )
     parser.parse_args(argv[:1])
     return 0
 
@@ -73,7 +77,7 @@ def _run_parser() -> Parser:
     group = parser.add_argument_group("team")
     group.add_argument("--preset", metavar="NAME", help="a team that comes with sagent: see sagent team list")
     group.add_argument("--task", metavar="FILE", help="read the task from a file; - is standard input")
-    group.add_argument("--visible-handoffs", metavar="N", help="show each role the last N hand-offs (4)")
+    group.add_argument("--visible-handoffs", metavar="N", help="show each role the last N hand-offs (default 4)")
     group.add_argument("--handoff-tokens", metavar="N", help="put at most N tokens of each hand-off in later prompts")
     group.add_argument("--handoff-bytes", metavar="N", help="put at most N bytes of each hand-off in later prompts")
     group.add_argument("--output", metavar="DIR", help="write final.md and report.md there")
@@ -332,7 +336,7 @@ def _show_handoff(handoff: "HandOff") -> Mapping[str, object]:
 
 
 def _list(argv: Sequence[str]) -> int:
-    parser = Parser("team list", "The teams that come with sagent.")
+    parser = Parser("team list", "List the teams that come with sagent.")
     parser.parse_args(argv)
     from sagent.plugins.teams.files import preset_names, read_preset
 
@@ -344,7 +348,7 @@ def _list(argv: Sequence[str]) -> int:
 
 def _show(argv: Sequence[str]) -> int:
     parser = Parser(
-        "team show", "To print a preset as TOML, with its prompts: sagent team show code_review > mine.toml"
+        "team show", "Print a preset as TOML, with its prompts, to change it: sagent team show code_review > mine.toml"
     )
     parser.add_argument("name")
     from sagent.plugins.teams.files import preset_text
