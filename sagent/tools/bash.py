@@ -450,9 +450,10 @@ def _needs(arguments: JsonObject, workspace: Workspace) -> "tuple[Need, ...]":
             raise ToolError(f"{error}.") from error
         if need.kind in ("read", "write"):
             need = Need(need.kind, os.path.realpath(workspace.resolve(need.target)))
-            if not is_protected_name(need.target) and not os.path.lexists(need.target):
-                above = os.path.dirname(need.target)  # noqa: PTH120 -- a text path
-                raise ToolError(f"The command was not run: {need.target} does not exist. Ask for {need.kind}:{above}.")
+            above = os.path.dirname(need.target)  # noqa: PTH120 -- a text path
+            lost = above if is_protected_name(above) else "" if is_protected_name(need.target) else need.target
+            if lost and not os.path.lexists(lost):  # a new protected directory stays as a whole, or not at all
+                raise ToolError(f"The command was not run: {lost} does not exist. Ask for {need.kind}:{above}.")
         found.append(need)
     return tuple(dict.fromkeys(found))
 

@@ -192,6 +192,19 @@ async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> 
     assert file.exists(), (said, told)
 
 
+@pytest.mark.parametrize("name", [".vscode/x", ".husky/pre-commit", ".git/hooks/pre-commit"])
+async def test_grant_of_one_file_in_a_new_directory(work: Path, name: str) -> None:
+    """Before anything is run, its directory is asked for: that would be undone with the file."""
+    shell("git init -q; rm -r .git/hooks", work)
+    above = Path(name).parent
+    line = f"mkdir -p {above}; echo 1 > {name}"
+    said, _ = await session(work, (line, [f"write:{name}"]))
+    assert said[0].is_error and f"Ask for write:{work}/{above}." in str(said[0].content)
+    assert not (work / above).exists()
+    said, told = await session(work, (line, [f"write:{above}"]))
+    assert (work / name).exists(), (said, told)
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("rule", ["Edit(.vscode/**)", "Write(.vscode/)", "Edit(/{work}/.vscode)", "Edit(./n/**)"])
 async def test_rule_allows_what_is_not_there(work: Path, means: str, rule: str) -> None:
