@@ -164,7 +164,9 @@ class Cards:
             yield changes(prose.clean(call.diff), whole)
         if call.result:
             suffix = whole.rpartition(".")[2]
-            yield _pre(prose.numbered(call.result, suffix) if call.name == "Read" else prose.text(call.result))
+            said = _pre(prose.numbered(call.result, suffix) if call.name == "Read" else prose.text(call.result))
+            folded = f'<details><summary class="quiet">What the model read</summary>{said}</details>'
+            yield folded if diff and call.state == "done" else said  # it repeats the change
         yield from map(self._image, call.media)
         yield "</details>\n"
 

@@ -43,6 +43,7 @@ async def test_edit_diff_logged_and_on_page(tmp_path: Path) -> None:
     page, done = export_text(session.path, "html", Redaction())
     assert '<del data-line="3">-middle</del><ins data-line="3">+centre</ins>' in page.decode()
     assert "+++ b/a.txt" not in page.decode()
+    assert page.decode().count("What the model read</summary><pre") == 1  # the edit's, which repeats the change
     markdown, _ = export_text(session.path, "md", Redaction())
     assert "\n-middle\n+centre\n last\n" in markdown.decode()
     export_bundle(session.path, tmp_path / "b.tar", Redaction(), {})
