@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.plugins.programs.folders import demo_folder, exit_on_signals, folder_diff
+from sagent.plugins.programs.folders import demo_folder, exit_on_signals, show_changes
 
 if TYPE_CHECKING:
     from sagent.plugins.local.llamacpp_server import Launch
@@ -62,7 +62,7 @@ def _run_in(folder: Path, launch: "Launch", named: Mapping[str, str], progress: 
         sys.exit(code)
     exit_on_signals()  # the loop that has ended took them back
     _say("\n== What changed\n")
-    _say("\n".join(folder_diff(before, project)) or "Nothing.")
+    _say("\n".join(show_changes(before, project, sys.stdout)) or "Nothing.")
     _say("\n== The test\n")
     passes = _run_local_test(project)
     test = project / LOCAL_TEST

@@ -10,10 +10,12 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from sagent.lib.signals import handled_signals
 
 PREFIX = "sagent-demo-"
+MAX_COLUMNS, MAX_ROWS = 160, 400  # where there is no terminal; of a change
 _RUNNING = ".running"  # is in a folder until its demo has ended, and locked while that lives
 
 
@@ -62,12 +64,22 @@ def _lock(file: int) -> bool:
     return True
 
 
-def folder_diff(before: Path, after: Path) -> Iterator[str]:
-    """Yield the lines of a unified diff of the files that lie in both folders."""
-    import difflib
+def show_changes(before: Path, after: Path, out: TextIO) -> Iterator[str]:
+    """Yield rows that show how the files that lie in both folders differ, as the REPL draws changes; in colours if
+    `out` is a terminal."""
+    from sagent.lib.diff import unified
+    from sagent.repl.view.diff import changes, render_diff
+    from sagent.repl.view.lines import plain
+    from sagent.repl.view.sgr import styled
 
+    width = max(shutil.get_terminal_size().columns - 1, 40) if out.isatty() else MAX_COLUMNS
+    coloured = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for old in sorted(before.iterdir()):
         new = after / old.name
-        if old.is_file() and new.is_file():
-            lines = (old.read_text("utf-8").splitlines(), new.read_text("utf-8").splitlines())
-            yield from difflib.unified_diff(*lines, f"a/{old.name}", f"b/{old.name}", lineterm="")
+        if not (old.is_file() and new.is_file()):
+            continue
+        if diff := unified(*(each.read_text("utf-8").splitlines() for each in (old, new))):
+            found = changes(diff)
+            head = (("class:argument", old.name), ("class:dim", f" · +{found.added} -{found.removed}"))
+            rows = [head, *render_diff(f"--- a/{old.name}\n+++ b/{old.name}\n{diff}\n", width, max_lines=MAX_ROWS)]
+            yield from (styled(row, "auto") if coloured else plain([row]).rstrip() for row in rows)

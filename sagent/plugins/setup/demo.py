@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 from sagent.cli.flags import Parser, plugins_of
 from sagent.errors import SagentError
 from sagent.plugin import resolve
-from sagent.plugins.programs.folders import demo_folder, folder_diff
+from sagent.plugins.programs.folders import demo_folder, show_changes
 
 HERE = Path(__file__).parent
 TASK = "A test of this project fails. Find out why, fix the code (not the test), and run the tests."
@@ -106,6 +106,7 @@ def _provider(folder: Path, environment: dict[str, str], *, offline: bool) -> Ge
                 raise SagentError("the scripted provider did not start; see the lines above")
             environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "no-key-needed"}
             environment.pop("ANTHROPIC_AUTH_TOKEN", None)
+            environment["SAGENT_STATE_DIR"] = str(folder / "state")  # its costs are none of the person's
             yield
         finally:
             server.terminate()
@@ -113,7 +114,7 @@ def _provider(folder: Path, environment: dict[str, str], *, offline: bool) -> Ge
 
 def _show(project: Path, environment: dict[str, str], code: int) -> int:
     say("\n== What changed\n")
-    say("\n".join(folder_diff(HERE / "demo_project", project)))
+    say("\n".join(show_changes(HERE / "demo_project", project, sys.stdout)))
     say("\n== The tests\n")
     tests = subprocess.run(TESTS, cwd=project, env=environment, capture_output=True, text=True, check=False)
     say(tests.stderr.strip())

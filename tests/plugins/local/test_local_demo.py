@@ -68,7 +68,7 @@ def test_demo_repairs_test_and_cleans_up(shell: Shell) -> None:
     before, _, after = done.out.partition("$ sagent ")
     assert "FAILED" in before
     assert "FAILED" not in after
-    assert "+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))" in after
+    assert "+             merged[-1] = (merged[-1][0], max(merged[-1][1], end))" in after
     assert f"sagent --model llamacpp/{NAME}\n" in after
     assert "export" not in after, "the person has named the files"
     assert all(map(is_gone, servers(shell)))

@@ -29,6 +29,8 @@ def test_demo_fixes_test(shell: Shell) -> None:
     log = re.search(r"^log +(\S+)", done.out, re.MULTILINE)
     assert log is not None
     assert Path(log[1]).is_file()
+    assert not list(Path(shell.environment["HOME"]).rglob("root.jsonl"))  # so /usage counts nothing
+    assert not re.search(r"^(---|\+\+\+|@@) ", done.out, re.MULTILINE)
 
 
 @pytest.mark.costly
