@@ -32,13 +32,13 @@ def run_interactive(flags: Mapping[str, object]) -> int:
 
         return load_settings(flags)
 
-    run = _plain_lines(flags, load)
+    run = plain_lines(flags, load)
     if run is None:
         from sagent.repl.front import run_repl as run
     return asyncio.run(run(load, open_in_terminal, choosing=choosing))
 
 
-def _plain_lines(flags: Mapping[str, object], load: "Callable[[], Settings]") -> "Talk | None":
+def plain_lines(flags: Mapping[str, object], load: "Callable[[], Settings]") -> "Talk | None":
     """Return the REPL in plain lines if the terminal can only print or the person wants it. Their settings are only
     loaded first if one may say so, because the prompt does not wait for them."""
     prints = os.environ.get("TERM", "") in ("", "dumb", "unknown")

@@ -402,16 +402,21 @@ class LineRepl(CommandContext):
         self._paper.write(Shell(command, output, code))
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{output[-20_000:]}", SHELL)
 
-    def _on_input_end(self) -> None:
+    def _on_input_end(self) -> bool:
+        """Leave; a remote session goes on, with its questions open for others."""
         if self._batch_end is not None:
             self._batch_end.cancel()
             self._take_batch()
+        if self._session.elsewhere is not None:
+            self._end(0)
+            return False
         self._tasks.spawn(self._in_order(self._leave_when_idle()))
+        return True
 
     async def _leave_when_idle(self) -> None:
         """Leave at the end of the turn that is in progress, and of those that were queued."""
         self._listens = False
-        while self._session.busy or self._session.outbox.waits:  # noqa: ASYNC110 -- a turn has several ends
+        while self._session.elsewhere is None and (self._session.busy or self._session.outbox.waits):  # noqa: ASYNC110 -- a turn has several ends
             await asyncio.sleep(LEAVE_SECONDS)
         self._end(0)
 
@@ -597,7 +602,7 @@ class LineRepl(CommandContext):
         self.say(f"Those were the last {min(limit, len(messages))} of {len(messages)} messages.")
 
     def leave(self) -> None:
-        if self._session.busy:
+        if self._session.busy and self._session.elsewhere is None:
             self.say("It ends when the turn has ended; /stop ends the turn.")
         self._tasks.spawn(self._leave_when_idle())
 

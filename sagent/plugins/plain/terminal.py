@@ -16,10 +16,11 @@ LABEL_DELAY_SECONDS = 0.05  # after output, before the label is written again
 class LineTerminal:
     """Writes lines, and hands on typed ones: to the latest reader, whose label the person sees, else to `take`.
 
+    `on_end` is called at the end of the input, and returns True to close all questions.
     `prompt` returns the label while nobody reads, "" for none.
     """
 
-    def __init__(self, take: Callable[[str], object], on_end: Callable[[], object]) -> None:
+    def __init__(self, take: Callable[[str], object], on_end: Callable[[], bool]) -> None:
         self._take, self._on_end = take, on_end
         self.prompt: Callable[[], str] = str
         self._readers: list[tuple[str, asyncio.Future[str | None]]] = []
@@ -96,9 +97,9 @@ class LineTerminal:
 
     def _on_input_end(self) -> None:
         self._ended = True
-        while self._readers:
-            self.answer(None)
-        self._on_end()
+        if self._on_end():
+            while self._readers:
+                self.answer(None)
 
     def answer(self, text: str | None) -> bool:
         """Give a line to the latest reader; None closes it. Return False if there is none."""

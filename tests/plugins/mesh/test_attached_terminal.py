@@ -15,6 +15,7 @@ from tests.depth import later, slow
 from tests.plugins.mesh.places import Place, by_results, place
 from tests.providers.llama_server import Front
 from tests.repl.console import CHECKOUT, Console
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -97,6 +98,29 @@ async def test_two_people_share_remote_session(tmp_path: Path) -> None:
         await one.keys("C-d")
         await one.until(f"To come back:  sagent attach {session}", "ended 0")
         await two.keys("C-d")
+        await two.until("ended 0")
+
+
+@later
+@pytest.mark.plugin("plain")
+async def test_remote_session_in_plain_lines(tmp_path: Path) -> None:
+    turns = [Turn("I write.", calls=(WRITE,)), Turn("I change.", calls=(EDIT,)), Turn("All is **done**.")]
+    async with place(tmp_path, by_results(turns)) as here, terminals(here, "one", "two") as (one, two):
+        one.console.environment["SAGENT_PLAIN"] = two.console.environment["SAGENT_PLAIN"] = "1"
+        session = await submitted(here)
+        await one.attach(here, session)
+        await two.attach(here, session)
+        await here.node("n1", "--permission-mode", "ask")
+        await one.until("Write a.txt?", "2 added: two ☂", "y: once", "or why not: ")
+        await two.until("or why not: ")
+        await one.keys("C-d")
+        await one.until(f"To come back:  sagent attach {session}", "ended 0")
+        await two.type("y")  # the question stayed open
+        await two.until("2 removed: two ☂", "2 added: 2 ☂")
+        await asyncio.to_thread(wait_until, lambda: two.console.screen.count("or why not: ") > 1)
+        await two.type("leave it")
+        await two.until("Edit a.txt was denied", "All is **done**.", "End of turn")
+        await two.type("/quit")
         await two.until("ended 0")
 
 

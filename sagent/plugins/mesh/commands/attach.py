@@ -38,11 +38,13 @@ def run_attach(argv: Sequence[str]) -> int:
     parser.add_argument("--watch", action="store_true", help="only watch: answer no questions")
     given = parser.parse_args(argv)
     url = bus_url(given.bus)
-    plain = os.environ.get("TERM", "") in ("", "dumb", "unknown")
-    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
-        from sagent.plugins.mesh.commands.attached import run_attached
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from sagent.cli.interactive import plain_lines
+        from sagent.plugins.mesh.commands.attached import load, run_attached
 
-        return asyncio.run(run_attached(url, given.session, watch=given.watch))
+        talk = plain_lines({}, load)
+        if talk or os.environ.get("TERM", "") not in ("", "dumb", "unknown"):
+            return asyncio.run(run_attached(url, given.session, talk, watch=given.watch))
     return asyncio.run(_attach(url, given.session, watch=given.watch))
 
 

@@ -13,6 +13,7 @@ from sagent.repl.opening import Opened, RemoteSession
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from sagent.cli.interactive import Talk
     from sagent.config import Settings
     from sagent.plugins.mesh.control import Question
     from sagent.plugins.mesh.remote import Mesh
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from sagent.tools.ask import Answerer
 
 
-async def run_attached(url: str, session: str, *, watch: bool) -> int:
-    """Talk to a session until the person leaves; the exit code. With `watch` they answer no questions. Raises
-    SessionNotFound, UsageError and MeshError."""
+async def run_attached(url: str, session: str, talk: "Talk | None" = None, *, watch: bool) -> int:
+    """Talk to a session until the person leaves, by the screen unless `talk` is given; return the exit code. With
+    `watch` they answer no questions. Raises SessionNotFound, UsageError and MeshError."""
     from sagent.plugins.mesh.errors import MeshError
     from sagent.plugins.mesh.records import Records
     from sagent.plugins.mesh.remote import Mesh
@@ -32,14 +33,14 @@ async def run_attached(url: str, session: str, *, watch: bool) -> int:
     async with Mesh.connect(url) as mesh:
         record = await Records(mesh.bus).find(session)
         again = f"sagent attach {record.id} --bus {shlex.quote(url)}"
-        code = await run_repl(_load, _opening(mesh, record.id, again, watch=watch))
+        code = await (talk or run_repl)(load, _opening(mesh, record.id, again, watch=watch))
         if mesh.bus.is_up:  # otherwise do not wait: the outage was reported
             with suppress(MeshError):
                 await bring_files(mesh.bus, await Records(mesh.bus).find(record.id), Path.cwd())
         return code
 
 
-def _load() -> "Settings":
+def load() -> "Settings":
     """Load the settings of the person's terminal. Those of the session come from its node."""
     from sagent.cli.settings import load_settings
 
