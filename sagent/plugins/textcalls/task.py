@@ -30,18 +30,29 @@ _NAME = (
 _FILE = re.compile(_NAME)
 _RUN = re.compile(r"\b(?:run|execute|call|start)\s+(`[^`\n]{1,400}`)", re.IGNORECASE)
 _IN_FILE = r"(?:^|[.!]\s+)in\s+(?:the\s+file\s+)?(?:,\s+)?"  # the name of the file is left out
-_BEGINS = rf"(?:^|[.!;:]\s+|\b(?:please|then|and|first|now)\s+|{_IN_FILE})"  # before a verb that orders
+_WISH = (  # words before a verb that orders
+    r"please|then|and|first|now|(?:want|need|like)\s+you\s+to|you\s+(?:must|should|have\s+to|need\s+to)|(?:task|job)\s+is\s+to"
+    r"|help\s+me(?:\s+to)?|let['\u2019]s|go\s+ahead\s+and|try\s+to|we\s+(?:must|should|have\s+to|need\s+to)"
+)
+_BEGINS = rf"(?:^|[.!;:]\s+|\b(?:{_WISH})\s+|{_IN_FILE})"  # before a verb that orders
+_POLITE = re.compile(  # an order in the form of a question
+    r"(^|[.!,;:]\s+|\bplease\s+)(?:can|could|would|will)\s+you\s+((?:(?:please|kindly|also|now)\s+){0,2}(?:fix|mend|repair|correct|add|"
+    r"insert|append|put|change|edit|update|set|replace|rename|remove|delete|sort|translate|convert|turn|make|write|create|"
+    r"implement|refactor|run|execute)\b[^?\n]*)\?",
+    re.IGNORECASE | re.MULTILINE,
+)
 _RUN_ORDER = re.compile(rf"{_BEGINS}(?:run|execute)\s+(?:the\s+command\s+)?({_COMMANDS})", re.IGNORECASE | re.MULTILINE)
 _CONDITION = re.compile(r"\b(?:if|when|whenever|unless|once|before|after|how|not|never|n['’]t)\b", re.IGNORECASE)
 _QUESTION = re.compile(r"(?:^|(?<=[.!?]))[^.!?\n]*\?", re.MULTILINE)
 _SENTENCE = re.compile(r"(?:`[^`\n]*`|[^.!?\n`]|[.!?](?=\S))+", re.MULTILINE)
 _CHANGES = re.compile(
-    rf"(?:^|[.!;:,]\s+|\b(?:please|then|and|must|should)\s+|{_IN_FILE})(?:fix|mend|repair|correct|add|insert|append|give|put|change|edit|"
+    rf"(?:^|[.!;:,]\s+|\b(?:{_WISH}|must|should)\s+|{_IN_FILE})(?:fix|mend|repair|correct|add|insert|append|give|put|change|edit|"
     r"update|set|replace|rename|remove|delete|sort|translate|convert|turn|make|write|create|implement|refactor)\b",
     re.IGNORECASE | re.MULTILINE,
 )
 _ALTERS = re.compile(  # never only a look
     rf"{_BEGINS}(?:fix|mend|repair|change|edit|update|rename|remove|delete|replace|insert|append|implement|refactor|create|"
+    r"correct|adjust|bump|increase|decrease|swap|prepend|extend|improve|optimi[sz]e|simplify|resolve|patch|rewrite|modify|reformat|"
     r"add\s+(?:an?|another|the|new|some|one)\b|sort\s+(?:[^\s.]+\s+){1,8}in\s+(?:place|the\s+same\s+file)\b|set\s+[\w.`]+\s+(?:\w+\s+){0,5}to\b)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -92,9 +103,10 @@ _FAILING = re.compile(  # a check that fails before the change
 
 
 def said_in(message: Message) -> str:
-    """Return a message's text without the files within it and what was piped in."""
+    """Return a message's text without the files within it and what was piped in. A polite question is an order."""
     texts = (part.text for part in message.parts if isinstance(part, Text))
-    return " ".join(text for text in texts if not (is_enclosure(text) or _LISTING.match(text) or ATTACHED.match(text)))
+    said = (text for text in texts if not (is_enclosure(text) or _LISTING.match(text) or ATTACHED.match(text)))
+    return _POLITE.sub(r"\1. \2.", " ".join(said))
 
 
 def is_enclosure(text: str) -> bool:
@@ -233,7 +245,7 @@ def _is_request(message: Message, senders: Container[str]) -> bool:
 def path_to_change(history: Sequence[Message], at: int) -> str:
     """Return the one file that the request at this index asks to change; "" for any other, and for a question."""
     said = (
-        _FILE.sub(" ", _COMMAND.sub(" ", history[at].content)) if at >= 0 else ""
+        _FILE.sub(" ", _COMMAND.sub(" ", _POLITE.sub(r"\1. \2.", history[at].content))) if at >= 0 else ""
     )  # a name such as show.py is no verb
     if not _CHANGES.search(said) or _TELLS.search(said):
         return ""
