@@ -336,6 +336,13 @@ def test_sentence_found_by_hidden_words() -> None:
     assert [one.value for one in narrowed(options, "nedl")] == [3]
 
 
+async def test_list_begins_at_current() -> None:
+    options = [Option("a", "first"), Option("b", "second", current=True)]
+    picker = Picker([], options)
+    assert picker.at == 1 and Picker([], options[:1]).at == 0 and Picker([], options, keys=True).at == -1
+    assert [plain([row]).split()[-1] for row in render_picker(picker, 40, 10) if "second" in plain([row])] == ["✓"]
+
+
 async def test_picker_narrows_by_words() -> None:
     options = [Option(number, name) for number, name in enumerate(("openai/gpt-5.5", "anthropic/opus", "openai/mini"))]
     assert [one.label for one in narrowed(options, "mini openai")] == ["openai/mini"]

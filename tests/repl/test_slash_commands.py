@@ -167,7 +167,7 @@ async def test_switching(context: RecordingContext) -> None:
     await context.do("/effort high")
     context.picks = [None]
     await context.do("/effort")
-    assert [option.label for option in context.offered if "✓" in option.label] == ["high ✓"]
+    assert [option.label for option in context.offered if option.current] == ["high"]
     assert context.opened.agent.status().effort == "high"
     await context.do("/permissions plan")
     assert context.opened.policy.mode == "plan"

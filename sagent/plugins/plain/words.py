@@ -167,7 +167,7 @@ def option_texts(options: "Sequence[Option[T]]", *, keys: bool) -> Iterator[str]
     """Yield the choices, one a line: each with its key, or with its number."""
     for number, option in enumerate(options, 1):
         key = option.key if keys else f"{number}{f' or {option.key}' * bool(option.key)}"
-        label = option.label.replace(", because …", ", or write why not").replace(" ✓", ", which is current")
+        label = option.label.replace(", because …", ", or write why not") + ", which is current" * option.current
         yield f"  {key}: {', '.join(' '.join(text.split()) for text in (label, option.hint) if text)}"
 
 

@@ -57,7 +57,7 @@ async def _value(context: CommandContext, name: str) -> str | None:
     now = next(row.value for row in show(context.settings) if row.name == name)
     words = ("true", "false") if setting.type == "bool" else _words(setting)
     if words:
-        options = [Option(word, f"{word} ✓" if word == now else word) for word in words]
+        options = [Option(word, word, current=word == now) for word in words]
         return await context.pick(f"{name}: {setting.help or 'which value?'}", options)
     context.say(f"{name} is {now}. {setting.help}".rstrip(". ") + ".")
     return await context.line(f"{name} = ")
@@ -103,7 +103,7 @@ async def theme(context: CommandContext, name: str = "") -> None:
     Without a name, choose from a list. It is kept as `theme` in your config.
     """
     settings = context.settings
-    options = [Option(one, f"{one} ✓" if one == settings.theme else one, words) for one, words in THEMES.items()]
+    options = [Option(one, one, words, current=one == settings.theme) for one, words in THEMES.items()]
     if name := name or await context.pick("Which colours?", options) or "":
         context.set_display("theme", name)
         context.use(replace(settings, theme=name))

@@ -67,7 +67,7 @@ async def _pick_model(context: CommandContext, title: str, now: Sequence[str], *
     options = [Option(name, name, about) for name, about in more]
     about = _aligned((name.partition("/")[0], *cells) for name, cells in models.items())
     for name, detail in zip(models, about, strict=True):
-        options.append(Option(name, _marked(name.partition("/")[2], current=name in now), detail, also=name))
+        options.append(Option(name, name.partition("/")[2], detail, also=name, current=name in now))
     return await context.pick(f"{title} ($ per M tokens)", options)
 
 
@@ -114,7 +114,7 @@ async def provider(context: CommandContext, name: str = "") -> None:
     if not name:
         known = await asyncio.to_thread(_providers, context)
         now = context.opened.agent.status().model.partition("/")[0]
-        options = [Option(one, _marked(one, current=one == now), row_named(one, rows).default) for one, _ in known]
+        options = [Option(one, one, row_named(one, rows).default, current=one == now) for one, _ in known]
         name = await context.pick("Which provider?", options) or ""
     if name == LOCAL and LOCAL not in rows:
         await run_command(context, "login", LOCAL)
@@ -133,13 +133,9 @@ async def effort(context: CommandContext, level: Effort | Literal[""] = "") -> N
     """
     agent = context.opened.agent
     now = agent.status().effort
-    options = [Option(one, _marked(one, current=one == now)) for one in EFFORTS]
+    options = [Option(one, one, current=one == now) for one in EFFORTS]
     if chosen := level or await context.pick("Which effort?", options):
         agent.apply(Switch(effort=chosen))
-
-
-def _marked(label: str, *, current: bool) -> str:
-    return f"{label} ✓" if current else label
 
 
 def _advisors(context: CommandContext) -> Sequence[str]:

@@ -27,7 +27,8 @@ _MAX_LETTER_GAP = 5  # characters between two matching letters
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
     """One choice: its value, its text, and a key that takes it at once ("" for none). `short` is for little room;
-    `also` is another name to find it by, and `keywords` a text searched for whole words."""
+    `also` is another name to find it by, and `keywords` a text searched for whole words. The `current` one is marked,
+    and a list without keys begins at it."""
 
     value: T
     label: str
@@ -36,6 +37,7 @@ class Option(Generic[T]):
     short: str = ""
     also: str = ""
     keywords: str = ""
+    current: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,11 @@ class Picker(Generic[T]):
     chosen: "asyncio.Future[T | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def __post_init__(self) -> None:
-        self.at = -1 if self.keys else 0
         if wrong := [each for each in self.options if not hasattr(each, "label")]:
             raise TypeError(f"a list has {wrong[0]!r:.60} among its options, which is not an Option")
+        current = (at for at, each in enumerate(self.options) if each.current)
+        self.at = -1 if self.keys else next(current, 0)
+        self.options = [replace(each, label=f"{each.label} ✓") if each.current else each for each in self.options]
 
     @property
     def shown(self) -> list[Option[T]]:
