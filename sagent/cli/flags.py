@@ -178,6 +178,8 @@ def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
     first = words[0] if words else ""
     if len(first) < 2 or len(words) > 3 or not first.replace("-", "").isalpha():
         return ""
+    if first in commands:
+        return f"sagent {first}, whose name stands before its flags"
     elsewhere = {other: f"sagent {name}" for name, command in commands.items() for other in command.elsewhere}
     elsewhere = {**_elsewhere("commands"), **elsewhere}
     if first in elsewhere and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
