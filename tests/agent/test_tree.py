@@ -229,7 +229,7 @@ async def test_failed_child_says_partial_output(fault: Exception, words: str) ->
     assert [each.path for each in agent.tree.living] == ["root"]
 
 
-@pytest.mark.parametrize(("prices", "words"), [({}, "all agents: at least 0.0"), (PRICES, "all agents: 0.0")])
+@pytest.mark.parametrize(("prices", "words"), [({}, "all agents: at least $0.0"), (PRICES, "all agents: $0.0")])
 async def test_agent_is_told_of_unknown_price(prices: dict[str, dict[str, object]], words: str) -> None:
     cast = Cast(root=in_turn((call("1", "AgentSelf", status=True),), results))
     result = await root_of(cast, ledger=Ledger(None, PriceBook(prices))).run("go")
