@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.errors import SagentError
+from sagent.lib.money import total
 from sagent.session.contents import ChargeEntry
 from sagent.session.folds import origin
 from sagent.session.log import read_log
@@ -35,7 +35,12 @@ class Spending(NamedTuple):
     @property
     def usd(self) -> Decimal:
         """USD of all of them."""
-        return sum((each.usd for each in self.sums.values()), Decimal(0))
+        return total(each.usd for each in self.sums.values())
+
+    @property
+    def unbilled(self) -> Decimal:
+        """USD that calls without a certain bill may have cost in addition."""
+        return total(each.unbilled for each in self.sums.values())
 
 
 def paid(state: Path) -> Iterator[Paid]:
@@ -60,8 +65,7 @@ def grouped(charges: Iterable[Paid], by: Grouping) -> Spending:
     sums, unpriced = dict[str, Sum](), dict[str, None]()
     for each in charges:
         charge, name = each.charge, _name(each, by)
-        before = sums.get(name, Sum())
-        sums[name] = replace(before, usage=before.usage + charge.usage, usd=before.usd + (charge.usd or 0))
+        sums.setdefault(name, Sum()).add(charge)
         if charge.usd is None:
             unpriced[f"{charge.provider}/{charge.model}"] = None
     if by in ("day", "week"):

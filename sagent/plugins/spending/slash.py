@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-from sagent.lib.figures import count, money
+from sagent.lib.figures import bill, count
 from sagent.plugins.spending.charges import Paid, Spending, grouped, paid
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.greeting import short_path
@@ -38,8 +38,8 @@ def _sums(found: Sequence[Paid]) -> list[Line]:
     monday, first = today - timedelta(days=today.weekday()), today.replace(day=1)
     rows: list[list[Span]] = []
     for name, since in (("today", today), ("this week", monday), ("this month", first)):
-        usd = grouped((each for each in found if each.day >= since), "day").usd
-        rows.append([("class:dim", name), ("", money(usd))])
+        spent = grouped((each for each in found if each.day >= since), "day")
+        rows.append([("class:dim", name), ("", bill(spent.usd, spent.unbilled, least=bool(spent.unpriced)))])
     return list(table(rows, right=(1,)))
 
 
@@ -50,10 +50,9 @@ def _rows(spending: Spending, *, is_path: bool) -> list[Line]:
     for name, each in shown:
         bar = "█" * max(round(_BAR * each.usd / most), 1) if each.usd else ""
         figures = (count(each.usage.total_input), count(each.usage.output))
+        usd = bill(each.usd, each.unbilled, least=bool(each.unpriced))
         label = short_path(Path(name)) if is_path else name
-        rows.append(
-            [("", label), *(("class:dim", text) for text in figures), ("", money(each.usd)), ("class:mark", bar)]
-        )
+        rows.append([("", label), *(("class:dim", text) for text in figures), ("", usd), ("class:mark", bar)])
     lines = list(table(rows, right=(1, 2, 3)))
     if (rest := len(spending.sums) - len(shown)) > 0:
         lines.append((("class:dim", f"  … {rest} more"),))

@@ -61,3 +61,10 @@ async def test_usage_shows_sums(context: RecordingContext, by: str) -> None:
     spend(settings.state_dir, settings.cwd, CHARGE)
     shown = await context.do(f"/usage {by}")
     assert "$0.2500" in shown and ("this month" in shown) == (not by)
+
+
+async def test_unsure_bills_are_no_certain_sums(context: RecordingContext) -> None:
+    unsure = replace(CHARGE, at_most=Decimal("0.75"), estimated=True)
+    spend(context.settings.state_dir, context.settings.cwd, CHARGE, unsure)
+    shown = await context.do("/usage")
+    assert shown.count("$0.5000 +$0.5000?") == 4  # today, the week, the month and the day
