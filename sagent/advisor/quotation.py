@@ -9,7 +9,7 @@ from sagent.lib.secrets import redact
 from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from sagent.model import ToolSpec
 
-HEAD, TAIL = 1_600, 800  # of a long result or long arguments to quote
+MAX_HEAD_CHARS, MAX_TAIL_CHARS = 1_600, 800  # of a long result or long arguments to quote
 _MAX_SYSTEM_CHARS = 2_000  # of the executor's system prompt
 Keep = Callable[[str], str]
 """Keeps the whole of a text that is shown in part, and returns the name by which it is found."""
@@ -100,10 +100,11 @@ def _media(part: Image | Document) -> str:
 def _shorten(text: str, keep: Keep) -> str:
     """Return a text; a long one is cut to head and tail, with the name of the whole."""
     cleaned = clean(text)  # before it is cut: half a key is still a key
-    left = len(cleaned) - HEAD - TAIL
+    left = len(cleaned) - MAX_HEAD_CHARS - MAX_TAIL_CHARS
     if left <= 200:
         return cleaned
-    return f"{cleaned[:HEAD]}\n[{left} characters are left out here; the full text is {keep(text)}]\n{cleaned[-TAIL:]}"
+    note = f"[{left} characters are left out here; the full text is {keep(text)}]"
+    return f"{cleaned[:MAX_HEAD_CHARS]}\n{note}\n{cleaned[-MAX_TAIL_CHARS:]}"
 
 
 def clean(text: str) -> str:

@@ -19,13 +19,13 @@ UNPROVEN = (
     "is left to do, answer without saying that it was done."
 )
 _MAX_CYCLE = 4  # rounds of calls that take turns
-_MAX_SHOWN = 200  # characters of a call
+_MAX_CALL_CHARS = 200  # characters of a call
 _WAITING = re.compile(r"\b(?:sleep|wait|watch|poll|tail\s+-\w*f|inotifywait|timeout)\b|\"delay\"")
 _PENDING = re.compile(
     r"\b(?:pending|running|in[ _-]progress|queued|waiting|processing|starting|not (?:yet|ready)|still)\b", re.IGNORECASE
 )
 _DURATION = re.compile(r"\b\d+\.\d+ ?(?:[mµ]?s|sec|seconds?)\b")
-_MAX_STATUS = 500  # characters of a progress result
+_MAX_STATUS_CHARS = 500  # characters of a progress result
 
 _Round = tuple[tuple[str, str, object], ...]
 """The names, arguments and results of a reply's calls."""
@@ -64,7 +64,7 @@ class Progress:
             if (answer := answers.get(call.id)) is not None
         )
         status = "".join(result.text for result in answers.values())
-        pending = len(status) <= _MAX_STATUS and _PENDING.search(status) is not None
+        pending = len(status) <= _MAX_STATUS_CHARS and _PENDING.search(status) is not None
         if pending or any(_WAITING.search(arguments) for _, arguments, _ in this):
             self._rounds.clear()
             return ()
@@ -111,7 +111,7 @@ def _count_repeats(rounds: Sequence[_Round], size: int) -> int:
 
 
 def _words(calls: Sequence[ToolCall], size: int) -> str:
-    made = "; ".join(one_line(f"{call.name} {json_dump(call.arguments)}", _MAX_SHOWN) for call in calls[:3])
+    made = "; ".join(one_line(f"{call.name} {json_dump(call.arguments)}", _MAX_CALL_CHARS) for call in calls[:3])
     what = "The same call" if size == 1 and len(calls) == 1 else "The same calls"
     return (
         f"{what} came {WARNED_AT} times in a row, with the same result: {made}. Doing it again changes nothing. Use "

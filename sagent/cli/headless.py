@@ -40,7 +40,7 @@ EXIT_BY_KIND = {
     "invalid_output": EXIT_UNFIT,
     "no_plan": EXIT_UNFIT,
 }
-MAX_PIPED = 1 << 26  # bytes, twice the largest requests
+MAX_PIPED_BYTES = 1 << 26  # bytes, twice the largest requests
 FIRST_BYTE_TIMEOUT_SECONDS = 3.0  # for piped input beside a prompt: the pipe may be unused
 
 
@@ -352,9 +352,9 @@ def _image_in(path: str) -> Part:
 
     try:
         with open_given(path_of(path)) as file:
-            data = file.read(MAX_PIPED + 1)
-        if len(data) > MAX_PIPED:
-            raise ValueError(f"it has more than {MAX_PIPED >> 20} MB")
+            data = file.read(MAX_PIPED_BYTES + 1)
+        if len(data) > MAX_PIPED_BYTES:
+            raise ValueError(f"it has more than {MAX_PIPED_BYTES >> 20} MB")
         shown = media_in(data, path_of(path).name)
     except (OSError, ValueError) as error:
         why = system_reason(error) if isinstance(error, OSError) else str(error)
@@ -384,9 +384,9 @@ def _read_all(fd: int, timeout: float | None, err: TextIO) -> bytes:
         if not (piece := read_some(fd)):
             break
         found += piece
-        if len(found) > MAX_PIPED:
+        if len(found) > MAX_PIPED_BYTES:
             raise UsageError(
-                f"More than {MAX_PIPED >> 20} MB on stdin, more than a model reads: pipe in a part, or name a file."
+                f"More than {MAX_PIPED_BYTES >> 20} MB on stdin, more than a model reads: pipe a part, or name a file."
             )
     return bytes(found)
 

@@ -27,7 +27,7 @@ _KINDS = (
 )  # fmt: skip
 _WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 SHIFT = b"\x1b$"  # never sent to a terminal
-_MAX_LOOKED_AT = 4_096  # characters of a text to tell it from noise
+_MAX_SAMPLE_CHARS = 4_096  # characters of a text to tell it from noise
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _ESCAPED = re.compile("[\udc80-\udcff]+")
 _HIGH = bytes(range(128, 256))
@@ -119,7 +119,7 @@ class Output:
 def decode_output(data: bytes, *, cut: bool = False) -> Output:
     """Decode each line separately: as UTF-8 if valid, else in the encoding that it shares with nearby lines. With `cut`
     the data may be cut within a character at both ends."""
-    head = data[:_MAX_LOOKED_AT]
+    head = data[:_MAX_SAMPLE_CHARS]
     if b"\0" in head or SHIFT in head or any(data.startswith(bom) for bom, _ in _BOMS):
         for part in range(4 if len(data) > 16 else 1):  # bytes of a character that was cut at the end
             decoded = decode(data[: len(data) - part])
@@ -206,10 +206,10 @@ def _errors(codec: str) -> str:
 def _decode_wide(data: bytes) -> Text | None:
     """Decode UTF-16 or UTF-32 without a mark, which has NULs in ASCII letters and line ends; None if the result has
     anything but letters."""
-    if any(data.startswith(magic) for magic, _ in _KINDS) or _is_list(data[:_MAX_LOOKED_AT]):
+    if any(data.startswith(magic) for magic, _ in _KINDS) or _is_list(data[:_MAX_SAMPLE_CHARS]):
         return None
-    found = [(text, codec) for codec in _WIDE if (text := _try(data, codec)) and _is_writing(text[:_MAX_LOOKED_AT])]
-    found.sort(key=lambda one: -sum(map(str.isascii, one[0][:_MAX_LOOKED_AT])))
+    found = [(text, codec) for codec in _WIDE if (text := _try(data, codec)) and _is_writing(text[:_MAX_SAMPLE_CHARS])]
+    found.sort(key=lambda one: -sum(map(str.isascii, one[0][:_MAX_SAMPLE_CHARS])))
     return Text(found[0][0], Encoding(found[0][1])) if found else None
 
 
@@ -244,7 +244,7 @@ def _decode_older(data: bytes) -> Text | Binary:
     """Decode data that are not UTF-8: UTF-8 with a few broken bytes, or an older encoding, or no text at all."""
     escaped = data.decode("utf-8", "surrogateescape")
     broken, whole = _count(data, escaped)
-    seen = escaped[:_MAX_LOOKED_AT]
+    seen = escaped[:_MAX_SAMPLE_CHARS]
     is_noise = len(_CONTROLS.findall(seen)) > len(seen) * _MAX_CONTROLS
     if is_noise or any(data.startswith(magic) for magic, _ in _KINDS if len(magic) > 2):
         return Binary(_kind(data))

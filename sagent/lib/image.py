@@ -13,7 +13,7 @@ _SIGNATURES = (
 _CHANNELS = {2: 3, 4: 2, 6: 4}  # of a PNG's colour types; one of the others
 _MARKER = re.compile(rb"\xff+([^\x00\xff])")  # of a JPEG's segment
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # neither a byte of the data nor a restart
-_MAX_UNPACKED = 400_000_000  # bytes of pixels that are unpacked to check them
+_MAX_PIXEL_BYTES = 400_000_000  # bytes of pixels that are unpacked to check them
 
 
 def image_type(data: bytes) -> str:
@@ -60,8 +60,8 @@ def _is_whole_png(data: bytes) -> bool:
         if kind == b"IEND":
             width, height, depth, color = struct.unpack(">IIBB", data[16:26])
             row = 1 if data[28] else 1 + (width * depth * _CHANNELS.get(color, 1) + 7) // 8  # interlaced: more rows
-            return unpacked >= min(height * row, _MAX_UNPACKED) and (pixels.eof or unpacked >= _MAX_UNPACKED)
-        while kind == b"IDAT" and content and unpacked < _MAX_UNPACKED:
+            return unpacked >= min(height * row, _MAX_PIXEL_BYTES) and (pixels.eof or unpacked >= _MAX_PIXEL_BYTES)
+        while kind == b"IDAT" and content and unpacked < _MAX_PIXEL_BYTES:
             unpacked += len(pixels.decompress(content, 1 << 20))  # all at once would be as large in memory
             content = pixels.unconsumed_tail
         at += 12 + size

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
-PIECE = 1024 * 1024  # bytes that are inflated at a time
+PIECE_BYTES = 1024 * 1024  # bytes that are inflated at a time
 _ALWAYS = ("gzip", "x-gzip", "deflate")
 
 
@@ -55,14 +55,14 @@ class Inflater:
             headed = self._encoding != "deflate" or chunk[0] & 15 == 8
             self._inflater = zlib.decompressobj(zlib.MAX_WBITS | 32 if headed else -zlib.MAX_WBITS)
         while chunk and self._inflater is not None and not self._inflater.eof:
-            if plain := self._inflater.decompress(chunk, PIECE):
+            if plain := self._inflater.decompress(chunk, PIECE_BYTES):
                 yield plain
             chunk = self._inflater.unconsumed_tail
 
     def _feed_brotli(self, inflater: _Decompressor, chunk: bytes) -> Iterator[bytes]:
         while not inflater.is_finished():
             try:
-                plain = inflater.process(chunk, PIECE // 2)  # it may go beyond, up to twice as far
+                plain = inflater.process(chunk, PIECE_BYTES // 2)  # it may go beyond, up to twice as far
             except self._error as error:
                 raise zlib.error(str(error)) from error
             if plain:

@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 MAX_LINE_BYTES = 1 << 28  # of a line; it may contain several base64 images
-_CHUNK = 1 << 18
+_CHUNK_BYTES = 1 << 18
 
 
 def read_some(fd: int) -> bytes:
     """Read the next bytes; b"" at the end. Blocks."""
     while True:
         try:
-            return os.read(fd, _CHUNK)
+            return os.read(fd, _CHUNK_BYTES)
         except BlockingIOError:  # another process may want it non-blocking
             select.select([fd], [], [])
         except OSError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sagent.lib.process import Finished
 
-MEMORY = 1_000_000_000  # bytes of address space
+MAX_MEMORY_BYTES = 1_000_000_000  # bytes of address space
 MAX_CPU_SECONDS = 20  # of a processor
 _START = "import sys; sys.path[:] = sys.argv[1:]; from %(module)s import %(function)s; %(function)s()"
 _FROM_OUTSIDE = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons need these to start
@@ -61,7 +61,11 @@ def limit() -> None:
         import resource
     except ImportError:
         return
-    for bound, most in (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, MAX_CPU_SECONDS), (resource.RLIMIT_CORE, 0):
+    for bound, most in (
+        (resource.RLIMIT_AS, MAX_MEMORY_BYTES),
+        (resource.RLIMIT_CPU, MAX_CPU_SECONDS),
+        (resource.RLIMIT_CORE, 0),
+    ):
         soft, _ = resource.getrlimit(bound)
         if soft == resource.RLIM_INFINITY or soft > most:
             with suppress(OSError, ValueError):

@@ -17,7 +17,7 @@ TEXT = "from a text that holds it as JSON"
 
 _FENCED = re.compile(r"(`{3,}|~{3,})(?:[\w+-]*[ \t]*\r?\n|(?:json)?[ \t]*(?=[{\[]))(.*?)(?:\r?\n)?[ \t]*\1", re.DOTALL)
 _NUMBER_END = re.compile(r"-?\d*\.?\d*(?:[eE][+-]?\d*)?")
-_MAX_ESCAPE = 12  # characters of the longest escape: two surrogates
+_MAX_ESCAPE_CHARS = 12  # characters of the longest escape: two surrogates
 _BLANK = " \t\r\n\ufeff\xa0\u200b\u2060"  # and invisible characters
 
 
@@ -91,7 +91,9 @@ def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
     rest = text[error.pos :].strip(_BLANK)
     if error.msg.startswith("Unterminated string") or any(word.startswith(rest) for word in _WORDS):
         return True  # "" is a prefix of any word
-    return _NUMBER_END.fullmatch(rest) is not None or (error.msg.startswith("Invalid \\") and len(rest) <= _MAX_ESCAPE)
+    return _NUMBER_END.fullmatch(rest) is not None or (
+        error.msg.startswith("Invalid \\") and len(rest) <= _MAX_ESCAPE_CHARS
+    )
 
 
 def _finite(digits: str) -> float:

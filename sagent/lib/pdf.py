@@ -16,7 +16,7 @@ _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _ESCAPED = re.compile(rb"#([0-9a-fA-F]{2})")
 _COUNT = re.compile(rb"(/Count\s*)(?<=\s)([0-9]+)")
 _PLAINLY = 3  # FPDF_REMOVE_SECURITY: saved without encryption, and never in object streams
-_DICTIONARY = 2000  # bytes of an object stream's dictionary after its type
+_MAX_DICTIONARY_BYTES = 2000  # bytes of an object stream's dictionary after its type
 
 
 def count_pages(data: bytes) -> int:
@@ -34,7 +34,7 @@ def _seen(data: bytes) -> int:
     """Return the page objects that can be seen."""
     seen, left, at = len(_PAGE.findall(_plain(data))), _MAX_UNPACKED_BYTES, 0
     while left > 0 and (at := data.find(b"/ObjStm", at) + 1) > 0:
-        start = data.find(b"stream", at, at + _DICTIONARY)
+        start = data.find(b"stream", at, at + _MAX_DICTIONARY_BYTES)
         end = data.find(b"endstream", start) if start >= 0 else -1
         if end < 0:
             break

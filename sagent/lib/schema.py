@@ -30,7 +30,7 @@ _BOUNDS = (
 )
 _EMPTY: tuple[Json, ...] = (None, "", (), EMPTY)
 _NESTING = 60  # schemas refer to themselves; no sane argument is deeper
-_STEPS = 100_000  # checks of a schema against a value: self-referring alternatives double at each level
+_MAX_STEPS = 100_000  # checks of a schema against a value: self-referring alternatives double at each level
 
 
 def violations(schema: Mapping[str, object], value: Json) -> list[str]:
@@ -69,7 +69,7 @@ class _Schema:
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
-        self._left = _STEPS
+        self._left = _MAX_STEPS
 
     def ends(self, depth: int) -> bool:
         """Count a step; return True if it is one too many."""

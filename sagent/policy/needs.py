@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sagent.policy.commands import CommandJudge
 
 
-MAX_SHOWN = 1_000  # of a repository's configuration
+MAX_SHOWN_CHARS = 1_000  # of a repository's configuration
 
 
 def denied_need(effect: Effect, judge: PathJudge) -> Deny | None:
@@ -51,7 +51,7 @@ def need_obstacle(effect: Effect, judge: PathJudge, commands: "CommandJudge") ->
     if leaves and (followers := commands.followers()):
         said = f" {' and '.join(followers)} will do what files here say by then, which other calls may change.{said}"
     if leaves and commands.obeyed:
-        said = f" It may run a program there: {one_line('; '.join(commands.obeyed), MAX_SHOWN)}.{said}"
+        said = f" It may run a program there: {one_line('; '.join(commands.obeyed), MAX_SHOWN_CHARS)}.{said}"
     rules = [tuple(_rules(need, commands)) for need in lacking]
     remedy = " ".join(f"--allow {quoted(rule)}" for rule in chain.from_iterable(rules))
     return Obstacle(

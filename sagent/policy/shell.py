@@ -23,7 +23,7 @@ SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "mksh", "rbash", 
 _MAX_CACHED_CHARS = 4_000  # of a script that is remembered
 MAX_WORDS = 5_000  # to read: half a second, in which nothing else runs
 _PARSE_TIMEOUT_SECONDS = 1.0  # a script of 250 kB takes a twentieth of it
-_PIECE = 1 << 16  # bytes
+_PIECE_BYTES = 1 << 16  # bytes
 DEPTH = 8  # scripts inside scripts; deeper is in doubt
 
 # The grammar's kinds of nodes that are understood.
@@ -174,7 +174,7 @@ def _tree(text: str) -> "Node":
     data, end = re.sub(r"[^\x00-\x7f]", "_", text).encode(), time.thread_time() + _PARSE_TIMEOUT_SECONDS
     parser = Parser(_language())
     return parser.parse(
-        lambda at, _: data[at : at + _PIECE], progress_callback=lambda _at, _failed: time.thread_time() > end
+        lambda at, _: data[at : at + _PIECE_BYTES], progress_callback=lambda _at, _failed: time.thread_time() > end
     ).root_node
 
 

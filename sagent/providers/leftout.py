@@ -56,7 +56,7 @@ _NOTHING = re.compile(
     r"request contains an invalid argument|(invalid|illegal) base64|\bdecod|\bbad request\b", re.IGNORECASE
 )
 _MAX_OF_SERVER = 3  # refused tools of an MCP server, before all of them are
-_MAX_SAID = 300  # characters of a provider's message
+_MAX_MESSAGE_CHARS = 300  # characters of a provider's message
 _MEDIA, _LARGE = "media ", "large "  # prefixes of keys: left out, and sent smaller
 _MAX_SIDE, _MAX_BYTES = 1_024, 1_000_000  # pixels and bytes of an image that is made smaller
 
@@ -161,7 +161,7 @@ def find_refused(
         sides = ((part, measure_image(part.data, part.media_type)) for part in media if isinstance(part, Image))
         found = [part for part, size in sides if max(size or (0,)) > min(pixels)] or found
     found = found or _of_kind(words, request.messages, media) or _suspected(words, request.tools)
-    said = " ".join(words.split())[:_MAX_SAID].rstrip(".")
+    said = " ".join(words.split())[:_MAX_MESSAGE_CHARS].rstrip(".")
     refused = {_key(part): f"{_described(part, request.messages)}: {said}" for part in found}
     return {**_of_servers((*left, *refused), request.tools), **refused}
 

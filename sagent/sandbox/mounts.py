@@ -25,7 +25,7 @@ _MAX_SHOWN = 20  # entries of the host's /tmp that can be read in a box
 
 # A read-only mount does not prevent connections to sockets in /run (Docker, D-Bus, key agents), so it is left out.
 _SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
-_SHARED_MEMORY = 1 << 30  # bytes of /dev/shm, which no process limit counts
+_MAX_SHM_BYTES = 1 << 30  # bytes of /dev/shm, which no process limit counts
 # Paths that root could write in any namespace, or where it could read kernel memory and keys.
 _KERNEL_READ_ONLY = (
     "/proc/sys",
@@ -88,7 +88,7 @@ class Mounts:
                 if _fits(entry, directory / entry.removeprefix(f"{place}/")):
                     yield from ("--ro-bind-try", entry, entry)  # they come and go
         # Memory that no limit counts, and settings that a command must not change for later ones.
-        yield from ("--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 -- its own
+        yield from ("--size", str(_MAX_SHM_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 -- its own
         yield from ("--remount-ro", "/dev", "--remount-ro", "/run")
 
     def _mounts(self, profile: Profile, sockets: Sequence[str]) -> Iterator[str]:

@@ -10,8 +10,8 @@ from sagent.session.entries import Entry
 from sagent.session.folds import origin, readable, title, title_source
 from sagent.session.store import log_files, sessions
 
-HEAD = 1 << 18  # bytes of a log's beginning in which its prompt is looked for
-TAIL = 1 << 16  # bytes of its end in which its last entry is
+HEAD_BYTES = 1 << 18  # bytes of a log's beginning in which its prompt is looked for
+TAIL_BYTES = 1 << 16  # bytes of its end in which its last entry is
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Glance:
 def glances(state: Path, cwd: Path | None = None) -> list[Glance]:
     """List sessions, last used first. Reads two pieces of each session's root log; unreadable ones are left out."""
     found: list[Glance] = []
-    room = bytearray(HEAD + TAIL)  # allocated once: a new one takes longer than reading
+    room = bytearray(HEAD_BYTES + TAIL_BYTES)  # allocated once: a new one takes longer than reading
     for path in sessions(state, cwd):
         try:
             found.append(glance(path, room))
@@ -46,7 +46,7 @@ def glances(state: Path, cwd: Path | None = None) -> list[Glance]:
 def glance(path: Path, room: bytearray | None = None) -> Glance:
     """One session. Raises OSError."""
     root = path / "root.jsonl"
-    first, last = _ends(root, room or bytearray(HEAD + TAIL))
+    first, last = _ends(root, room or bytearray(HEAD_BYTES + TAIL_BYTES))
     labels = [entry for entry in last if entry.kind == "label"]
     return Glance(
         path=path,
@@ -61,12 +61,12 @@ def glance(path: Path, room: bytearray | None = None) -> Glance:
 def _ends(file: Path, room: bytearray) -> tuple[list[Entry], list[Entry]]:
     """Read a log's descriptive entries from its start and end; damaged ones are skipped."""
     with file.open("rb", buffering=0) as stream, memoryview(room) as view:
-        head = stream.readinto(view[:HEAD]) or 0
+        head = stream.readinto(view[:HEAD_BYTES]) or 0
         size = os.fstat(stream.fileno()).st_size
         end = head
         if size > head:
-            stream.seek(max(head, size - TAIL))
-            end += stream.readinto(view[head : head + TAIL]) or 0
+            stream.seek(max(head, size - TAIL_BYTES))
+            end += stream.readinto(view[head : head + TAIL_BYTES]) or 0
     first = [*_opening(room, head), *readable(_labels(room, 0, head))]
     later = _lines(room, head, end) if end > head else _lines(room, 0, end)
     return first, [*readable(_labels(room, head, end)), *islice(readable(later), 1)]

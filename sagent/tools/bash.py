@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
 MAX_TIMEOUT_SECONDS = 3600.0
-OUTPUT_LIMIT = 1 << 30
+MAX_OUTPUT_BYTES = 1 << 30
 
 _QUIET: Mapping[str, str] = {
     "SAGENT": "1",
@@ -159,7 +159,7 @@ class Bash:
                     run.progress(capture.recent() + (f"[{_unended(left)}]" if left else ""))
                 raise
             if capture.flooded:
-                stopped = f"killed: it printed more than {OUTPUT_LIMIT >> 20:,} MiB"
+                stopped = f"killed: it printed more than {MAX_OUTPUT_BYTES >> 20:,} MiB"
             elif not in_time:
                 limit = DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout
                 stopped = f"timed out after {limit:g} s: killed, with everything it had started"
@@ -285,7 +285,9 @@ class Bash:
         try:
             from sagent.tools.capture import Capture
 
-            capture = held.enter_context(contextlib.closing(Capture(run.blobs, limit=OUTPUT_LIMIT, show=_shower(run))))
+            capture = held.enter_context(
+                contextlib.closing(Capture(run.blobs, limit=MAX_OUTPUT_BYTES, show=_shower(run)))
+            )
             try:
                 argv, environment = confined.launched(start)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
@@ -328,7 +330,7 @@ class Bash:
             whereto = f"is lost: {failure(error)}"
         try:
             os.set_blocking(capture.source, True)
-            self._group.drain(capture.source, path, limit=OUTPUT_LIMIT)
+            self._group.drain(capture.source, path, limit=MAX_OUTPUT_BYTES)
         except OSError as error:
             whereto = f"ends it: {failure(error)}"
         return f"still running in the background; what it prints from now on {whereto}"
@@ -342,7 +344,7 @@ class Bash:
         from sagent.sandbox.scratch import PREFIX
 
         def take(source: int, before: int) -> None:
-            self._group.drain(source, path, limit=OUTPUT_LIMIT, before=before)
+            self._group.drain(source, path, limit=MAX_OUTPUT_BYTES, before=before)
             process.release()
             confined.detach()
 
@@ -358,7 +360,7 @@ class Bash:
         except OSError as error:
             raise ToolError(str(error)) from error
         shell.cancel()  # ends the call
-        most = f"the first {OUTPUT_LIMIT >> 20:,} MiB of it"
+        most = f"the first {MAX_OUTPUT_BYTES >> 20:,} MiB of it"
         return f"all it has printed and will print goes to {path} ({most}). To end it: kill -- -{process.pid}"
 
 

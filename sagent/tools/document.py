@@ -57,7 +57,7 @@ def _failure(done: "Finished") -> str:
     if done.code == -signal.SIGXCPU:
         return f"takes longer than {isolated.MAX_CPU_SECONDS} s of a processor"
     ended = signal.Signals(-done.code).name if done.code < 0 else f"exit code {done.code}"
-    return f"needs more than {isolated.MEMORY // 1_000_000} MB of memory or is damaged ({ended})"
+    return f"needs more than {isolated.MAX_MEMORY_BYTES // 1_000_000} MB of memory or is damaged ({ended})"
 
 
 def answer() -> None:

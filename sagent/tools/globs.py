@@ -8,7 +8,7 @@ from sagent.errors import ToolError
 from sagent.lib.gaps import ANY, CLASS, DIRECTORIES, STAR, class_regex, join_tokens
 
 _MAX_GLOBS, _MAX_DEPTH, _MAX_CLASSES = 1_000, 50, 4
-_MAX_CHARACTERS = 10_000
+_MAX_GLOB_CHARS = 10_000
 _PIECE = re.compile(rf"\*{{2,}}/|\*+|{CLASS}|\\.|.", re.DOTALL)
 
 
@@ -20,8 +20,8 @@ def glob_regex(glob: str) -> str:
     All these are also matched literally, because a file may have such a name. Raises ToolError for braces with too many
     alternatives, and for an overlong glob.
     """
-    if len(glob) > _MAX_CHARACTERS:
-        raise ToolError(f"The glob has {len(glob):,} characters, more than {_MAX_CHARACTERS:,}: use a shorter one.")
+    if len(glob) > _MAX_GLOB_CHARS:
+        raise ToolError(f"The glob has {len(glob):,} characters, more than {_MAX_GLOB_CHARS:,}: use a shorter one.")
     trimmed = re.sub(r"(?<=[{,])\s+|\s+(?=[,}])", "", glob)  # `{a, b}`
     pieces, *more = (_PIECE.findall(form) for form in dict.fromkeys((glob, trimmed)))
     ways = [way for form in (pieces, *more) if _balanced(form) for way in _ways(iter(form), 0)]

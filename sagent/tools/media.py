@@ -12,11 +12,11 @@ from sagent.messages import Document, Image, Text
 from sagent.tool import ToolOutput
 
 MAX_DOCUMENT_BYTES = 30_000_000
-_MAX_AUDIO = 14_000_000  # bytes: Gemini takes requests of 20 MB (ai.google.dev, audio understanding)
+_MAX_AUDIO_BYTES = 14_000_000  # bytes: Gemini takes requests of 20 MB (ai.google.dev, audio understanding)
 # Anthropic's limit is 5 MB of base64, https://docs.anthropic.com/en/docs/build-with-claude/vision
 _MAX_BYTES = 3_900_000
-_MAX_SIDE = 8000  # pixels, same page
-MAX_SHOWN_SIDE = 2000  # pixels: Anthropic's limit with more than 20 images in a request, same page
+_MAX_SIDE_PIXELS = 8000  # pixels, same page
+MAX_SHOWN_SIDE_PIXELS = 2000  # pixels: Anthropic's limit with more than 20 images in a request, same page
 
 
 def media_in(data: bytes, name: str) -> Image | Document | None:
@@ -44,8 +44,10 @@ def _recording(data: bytes, name: str) -> Document | None:
     from sagent.lib.audio import audio_type
 
     kind = audio_type(data)
-    if kind and len(data) > _MAX_AUDIO:
-        raise ValueError(f"it has more than {_MAX_AUDIO // 1_000_000} MB, the most of a recording: cut or compress it")
+    if kind and len(data) > _MAX_AUDIO_BYTES:
+        raise ValueError(
+            f"it has more than {_MAX_AUDIO_BYTES // 1_000_000} MB, the most of a recording: cut or compress it"
+        )
     return Document(kind, data, name) if kind else None
 
 
@@ -57,22 +59,22 @@ def show_image(data: bytes, name: str) -> ToolOutput | None:
         return None
     size = measure_image(data, kind)
     if size is None or not all(size):  # or it is followed by other data, as the video of a phone's photo
-        mended = shrink_image(data, MAX_SHOWN_SIDE, _MAX_BYTES)
+        mended = shrink_image(data, MAX_SHOWN_SIDE_PIXELS, _MAX_BYTES)
         if mended is None or not (size := measure_image(mended[1], mended[0])):
             raise ToolError(f"{name} is a broken or incomplete {kind} image.")
         said = f"{name}: {kind}, of which what could be read is shown as {size[0]}x{size[1]}"
         return ToolOutput((Text(said), Image(*mended)), summary=said)
     said = f"{name}: {kind}, {size[0]}x{size[1]}"
-    if max(size) > MAX_SHOWN_SIDE or len(data) > _MAX_BYTES or is_animated(data):
-        smaller = shrink_image(data, MAX_SHOWN_SIDE, _MAX_BYTES)
+    if max(size) > MAX_SHOWN_SIDE_PIXELS or len(data) > _MAX_BYTES or is_animated(data):
+        smaller = shrink_image(data, MAX_SHOWN_SIDE_PIXELS, _MAX_BYTES)
         if smaller is not None:
             kind, data = smaller
             width, height = measure_image(data, kind) or size
             said = f"{said}, shown as {width}x{height}"
-        elif max(size) > _MAX_SIDE or len(data) > _MAX_BYTES:
+        elif max(size) > _MAX_SIDE_PIXELS or len(data) > _MAX_BYTES:
             raise ToolError(
                 f"{name} is {size[0]}x{size[1]} pixels and {len(data)} bytes, and could not be made smaller; an image "
-                f"may have {_MAX_SIDE} pixels a side and {_MAX_BYTES} bytes. Make a smaller copy with a command and "
-                "read that."
+                f"may have {_MAX_SIDE_PIXELS} pixels a side and {_MAX_BYTES} bytes. Make a smaller copy with a command "
+                "and read that."
             )
     return ToolOutput((Text(said), Image(kind, data)), summary=said)

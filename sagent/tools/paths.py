@@ -11,7 +11,7 @@ from sagent.lib.names import quote_path
 from sagent.lib.text import system_reason
 from sagent.tool import Effect, RunContext, Workspace
 
-_MAX_NAMED = 400  # characters of a path
+_MAX_NAME_CHARS = 400  # characters of a path
 
 
 def judged_path(path: Path, run: RunContext) -> Path:
@@ -53,7 +53,7 @@ def short_path(path: Path, workspace: Workspace) -> str:
 def quoted_name(path: Path) -> str:
     """Return a path for a message: quoted if it is not printable, and shortened."""
     text = quote_path(str(path))
-    return text if len(text) <= _MAX_NAMED else f"{text[: _MAX_NAMED // 2]}...{text[-_MAX_NAMED // 2 :]}"
+    return text if len(text) <= _MAX_NAME_CHARS else f"{text[: _MAX_NAME_CHARS // 2]}...{text[-_MAX_NAME_CHARS // 2 :]}"
 
 
 def prefix(directory: Path, workspace: Workspace) -> str:

@@ -14,7 +14,7 @@ from sagent.tools.nearmiss import QUOTES, recover_edits
 from sagent.tools.textfile import line_end
 
 _MAX_LINES = 20_000
-_MAX_CHARACTERS = 1_000_000  # to search for letters composed differently
+_MAX_SEARCHED_CHARS = 1_000_000  # to search for letters composed differently
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _composed_otherwise(
     text: str, replacement: Replacement, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int, str]]:
     """Yield the further places of an edit of all, whose letters are composed differently, with their replacements."""
-    if text.isascii() or len(text) > _MAX_CHARACTERS or "\r" in text:
+    if text.isascii() or len(text) > _MAX_SEARCHED_CHARS or "\r" in text:
         return
     for place in find_canonical(text, replacement.old, replacement.new):
         if all(place.stop <= start or stop <= place.start for start, stop in spans):

@@ -157,7 +157,7 @@ def test_coercion_keeps_valid_values(arguments: dict[str, object]) -> None:
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
 def test_recursive_alternatives_terminate(monkeypatch: pytest.MonkeyPatch, keyword: str) -> None:
     """Each is twice as many at the next level: a server's schema could hold up all agents of the process for ever."""
-    monkeypatch.setattr(schema, "_STEPS", deep(3_000, schema._STEPS))
+    monkeypatch.setattr(schema, "_MAX_STEPS", deep(3_000, schema._MAX_STEPS))
     endless = json_freeze_object({keyword: [{"$ref": "#"}, {"$ref": "#"}]})
     assert coerce(endless, "3") == "3"
     assert "nested too deeply" in " ".join(violations(endless, "3"))

@@ -130,7 +130,7 @@ async def test_server_past_output_limit_is_left(of: str, talk: str) -> None:
 
 @pytest.mark.parametrize("flood", [PING, b"data: " + b"x" * 40, event({"choices": [], "other": "x" * 40})])
 async def test_endless_stream_is_left(raw_server, monkeypatch: pytest.MonkeyPatch, flood: bytes) -> None:
-    monkeypatch.setattr(exchange, "_STREAM", 5_000)
+    monkeypatch.setattr(exchange, "_MAX_STREAM_BYTES", 5_000)
     pieces = [HEAD, *[chunk(flood * 40)] * 20, END]
     async with raw_server(pieces) as server, chat(server.url) as model:
         error = await failure(model)
@@ -138,7 +138,7 @@ async def test_endless_stream_is_left(raw_server, monkeypatch: pytest.MonkeyPatc
     assert not error.retryable
 
 
-@pytest.mark.parametrize(("bound", "first", "flood"), [("_STREAM", b"", b" \n"), ("_WHOLE_BODY", b"{", b"x" * 40)])
+@pytest.mark.parametrize(("bound", "first", "flood"), [("_MAX_STREAM_BYTES", b"", b" \n"), ("_MAX_BODY_BYTES", b"{", b"x" * 40)])
 async def test_endless_answers_are_left(
     raw_server, monkeypatch: pytest.MonkeyPatch, bound: str, first: bytes, flood: bytes
 ) -> None:

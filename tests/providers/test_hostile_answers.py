@@ -119,7 +119,7 @@ async def asked(model) -> ModelError:
     "piece", [b"data: " + b"x" * 90 + b"\n", b"x" * 100, b"data:\n" * 9], ids=["lines", "line", "short"]
 )
 async def test_endless_event_is_left_at_bound(raw_server, monkeypatch, kind, piece: bytes) -> None:
-    monkeypatch.setattr(exchange, "_WHOLE_BODY", 3_000)
+    monkeypatch.setattr(exchange, "_MAX_BODY_BYTES", 3_000)
     pieces = [b"%x\r\n%s\r\n" % (len(piece), piece)] * 60
     async with raw_server([HEAD % b"", *pieces]) as server:
         provider = kind.from_key("k", base_url=server.url, timeouts=Timeouts(stall=20, reasoning_stall=20))
@@ -185,7 +185,7 @@ PINGS = (
 async def test_endless_pings_are_left_at_bound(raw_server, monkeypatch, piece: bytes, way) -> None:
     if way == "sdk":
         pytest.importorskip("httpx2")
-    monkeypatch.setattr(exchange, "_QUIET", 3_000)
+    monkeypatch.setattr(exchange, "_MAX_EMPTY_BYTES", 3_000)
     async with raw_server([HEAD % b"", *[b"%x\r\n%s\r\n" % (len(piece), piece)] * 300]) as server:
         provider = Anthropic.from_key("k", base_url=server.url, transport=way, timeouts=Timeouts(20, 20))
         error = await asked(provider.model("m"))
@@ -195,7 +195,7 @@ async def test_endless_pings_are_left_at_bound(raw_server, monkeypatch, piece: b
 
 async def test_pings_between_text_are_unbounded(monkeypatch) -> None:
     """Nor has an event of many pieces, such as a picture."""
-    monkeypatch.setattr(exchange, "_QUIET", 3_000)
+    monkeypatch.setattr(exchange, "_MAX_EMPTY_BYTES", 3_000)
     turn = Turn(text="word " * 400, pieces=5)
     async with FakeProviderServer([turn], wire=Wire(chunks=100, comment="c" * 150)) as server:
         provider = Anthropic.from_key("k", base_url=server.url)
@@ -217,7 +217,7 @@ async def test_little_is_read_after_error_or_reply() -> None:
 
     async def nothing() -> None: ...
 
-    assert len(await exchange._rest(Answer(200, {}, bomb(), nothing))) == exchange.ERROR_BODY
+    assert len(await exchange._rest(Answer(200, {}, bomb(), nothing))) == exchange.MAX_ERROR_BYTES
     assert read == 1_000_000
 
 

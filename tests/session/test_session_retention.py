@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sagent.session.contents import Label, Unknown
-from sagent.session.retention import HEAD, glance, glances
+from sagent.session.retention import HEAD_BYTES, glance, glances
 from sagent.session.store import Session
 from sagent.session.summary import summarize
 from tests.session_place import aged_session
@@ -32,7 +32,7 @@ def test_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
     path = aged_session(state, tmp_path)
     with Session.open(path) as session:
         for _ in range(40):
-            session.log().append(Unknown("notice", {"text": "x" * HEAD}))
+            session.log().append(Unknown("notice", {"text": "x" * HEAD_BYTES}))
         last = session.log().append(Label("a name"))
     code = (
         "import sys; from pathlib import Path; from sagent.session.retention import glance\n"
@@ -42,8 +42,8 @@ def test_glance_reads_little_of_a_long_log(state: Path, tmp_path: Path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"a name {last.at} ")
-    assert int(done.stdout.split()[-1]) < 2 * HEAD  # of 40 times that
-    assert glance(path).size > 40 * HEAD
+    assert int(done.stdout.split()[-1]) < 2 * HEAD_BYTES  # of 40 times that
+    assert glance(path).size > 40 * HEAD_BYTES
 
 
 def test_damaged_or_empty_session_is_listed(state: Path, tmp_path: Path):

@@ -686,7 +686,7 @@ async def test_colours_go_and_progress_collapses(rig: Rig) -> None:
 
 @pytest.mark.costly
 async def test_output_without_end_is_stopped(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bash_module, "OUTPUT_LIMIT", 4 << 20)
+    monkeypatch.setattr(bash_module, "MAX_OUTPUT_BYTES", 4 << 20)
     marker = a_marker()
     output = await rig.call(f"sleep {marker} & yes")
     assert output.is_error

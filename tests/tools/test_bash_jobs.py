@@ -231,7 +231,7 @@ async def test_output_before_and_after_in_order(work: Path, bash: Bash) -> None:
 
 
 async def test_full_file_does_not_end_command(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bash_module, "OUTPUT_LIMIT", 1 << 20)
+    monkeypatch.setattr(bash_module, "MAX_OUTPUT_BYTES", 1 << 20)
     command = f"{PAUSE}; seq 1 1000000 && touch done"
     agent = an_agent(
         work, bash, (call(1, "Bash", command=command, background=True),), after(work, "begun", job(2, "detach")), "end"

@@ -16,13 +16,13 @@ from sagent.tools.document import show_document
 from tests.depth import WHOLE, later, slow
 from tests.tools.test_read import PNG, make_pdf, read, text_of
 
-MEMORY = isolated.MEMORY if WHOLE else isolated.MEMORY // 4
+MEMORY = isolated.MAX_MEMORY_BYTES if WHOLE else isolated.MAX_MEMORY_BYTES // 4
 """What a reader may have, in bytes: to fill less takes less time."""
 
 
 @pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    less = f"from sagent.lib import isolated; isolated.MEMORY = {MEMORY}"
+    less = f"from sagent.lib import isolated; isolated.MAX_MEMORY_BYTES = {MEMORY}"
     monkeypatch.setattr(isolated, "_START", isolated._START.replace("; from", f"; {less}; from"))
 
 

@@ -14,7 +14,7 @@ from sagent.lib.text import printable
 
 ANSWER = "answer"
 """The artifact that has the answer's text."""
-_KEPT = 64 << 10  # bytes of files that a task's history repeats
+_MAX_HISTORY_FILE_BYTES = 64 << 10  # bytes of files that a task's history repeats
 
 
 def read_message(message: Message) -> messages.Message:
@@ -86,7 +86,7 @@ def kept_message(message: Message, task: str, context: str) -> Message:
     kept = 0
     for part in copy.parts:
         kept += len(part.raw)
-        if part.raw and kept > _KEPT:
+        if part.raw and kept > _MAX_HISTORY_FILE_BYTES:
             part.text = f"[{part.filename or 'A file'}: {len(part.raw):,} bytes]"
     return copy
 

@@ -16,7 +16,7 @@ from sagent.tools.textfile import read_whole
 
 MAX_RESULT_CHARS = 30_000  # of a result
 _TITLE = 300
-_OVERLAP = 400  # characters to match when joining two ends of one output
+_OVERLAP_CHARS = 400  # characters to match when joining two ends of one output
 _KINDS: Mapping[str, str] = {
     "Read": "read",
     "List": "read",
@@ -87,7 +87,7 @@ def new_output(before: str, now: str) -> str:
     """Return the new part of an output; both versions may be only its end."""
     if now.startswith(before):
         return now[len(before) :]
-    tail = before[-_OVERLAP:]
+    tail = before[-_OVERLAP_CHARS:]
     at = now.rfind(tail)
     return now[at + len(tail) :] if tail and at >= 0 else f"\n[...]\n{now}"
 

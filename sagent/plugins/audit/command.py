@@ -22,7 +22,7 @@ DESCRIPTION = """Check that a session has not been changed since it was written:
 every subagent's log, every blob, and every file in a bundle's manifest. Each part that was checked is listed."""
 EPILOG = """exit codes:
   0 unchanged   1 problems were found   2 usage"""
-LARGE = 16 << 20  # bytes that are worth starting several processes
+MIN_PARALLEL_BYTES = 16 << 20  # bytes that are worth starting several processes
 
 
 def run_verify(argv: Sequence[str]) -> int:
@@ -94,7 +94,7 @@ def _sharing(path: Path) -> Generator[Each]:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     size = path.stat().st_size if path.is_file() else 0
     size = size or sum(file.stat().st_size for file in path.rglob("*.jsonl"))
-    if count == 1 or size < LARGE:
+    if count == 1 or size < MIN_PARALLEL_BYTES:
         yield map
         return
     from concurrent.futures import ProcessPoolExecutor

@@ -34,7 +34,7 @@ from sagent.session.statement import STATEMENT
 from sagent.session.store import REPAIRED, is_proven, is_session, log_files, repaired
 from sagent.session.view import ID, first_id, session_of
 
-EFFORT = 8 << 30  # most bytes to hash when searching flipped bits: enough for a line of 46 kB
+MAX_HASHED_BYTES = 8 << 30  # most bytes to hash when searching flipped bits: enough for a line of 46 kB
 BURST = 64  # consecutive damaged lines; beyond that more than one bit was flipped
 MAX_LINE_BYTES = 32 << 20  # of a line that is looked at at all: zeros can be in the place of a million of them
 MAX_NAMED_KINDS = 100  # kinds of lost lines listed in one mark
@@ -192,7 +192,7 @@ class _Reader:
     entries."""
 
     def __init__(self, file: Path) -> None:
-        self._file, self._left = file, EFFORT
+        self._file, self._left = file, MAX_HASHED_BYTES
         self._tried: dict[bytes, Entry | None] = {}
         self.mended = self.junk = 0
 

@@ -27,7 +27,7 @@ from sagent.session.place import Place, lines_of
 from sagent.session.touches import Touched
 from sagent.session.view import ID
 
-SIZE = 4 << 20  # bytes of a segment, up to the end of a line
+SEGMENT_BYTES = 4 << 20  # bytes of a segment, up to the end of a line
 MAX_PROBLEMS = 20  # reported per segment
 
 ASTRAY = "the entry does not follow from the one before: lines are missing or in disorder"
@@ -81,7 +81,7 @@ class _Line(NamedTuple):
     own: bool  # its content matches its id
 
 
-def split(place: Place, size: int = SIZE) -> Iterator[Place]:
+def split(place: Place, size: int = SEGMENT_BYTES) -> Iterator[Place]:
     """Yield the segments of a log, each up to the end of a line. Raises OSError."""
     start, end = place.start, place.start + place.size
     with place.path.open("rb") as file:

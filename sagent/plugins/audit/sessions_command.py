@@ -32,7 +32,7 @@ from sagent.session.summary import summarize
 from sagent.usage import Totals
 
 _OWN = ("list", "show", "search", "compact", "rewind", "prune", "delete")
-_LOOKED_AT = 4_000  # characters of a result's first line to search for secrets if fewer are shown
+_MAX_SEARCHED_CHARS = 4_000  # characters of a result's first line to search for secrets if fewer are shown
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -330,7 +330,7 @@ def _transcript(path: Path) -> None:
             arguments = json_freeze_object(as_object(redaction.value(call.arguments)))
             _say(f"  ● {call.name} {argument_line(replace(call, arguments=arguments))}")
         for result in message.results:
-            first = printable(redaction.text(result.text.strip().split("\n", 1)[0][:_LOOKED_AT]))[:100]
+            first = printable(redaction.text(result.text.strip().split("\n", 1)[0][:_MAX_SEARCHED_CHARS]))[:100]
             _say(f"    {'✗' if result.is_error else '│'} {first}")
     _say("")
     report_secrets(redaction)

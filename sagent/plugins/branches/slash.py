@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sagent.rewind.filediff import FileDiff
     from sagent.rewind.restore import FileChanges
 
-_LOOKED_AT = 4_000  # characters of a request that are searched for secrets, more than are shown
+_MAX_SEARCHED_CHARS = 4_000  # characters of a request that are searched for secrets, more than are shown
 _MAX_ROWS = 20  # files that are shown each on its own row
 _DONE = {"written": "changed", "created": "deleted", "deleted": "created"}  # changes, by the actions that undo them
 
@@ -47,7 +47,7 @@ def _chosen(found: tuple[Point, ...], name: str) -> Point:
 
 
 def _line_of(point: Point) -> str:
-    return one_line(redact(point.text[:_LOOKED_AT])[0], 80) or "(no text)"
+    return one_line(redact(point.text[:_MAX_SEARCHED_CHARS])[0], 80) or "(no text)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from sagent.providers.wire.encoding import Dialect, body_start, sendable
 _TOOLS = ToolForm(refs=False)  # docs.aws.amazon.com, Nova: type, properties and required alone at the top
 _IMAGE_TOKENS = 8_000  # Nova counts at most 2,600, other models up to OpenAI's maximum
 _PAGE_TOKENS = 10_000
-_OVERHEAD = 1_000  # for frames of messages and tools, and the service's own text about tools
+_OVERHEAD_TOKENS = 1_000  # for frames of messages and tools, and the service's own text about tools
 _AREAS = ("us", "us-gov", "eu", "apac", "jp", "au", "ca", "global")
 """Areas that begin the ids of inference profiles."""
 _SAMPLING = {
@@ -190,7 +190,7 @@ def thinking_fields(model: str, effort: Effort | None, *, limited: bool = False)
 class ConverseModel(WireModel["Converse"]):
     """One model of Converse."""
 
-    overhead, reader = _OVERHEAD, ConverseReplyReader
+    overhead, reader = _OVERHEAD_TOKENS, ConverseReplyReader
 
     def __init__(self, provider: "Converse", model_id: str) -> None:
         super().__init__(provider, model_id, known_as=plain_id(model_id))

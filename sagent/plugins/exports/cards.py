@@ -22,7 +22,7 @@ from sagent.transcript.redaction import Redaction
 MAX_MEDIA_BYTES = 1_500_000  # of images on a page
 MAX_OPEN_LINES = 40  # of a change to show unfolded
 _DEEPEST = 20  # children within children
-_LINE = 160  # characters of a call in its heading
+_MAX_HEADING_CHARS = 160  # characters of a call in its heading
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _VERBS = {"AgentSend": "Wrote to", "AgentSpawn": "Asked an agent", "AskUser": "Asked the person", "Bash": "Ran",
           "Edit": "Edited", "ExitPlan": "Proposed a plan", "Glob": "Looked for", "Grep": "Searched for",
@@ -215,7 +215,7 @@ def _name(path: str) -> str:
 
 def _first(text: str) -> str:
     """Return its first line, cut."""
-    return cut(text.split("\n", 1)[0], _LINE)
+    return cut(text.split("\n", 1)[0], _MAX_HEADING_CHARS)
 
 
 def _pre(inside: str, kind: str = "") -> str:

@@ -21,7 +21,7 @@ _MAX_CELLS = 20_000  # of a table, including missing ones: each takes 20 microse
 MAX_CODE_CHARS = 30_000  # of a text to colour
 MAX_TOTAL_CODE_CHARS = 400_000
 _SLOW = re.compile(r"[^\n]{400}|\s{200}")  # over what lexers go back and forth
-_CUT = 4_000  # characters read past a cut, so that a secret at it is whole
+_PAST_CUT_CHARS = 4_000  # characters read past a cut, so that a secret at it is whole
 _LANGUAGES = frozenset((
     "bash", "c", "console", "cpp", "css", "diff", "dockerfile", "go", "html", "ini", "java", "javascript", "js", "json",
     "jsx", "kotlin", "make", "php", "py", "python", "rb", "rs", "ruby", "rust", "sh", "shell", "sql", "swift", "toml",
@@ -110,11 +110,11 @@ class Prose:
 
     def clean(self, text: str) -> str:
         """Return a text redacted and cut, not yet escaped."""
-        clean = self._redaction.text(text[: self._cap + _CUT])
+        clean = self._redaction.text(text[: self._cap + _PAST_CUT_CHARS])
         if len(text) <= self._cap:
             return clean
         self.left_out += 1
-        whole = len(clean) if len(text) <= self._cap + _CUT else max(len(clean) - _CUT, 0)
+        whole = len(clean) if len(text) <= self._cap + _PAST_CUT_CHARS else max(len(clean) - _PAST_CUT_CHARS, 0)
         return f"{clean[: min(self._cap, whole)]}\n[... cut: {len(text)} characters in all, the rest is in the log ...]"
 
     def _marked(self, code: str, language: str) -> str:

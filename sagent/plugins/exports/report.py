@@ -32,7 +32,7 @@ from sagent.usage import Charge, Sum, Usage
 
 ROOT = "root"
 BRIEF = 12  # lines of a text to show
-WIDTH = 100  # characters of a call's arguments to show
+MAX_ARGUMENT_CHARS = 100  # characters of a call's arguments to show
 _LEFT_OUT = ("sent", "files rewound")  # remarks that are not shown
 _DETAILS = {"spawned": ("agent",), "job": ("job", "state")}  # for remarks with only some details
 
@@ -178,12 +178,12 @@ class Report:
 
     def _line(self, text: str) -> str:
         """Return a text in one line that fits a screen."""
-        return self.redaction.line(text, 2 * WIDTH)
+        return self.redaction.line(text, 2 * MAX_ARGUMENT_CHARS)
 
     def _arguments(self, call: StoredCall) -> str:
         long, text = len(call.arguments) > SEARCHED_CHARS, call.arguments[:SEARCHED_CHARS]
         text = self.redaction.text(text) if long else as_str(self.redaction.value(text, "arguments"))
-        return cut(text, WIDTH)
+        return cut(text, MAX_ARGUMENT_CHARS)
 
     def _text(self, text: str, first: str, other: str) -> Iterator[str]:
         lines = text.strip("\n").splitlines() if text.strip() else []
@@ -193,7 +193,7 @@ class Report:
         more = len(lines) - len(shown)
         shown = self.redaction.text("\n".join(shown)).split("\n")
         for number, line in enumerate(shown if lines else ()):
-            yield (other if number else first) + (line if self.lines is None else cut(line, 2 * WIDTH))
+            yield (other if number else first) + (line if self.lines is None else cut(line, 2 * MAX_ARGUMENT_CHARS))
         if more:
             yield f"{other}… {more} more lines (--full)"
 

@@ -26,10 +26,10 @@ from sagent.plugins.exports.times import seconds_between
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Sum
 
-SIZE = 9_500_000  # maximum bytes of a page, reached by cutting long texts
-CAPS = (50_000, 20_000, 8_000, 4_000, 2_000, 1_000, 500, 250, 120)  # characters that a text may be cut to
+MAX_PAGE_BYTES = 9_500_000  # maximum bytes of a page, reached by cutting long texts
+CAPS_CHARS = (50_000, 20_000, 8_000, 4_000, 2_000, 1_000, 500, 250, 120)  # characters that a text may be cut to
 MANY = 200  # cards from which on a browser only lays out visible ones
-_FRAME = 700  # bytes around a text, about
+_FRAME_BYTES = 700  # bytes around a text, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def write_page(timeline: Timeline, redaction: Redaction, checked: VerificationSu
     for cap in _caps(timeline):
         redaction.count = found
         page = _Page(timeline, redaction, fetch, cap).whole(checked).encode()
-        if len(page) <= SIZE:
+        if len(page) <= MAX_PAGE_BYTES:
             break
     return page
 
@@ -232,9 +232,9 @@ def _caps(timeline: Timeline) -> Sequence[int]:
     for call in calls:
         texts += (call.result, call.diff, json_dump(call.arguments))
     sizes = [(len(text), _weight(text)) for text in texts if text]
-    room = SIZE - _FRAME * (len(timeline.shown) + len(calls))
-    fitting = [cap for cap in CAPS if sum(min(length, cap) * weight for length, weight in sizes) <= room]
-    return fitting or CAPS[-1:]
+    room = MAX_PAGE_BYTES - _FRAME_BYTES * (len(timeline.shown) + len(calls))
+    fitting = [cap for cap in CAPS_CHARS if sum(min(length, cap) * weight for length, weight in sizes) <= room]
+    return fitting or CAPS_CHARS[-1:]
 
 
 def _weight(text: str) -> float:

@@ -33,8 +33,8 @@ Dial: TypeAlias = Callable[[Address, int, ssl.SSLContext | None, str], Awaitable
 MAX_REDIRECTS = 5
 USER_AGENT = f"sagent/{__version__}"
 _REDIRECTS = (301, 302, 303, 307, 308)
-_CHUNK = 65_536
-_HEAD = 65_536  # bytes of status line and headers, at most
+_CHUNK_BYTES = 65_536
+_MAX_HEAD_BYTES = 65_536  # bytes of status line and headers, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Gateway:
         """Send a request and return the answer. Raises ToolError."""
         address = request.address
         (reader, writer), public = await self._connect(address, addresses)
-        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         try:
             writer.write(_encode(http, request))
             await writer.drain()
@@ -212,7 +212,9 @@ class Gateway:
 
 async def _dial(address: Address, port: int, tls: ssl.SSLContext | None, name: str) -> Streams:
     host = name if tls else None
-    reader, writer = await asyncio.open_connection(str(address), port, ssl=tls, server_hostname=host, limit=_CHUNK)
+    reader, writer = await asyncio.open_connection(
+        str(address), port, ssl=tls, server_hostname=host, limit=_CHUNK_BYTES
+    )
     ends = [writer.get_extra_info(end) for end in ("sockname", "peername")]
     if reach(address) == "public" and ends[0][0] == ends[1][0]:
         writer.transport.abort()
@@ -244,7 +246,7 @@ def _encode(http: h11.Connection, request: WebRequest) -> bytes:
 async def _next(http: h11.Connection, reader: asyncio.StreamReader) -> object:
     """Return the next event. Raises h11.RemoteProtocolError if the data is not HTTP, or ends too early."""
     while (event := http.next_event()) is h11.NEED_DATA:
-        data = await reader.read(_CHUNK)
+        data = await reader.read(_CHUNK_BYTES)
         if not data and http.their_state is h11.SEND_RESPONSE:
             raise ConnectionError("the server closed the connection before it answered")
         http.receive_data(data)

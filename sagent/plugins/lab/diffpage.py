@@ -13,7 +13,7 @@ from sagent.plugins.lab.sessiondiff import COMPARED, Move, Row, SessionDiff, Sid
 from sagent.transcript.redaction import Redaction
 
 MAX_TEXT_CHARS = 8_000  # of a text
-CONTEXT = 2  # lines around what differs
+CONTEXT_LINES = 2  # lines around what differs
 _MAX_LINES = 1_500  # of two texts that are compared line by line
 _MAX_WORDS = 400  # in two lines, to compare word by word
 STYLE = """header, main, footer { max-width: 76rem; }
@@ -171,9 +171,9 @@ def _changed(tag: str, sign: str, lines: Iterable[str]) -> str:
 
 def _shortened(lines: Sequence[str]) -> str:
     shown = [f"  {escape(line)}\n" for line in lines]
-    if len(shown) > 2 * CONTEXT + 2:
-        left = len(shown) - 2 * CONTEXT
-        shown[CONTEXT:-CONTEXT] = [f'<span class="at">  … {left} lines are the same</span>\n']
+    if len(shown) > 2 * CONTEXT_LINES + 2:
+        left = len(shown) - 2 * CONTEXT_LINES
+        shown[CONTEXT_LINES:-CONTEXT_LINES] = [f'<span class="at">  … {left} lines are the same</span>\n']
     return "".join(shown)
 
 

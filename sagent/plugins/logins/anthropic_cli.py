@@ -25,7 +25,7 @@ from sagent.providers.wire.refusals import Refusals, Trial
 
 NAME = "anthropic-cli"
 
-_OVERHEAD = 8_000  # tokens that the program adds about itself, its surroundings and the date
+_OVERHEAD_TOKENS = 8_000  # tokens that the program adds about itself, its surroundings and the date
 _MAX_IDLE_PROGRAMS = 4  # programs waiting for their conversation's next request; each takes up to 300 MB
 _MAX_IDLE_SECONDS = 300.0  # for each of them
 _TOOLS = ToolForm(keys=r"(?s).*")  # the program passes calls on unchanged: no names differ
@@ -53,7 +53,7 @@ class AnthropicCLIModel:
         """Return an upper bound of the input's tokens: its bytes, with an image as 5,000 and a page of a PDF as
         5,000."""
         mended, _ = self._refusals.mend(request)
-        return _OVERHEAD + self._provider.encodings.conversation(mended).max_input_tokens()
+        return _OVERHEAD_TOKENS + self._provider.encodings.conversation(mended).max_input_tokens()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Make the call with the program that knows the conversation or else a new one; repeat it without a refused
@@ -176,7 +176,7 @@ class AnthropicCLIModel:
 
     def _digest(self, request: Request) -> tuple[RequestDigest, int]:
         members = {"model": self.id, "max_tokens": request.max_output, "effort": request.effort, **request.options}
-        body = self._provider.encodings.conversation(request).write(members, _OVERHEAD)
+        body = self._provider.encodings.conversation(request).write(members, _OVERHEAD_TOKENS)
         known = {name: value for name, value in members.items() if name != "model" and value is not None}
         parameters = {**known, **self._refusals.logged}
         return RequestDigest(body.sha256, body.size, self.id, json_freeze(parameters)), body.max_input_tokens

@@ -22,7 +22,7 @@ INSTALL = "npm install -g @anthropic-ai/claude-code"
 
 _EXIT_TIMEOUT_SECONDS = 0.5  # to end by itself: it may be in the middle of renewing its login
 _MAX_LINE_BYTES = 256 * 1024 * 1024  # a line may hold every image of a turn
-_COMPLAINT = 4_096  # bytes of its standard error to keep
+_MAX_STDERR_BYTES = 4_096  # bytes of its standard error to keep
 
 # Ours to set, not to inherit: keys and addresses that would win over the program's login, and the marks of a program
 # that we may have been started by.
@@ -108,7 +108,7 @@ class ClaudeProcess:
         """Start it in the current directory, which it reports to the model. Raises OSError."""
         group = ProcessGroup()
         program = await PipedProcess.start(
-            group, argv, environ, max_line_bytes=_MAX_LINE_BYTES, max_stderr_bytes=_COMPLAINT
+            group, argv, environ, max_line_bytes=_MAX_LINE_BYTES, max_stderr_bytes=_MAX_STDERR_BYTES
         )
         return cls(group, program)
 

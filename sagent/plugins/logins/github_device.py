@@ -13,7 +13,7 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_int, as_object, as_str
 from sagent.providers.access import check_url, loopback
-from sagent.providers.wire.exchange import ERROR_BODY, read_answer, read_json
+from sagent.providers.wire.exchange import MAX_ERROR_BYTES, read_answer, read_json
 from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import Transport
 
@@ -106,7 +106,9 @@ async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Map
     """Return the object that comes back, whatever its status: refusals come under 200. Raises ExchangeFailed."""
     try:
         body = (urlencode(asked).encode(),)
-        _, found = await read_answer(transport, url, _HEADERS, body, timeout=_TIMEOUT_SECONDS, max_bytes=ERROR_BODY)
+        _, found = await read_answer(
+            transport, url, _HEADERS, body, timeout=_TIMEOUT_SECONDS, max_bytes=MAX_ERROR_BYTES
+        )
         return as_object(read_json(found))
     except ExchangeFailed as error:
         if error.kind == "stalled":

@@ -25,7 +25,7 @@ NAME = "openai-subscription"
 BASE_URL = "https://chatgpt.com/backend-api/codex"
 
 _VERSION = "0.169.0"  # of codex, for its list of models, which leaves out those too new for a version
-_WINDOW = 272_000  # tokens: the window in plans, for any model (codex' own list, 0.169.0)
+_WINDOW_TOKENS = 272_000  # tokens: the window in plans, for any model (codex' own list, 0.169.0)
 _MAX_OUTPUT_TOKENS = 128_000  # tokens, of every model that the plan offers
 _INSTRUCTIONS = "You are a helpful assistant."  # the endpoint refuses a request without any
 
@@ -38,7 +38,9 @@ class OpenAISubscriptionModel(PlanModel["ResponsesProvider", "OpenAISubscription
         self.plan = provider
         known = limits_of("openai", model_id)
         most = known.max_output or _MAX_OUTPUT_TOKENS
-        self._limits = ModelLimits(min(known.window or _WINDOW, _WINDOW), most, most)  # it accepts no output limit
+        self._limits = ModelLimits(
+            min(known.window or _WINDOW_TOKENS, _WINDOW_TOKENS), most, most
+        )  # it accepts no output limit
 
     def _fit(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         request, notes = super()._fit(request)
@@ -135,5 +137,5 @@ class OpenAISubscription(ResponsesProvider):
 
 def _info(row: Mapping[str, object]) -> ModelInfo:
     model_id = as_str(row.get("slug"))
-    limits = ModelLimits(as_int(row.get("context_window")) or _WINDOW, limits_of("openai", model_id).max_output)
+    limits = ModelLimits(as_int(row.get("context_window")) or _WINDOW_TOKENS, limits_of("openai", model_id).max_output)
     return ModelInfo(model_id, limits, as_str(row.get("display_name")))

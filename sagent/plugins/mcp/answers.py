@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import CallToolResult
 
-MAX_SHOWN = 500  # characters of a block that cannot be shown
+MAX_SHOWN_CHARS = 500  # characters of a block that cannot be shown
 COMPLETE: Mapping[str, object] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Members that each answer has in the newest revision."""
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
@@ -62,7 +62,7 @@ def _keep_unknown(result: MutableMapping[str, object]) -> None:
         result["content"] = [_text(_shown(unknown))] if unknown else []
     elif unknown:
         blocks = as_array(content) or (() if content in (None, [], "") else (content,))
-        names = one_line(printable(", ".join(unknown)), MAX_SHOWN)
+        names = one_line(printable(", ".join(unknown)), MAX_SHOWN_CHARS)
         result["content"] = [*blocks, _text(f"(members of the answer that cannot be shown: {names})")]
 
 
@@ -76,7 +76,7 @@ def tolerate_output(session: "ClientSession") -> None:
         try:
             await strict(name, result)
         except RuntimeError as error:
-            said = f"({one_line(printable(str(error)), MAX_SHOWN)})"
+            said = f"({one_line(printable(str(error)), MAX_SHOWN_CHARS)})"
             result.content.append(TextContent(type="text", text=said))
 
     session.validate_tool_result = validate
@@ -150,9 +150,9 @@ def _described(block: object, kind: str) -> object:
     named = f"of the type {one_line(printable(kind), 100)}" if kind else "without a type"
     if isinstance(text, str):
         return _text(f"(a block {named}, of which this is the text:)\n{text}")
-    if len(shown := _shown(_without_data(rest))) > MAX_SHOWN:
+    if len(shown := _shown(_without_data(rest))) > MAX_SHOWN_CHARS:
         return _text(f"(a block {named}, of which this is the content:)\n{shown}")
-    return _text(f"(a block {named} cannot be shown: {one_line(printable(shown), MAX_SHOWN)})")
+    return _text(f"(a block {named} cannot be shown: {one_line(printable(shown), MAX_SHOWN_CHARS)})")
 
 
 def _medium(value: object, kind: str, depth: int = 0) -> Mapping[str, object] | None:
@@ -173,7 +173,11 @@ def _medium(value: object, kind: str, depth: int = 0) -> Mapping[str, object] | 
 
 def _without_data(value: object, depth: int = 0) -> object:
     """Return a value with the length in place of each text that nobody reads."""
-    if isinstance(value, str) and len(value) > MAX_SHOWN and (_BASE64.fullmatch(value) or value.startswith("data:")):
+    if (
+        isinstance(value, str)
+        and len(value) > MAX_SHOWN_CHARS
+        and (_BASE64.fullmatch(value) or value.startswith("data:"))
+    ):
         return f"({len(value):,} characters of data)"
     if depth < _MAX_DEPTH and (fields := as_object(value)):
         return {name: _without_data(held, depth + 1) for name, held in fields.items()}
@@ -235,4 +239,4 @@ def _shown(value: object) -> str:
 
 
 def _line(value: object) -> str:
-    return one_line(printable(_shown(value)), MAX_SHOWN)
+    return one_line(printable(_shown(value)), MAX_SHOWN_CHARS)

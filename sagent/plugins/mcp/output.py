@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_RESULT_SIZE = 10_000_000  # characters of one text, or bytes of one image or document, in a result
 _MAX_STARTS = 20  # positions in a text at which to try to parse JSON
-_MAX_SMALL = 20_000  # characters
+_MAX_SMALL_CHARS = 20_000  # characters
 _JSON = json.JSONDecoder()
 MAX_MEDIA = 20  # images and documents in one result; providers accept about a hundred in a request
 
@@ -34,7 +34,9 @@ def output_of(result: "CallToolResult", server: str) -> ToolOutput:
 
 def is_small(blocks: Sequence[object]) -> bool:
     """Return True if blocks are short texts, which are quick to convert; others are converted in a thread."""
-    return sum(len(as_str(getattr(block, "text", None))) or _MAX_SMALL + 1 for block in blocks) <= _MAX_SMALL
+    return (
+        sum(len(as_str(getattr(block, "text", None))) or _MAX_SMALL_CHARS + 1 for block in blocks) <= _MAX_SMALL_CHARS
+    )
 
 
 def is_said(data: object, content: Sequence[Media]) -> bool:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 1 << 26  # of one message
 _END_SECONDS = 1.0  # that a program gets to end by itself, once its standard input has ended
-_LAST_WORDS = 2_000  # bytes of its standard error to keep
+_MAX_STDERR_BYTES = 2_000  # bytes of its standard error to keep
 _PROBE_TIMEOUT_SECONDS = 3.0  # seconds for a server to state its protocol, before the earlier handshake is used
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _INTERNAL_ERROR = -32603  # JSON-RPC's code for an error of the server
 _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 
@@ -60,7 +60,12 @@ class Program:
 
         async with AsyncExitStack() as stack:
             program = self._program = await PipedProcess.start(
-                self._processes, argv, environment, cwd, max_line_bytes=MAX_LINE_BYTES, max_stderr_bytes=_LAST_WORDS
+                self._processes,
+                argv,
+                environment,
+                cwd,
+                max_line_bytes=MAX_LINE_BYTES,
+                max_stderr_bytes=_MAX_STDERR_BYTES,
             )
             stack.callback(program.close)
             arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -90,7 +95,7 @@ class Program:
                 self._heard = True
                 await arriving.send(SessionMessage(message))
         self._on_end()
-        while await reader.read(_CHUNK):  # a program that waits for its output to be read cannot end
+        while await reader.read(_CHUNK_BYTES):  # a program that waits for its output to be read cannot end
             pass
 
     async def _hurry(self, arriving: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:

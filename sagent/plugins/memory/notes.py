@@ -20,10 +20,10 @@ from sagent.session.log import make_directory
 from sagent.session.names import sessions_of
 
 MAX_LISTED_FILES = 40  # files that a prompt names
-WIDTH = 200  # characters that it says of each, its name included
+MAX_SUMMARY_CHARS = 200  # characters that it says of each, its name included
 MAX_FILE_BYTES = 200_000  # of a file that can be shown or edited
-_HEAD = 4_000  # bytes that are searched for the first line
-_LOOKED_AT = 1_000  # names in a folder
+_MAX_HEAD_BYTES = 4_000  # bytes that are searched for the first line
+_MAX_NAMES = 1_000  # names in a folder
 
 _ABOUT = """\
 # Memory
@@ -80,7 +80,7 @@ def _open_folders(settings: Settings, notices: list[str]) -> tuple[Path, ...]:
     return found
 
 
-def list_notes(settings: Settings, limit: int = _LOOKED_AT) -> list[Note]:
+def list_notes(settings: Settings, limit: int = _MAX_NAMES) -> list[Note]:
     """Return the files that were changed last, up to a limit, by folder and name."""
     found = [(time, owner, path) for owner, folder in folders(settings).items() for time, path in _files(folder)]
     newest = sorted(found, reverse=True)[:limit]
@@ -96,7 +96,7 @@ def describe(settings: Settings) -> str:
     parts = [_ABOUT]
     for owner, folder in folders(settings).items():
         whose = "Of this project" if owner == "project" else "Of the person, for all projects"
-        lines = [one_line(f"- {one.path.name}: {one.about}", WIDTH) for one in notes if one.owner == owner]
+        lines = [one_line(f"- {one.path.name}: {one.about}", MAX_SUMMARY_CHARS) for one in notes if one.owner == owner]
         parts.append("\n".join((f"{whose}: {folder}", *(lines or ["(no notes yet)"]))))
     if len(notes) == MAX_LISTED_FILES:
         parts.append(f"(At most {MAX_LISTED_FILES} notes are named here, those changed last; List shows the others.)")
@@ -130,7 +130,7 @@ def read_note(note: Note) -> str:
 def _files(folder: Path) -> Iterator[tuple[int, Path]]:
     """Yield the notes in a folder, each with the time of its last change."""
     with suppress(OSError), os.scandir(folder) as entries:
-        for entry in islice(entries, _LOOKED_AT):
+        for entry in islice(entries, _MAX_NAMES):
             if is_note_name(entry.name) and entry.is_file(follow_symlinks=False):
                 yield entry.stat(follow_symlinks=False).st_mtime_ns, Path(entry.path)
 
@@ -138,7 +138,7 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
 def _strangers(folder: Path) -> Iterator[str]:
     """Yield a sentence for each entry of a folder that is not a note."""
     with suppress(OSError), os.scandir(folder) as entries:
-        for entry in islice(entries, _LOOKED_AT):
+        for entry in islice(entries, _MAX_NAMES):
             if entry.name.startswith(".") or (is_note_name(entry.name) and entry.is_file(follow_symlinks=False)):
                 continue
             why = "not a file" if is_note_name(entry.name) else "not called NAME.md"
@@ -147,7 +147,7 @@ def _strangers(folder: Path) -> Iterator[str]:
 
 def _first_line(path: Path) -> str:
     try:
-        text = readable(read_regular(path, path.parent, max_bytes=_HEAD, cut=True))
+        text = readable(read_regular(path, path.parent, max_bytes=_MAX_HEAD_BYTES, cut=True))
     except OSError as error:
         return f"(not read: {error.strerror or error})"
     lines = (line.strip().lstrip("#").strip() for line in text.splitlines())

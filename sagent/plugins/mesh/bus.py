@@ -26,7 +26,7 @@ from sagent.plugins.mesh import names
 from sagent.plugins.mesh.cards import Card, Change, Query, check_name
 from sagent.plugins.mesh.errors import Cancelled, DeadlineExceeded, Failed, NobodyThere, TooLarge, WrongVersion
 
-MAX_BODY = 32 << 20
+MAX_BODY_BYTES = 32 << 20
 """Bytes of a message's body as JSON."""
 
 FrameKind: TypeAlias = Literal["frame", "restart", "reply", "failed"]
@@ -233,8 +233,8 @@ def encode(envelope: Envelope, body_name: str = "") -> bytes:
 def encode_body(envelope: Envelope) -> bytes:
     """Return the body alone. Raises TooLarge."""
     data = wire_bytes(envelope.body)
-    if len(data) > MAX_BODY:
-        raise TooLarge(f"A message to {envelope.to} has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
+    if len(data) > MAX_BODY_BYTES:
+        raise TooLarge(f"A message to {envelope.to} has {len(data):,} bytes; a bus carries at most {MAX_BODY_BYTES:,}.")
     return data
 
 

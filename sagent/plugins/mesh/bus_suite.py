@@ -17,7 +17,7 @@ from itertools import count
 import pytest
 
 from sagent.lib.json import Json, JsonObject, json_freeze
-from sagent.plugins.mesh.bus import MAX_BODY, Address, Bus, Delivery, Envelope, Frame, request
+from sagent.plugins.mesh.bus import MAX_BODY_BYTES, Address, Bus, Delivery, Envelope, Frame, request
 from sagent.plugins.mesh.cards import Card, Change, Query
 from sagent.plugins.mesh.discovery import find
 from sagent.plugins.mesh.errors import DeadlineExceeded, Failed, Full, MeshError, NobodyThere, TooLarge, Unavailable
@@ -117,7 +117,7 @@ class BusSuite:
     ) -> None:
         body = "é" * (4 << 20)
         with pytest.raises(TooLarge, match="bytes"):
-            await bus.send(Envelope(to, "x" * (MAX_BODY + 1)))
+            await bus.send(Envelope(to, "x" * (MAX_BODY_BYTES + 1)))
         async with answering(other, to, lambda delivery: delivery.reply(delivery.envelope.body)):
             assert await request(bus, Envelope(to, body), timeout=TIMEOUT_SECONDS) == body
 

@@ -7,7 +7,7 @@ from sagent.plugins.mesh.bus import new_id
 from sagent.plugins.mesh.errors import Failed, MeshError
 from sagent.plugins.mesh.jetstream import JetStream
 
-INLINE = 512 << 10  # bytes of a body in its message
+MAX_INLINE_BYTES = 512 << 10  # bytes of a body in its message
 
 
 class LargeBodies:
@@ -18,7 +18,7 @@ class LargeBodies:
 
     async def put(self, body: bytes) -> str:
         """Store a body and return its name; "" for one that fits into a message."""
-        if len(body) <= INLINE:
+        if len(body) <= MAX_INLINE_BYTES:
             return ""
         await self._store.put(name := new_id(), body)
         return name

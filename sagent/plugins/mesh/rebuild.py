@@ -16,7 +16,7 @@ from sagent.session.names import log_file
 from sagent.session.store import log_files
 
 _REREAD_DELAY_SECONDS = 0.1  # seconds until a replica is read again
-_KEPT = 3  # directories of a session that were set aside
+_MAX_OLD_DIRECTORIES = 3  # directories of a session that were set aside
 
 
 @dataclass(slots=True)
@@ -113,5 +113,5 @@ def set_aside(directory: Path) -> None:
             shutil.rmtree(directory)
         else:
             directory.rename(directory.with_name(f"{directory.name}.stale-{time.time_ns():020}"))
-    for old in sorted(directory.parent.glob(f"{directory.name}.stale-*"))[:-_KEPT]:
+    for old in sorted(directory.parent.glob(f"{directory.name}.stale-*"))[:-_MAX_OLD_DIRECTORIES]:
         shutil.rmtree(old, ignore_errors=True)

@@ -14,7 +14,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.peer import Moment
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.bus import MAX_BODY, new_id
+from sagent.plugins.mesh.bus import MAX_BODY_BYTES, new_id
 from sagent.plugins.mesh.errors import TooLarge, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.large_bodies import LargeBodies
@@ -160,8 +160,8 @@ class Records:
 
     async def pack(self, message: InboxMessage) -> EncodedMessage:
         """Return a message as it is sent. Raises TooLarge."""
-        if len(data := encode(message)) > MAX_BODY:
-            raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY:,}.")
+        if len(data := encode(message)) > MAX_BODY_BYTES:
+            raise TooLarge(f"A message has {len(data):,} bytes; a bus carries at most {MAX_BODY_BYTES:,}.")
         body_name = await self._large_bodies.put(data)
         return EncodedMessage(b"" if body_name else data, body_name)
 

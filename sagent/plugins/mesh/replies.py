@@ -7,7 +7,7 @@ from sagent.messages import Message, Text
 from sagent.plugins.mesh.records import SessionRecord, encode
 
 _ROOT = "root"
-_KEPT = 50  # messages whose answers a record keeps
+_MAX_KEPT_MESSAGES = 50  # messages whose answers a record keeps
 _MAX_KEPT_BYTES = 64 << 10  # of an answer kept after the next one
 _TOO_LARGE = "Its answer is in the session's log, and too large to be kept for longer: sagent attach SESSION."
 
@@ -63,7 +63,7 @@ class Replies:
     def changes(self, before: SessionRecord, taken: set[int], result: Result) -> dict[str, object]:
         """Return the new members of a record: `result` is the last one, for all messages without another. A limited
         number is kept."""
-        answered = tuple(sorted(taken))[-_KEPT:]
+        answered = tuple(sorted(taken))[-_MAX_KEPT_MESSAGES:]
         earlier = {} if before.result is None else dict.fromkeys(before.answered, before.result)
         others = {number: found for number, found in self._found.items() if found is not result}
         known = {**earlier, **before.answers, **others}

@@ -7,7 +7,7 @@ from typing import Self
 
 from sagent.lib.dataclass import dataclass
 
-_RESERVE = 1 << 30  # bytes that a bus leaves free, or a tenth of the disk if that is less
+_RESERVE_BYTES = 1 << 30  # bytes that a bus leaves free, or a tenth of the disk if that is less
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Room:
 
     @property
     def reserve(self) -> int:
-        return min(_RESERVE, self.size // 10)
+        return min(_RESERVE_BYTES, self.size // 10)
 
     @property
     def limit(self) -> int:

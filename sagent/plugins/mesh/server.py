@@ -26,7 +26,7 @@ from sagent.plugins.mesh.errors import Unavailable
 from sagent.plugins.mesh.room import Room
 from sagent.session.log import make_directory
 
-MAX_PAYLOAD = 8 << 20
+MAX_PAYLOAD_BYTES = 8 << 20
 PORT = 4222
 START_TIMEOUT_SECONDS = 60.0  # for a server to read its data and listen
 _POLL_INTERVAL_SECONDS = 0.05  # seconds between checks that it does
@@ -188,7 +188,7 @@ def _configuration(options: ServerOptions, ports: Path) -> str:
         f"host: {_quoted(options.host)}",
         f"port: ${_OWN_PORT}",
         f"server_name: {_own_name(options)}",
-        f"max_payload: {MAX_PAYLOAD}",
+        f"max_payload: {MAX_PAYLOAD_BYTES}",
         f"ports_file_dir: {_quoted(str(ports))}",
         "ping_interval: 5s",  # a client with a dead host is noticed after 15 s
         "ping_max: 2",

@@ -19,7 +19,7 @@ from sagent.sandbox.mounts import INSIDE
 if TYPE_CHECKING:
     from sagent.sandbox.bubblewrap import Box, View
 
-_MEMORY = 1 << 30  # data limit of a relay
+_MAX_MEMORY_BYTES = 1 << 30  # data limit of a relay
 
 
 class ProxiedNetwork:
@@ -84,7 +84,7 @@ def _start_relay(view: "View") -> "tuple[subprocess.Popen[bytes], int]":
     """Return a relay, and its port in a box. Raises OSError."""
     argv = [sys.executable, "-I", "-S", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", "0"]
     null = subprocess.DEVNULL
-    argv = view.entering(argv, "/", memory=_MEMORY, capabilities=KEPT)  # it outlives the view
+    argv = view.entering(argv, "/", memory=_MAX_MEMORY_BYTES, capabilities=KEPT)  # it outlives the view
     # Commands can read its environment: it holds nothing of ours.
     relay = subprocess.Popen(
         argv, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=null, start_new_session=True

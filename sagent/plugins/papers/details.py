@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from sagent.plugins.papers.ids import PaperId
 
 MAX_PAPERS = 500  # papers in a call
-_ABSTRACT = 3_000  # characters of one paper's abstract
-_ABSTRACTS = 40_000  # characters of all
+_MAX_ABSTRACT_CHARS = 3_000  # characters of one paper's abstract
+_MAX_ABSTRACTS_CHARS = 40_000  # characters of all
 
 
 def make(builder: "AgentBuilder") -> "PaperDetails":
@@ -70,7 +70,7 @@ class PaperDetails(WebTool):
         if operation == "bibtex":
             text = "\n\n".join(paper.bibtex() for paper in papers)
         else:
-            text = listed(papers, min(_ABSTRACT, _ABSTRACTS // len(papers)))
+            text = listed(papers, min(_MAX_ABSTRACT_CHARS, _MAX_ABSTRACTS_CHARS // len(papers)))
         notes = f"\n(Not known: {', '.join(missing)}. {' '.join(failures)}".rstrip() + ")" if missing else ""
         return ToolOutput.of(f"{mark(text, 'services for papers')}{notes}", summary=f"{len(papers)} papers")
 

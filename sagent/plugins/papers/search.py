@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("semanticscholar", "openalex", "arxiv", "crossref")
 _USUAL = SOURCES[:3]
-_ABSTRACT = 400  # characters
+_MAX_ABSTRACT_CHARS = 400  # characters
 
 
 def make(builder: "AgentBuilder") -> "PaperSearch":
@@ -60,7 +60,7 @@ class PaperSearch(WebTool):
         notes = "".join(f"\n({failure})" for failure in failures)
         if not papers:
             return ToolOutput.of(f"No papers were found for {query!r}.{notes}", summary="no papers")
-        text = mark(listed(papers, _ABSTRACT), ", ".join(sources))
+        text = mark(listed(papers, _MAX_ABSTRACT_CHARS), ", ".join(sources))
         return ToolOutput.of(f"{text}{notes}", summary=f"{len(papers)} papers")
 
 

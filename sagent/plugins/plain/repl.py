@@ -25,7 +25,7 @@ from sagent.peer import Background
 from sagent.plugins.plain import PLAIN
 from sagent.plugins.plain.terminal import LineTerminal
 from sagent.plugins.plain.words import (
-    WIDE,
+    MAX_COLUMNS,
     approval_text,
     block_text,
     call_text,
@@ -499,7 +499,7 @@ class LineRepl(CommandContext):
                 case "explain":
                     from sagent.repl.explaining import explain
 
-                    self._terminal.write(said_text(await explain(self.local, call, ask, WIDE)))
+                    self._terminal.write(said_text(await explain(self.local, call, ask, MAX_COLUMNS)))
                 case "no":
                     return "The person said no."
                 case _:  # an unoffered answer is no yes

@@ -27,7 +27,7 @@ T = TypeVar("T")
 MAX_ARGUMENT_CHARS = 500
 MAX_OUTPUT_LINES, MAX_DIFF_LINES = 10, 60
 MAX_LINE_CHARS = 1_000
-WIDE = 2_000  # columns: the terminal breaks lines
+MAX_COLUMNS = 2_000  # columns: the terminal breaks lines
 _LEVELS = {"info": "", "warning": "Warning: ", "error": "Error: "}
 _CHANGES = {"+": "added", "-": "removed"}
 _STATES: Mapping[State, str] = {"pending": "to do", "in_progress": "doing", "completed": "done"}
@@ -155,7 +155,7 @@ def _changed(sign: str, number: int, text: str) -> str:
 def approval_text(call: "ToolCall", ask: "Ask", read: "Callable[[str], str | None]") -> str:
     """Return what a person is asked about a call: the whole command, change or arguments, and why."""
     rows = list[str]()
-    for line in render_approval(call, ask, read, WIDE):
+    for line in render_approval(call, ask, read, MAX_COLUMNS):
         text, lead = plain([line]), plain([line[:1]]).strip()
         if lead.isdecimal() and "class:diff." in "".join(style for style, _ in line[1:2]):
             text = f"  {_changed(plain([line[1:2]]).strip(), int(lead), plain([line[2:]]))}"

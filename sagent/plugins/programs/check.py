@@ -12,8 +12,8 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.process import ProcessGroup
 
 CHECK_TIMEOUT_SECONDS = 600.0
-SAID = 4_096  # bytes of its output that are looked at
-LINES = 20  # of the output that are kept
+MAX_OUTPUT_BYTES = 4_096  # bytes of its output that are looked at
+MAX_OUTPUT_LINES = 20  # of the output that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +53,5 @@ async def run_check(
 
 def _end_of(output: IO[bytes]) -> str:
     size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - SAID))
-    return "\n".join(output.read().decode("utf-8", "replace").strip().splitlines()[-LINES:])
+    output.seek(max(0, size - MAX_OUTPUT_BYTES))
+    return "\n".join(output.read().decode("utf-8", "replace").strip().splitlines()[-MAX_OUTPUT_LINES:])

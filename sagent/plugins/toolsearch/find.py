@@ -10,8 +10,8 @@ from sagent.lib.json import JsonObject, as_object, as_str, json_dump, wire_bytes
 from sagent.lib.text import nearest
 from sagent.tool import Effect, Harmless, RunContext, Tool, ToolOutput, Workspace, arguments_schema, traits_of
 
-FREE = 2_000  # bytes of definitions that are sent as they are
-ROOM = 8_300  # bytes of all definitions together, including those that are always sent
+MAX_FREE_BYTES = 2_000  # bytes of definitions that are sent as they are
+MAX_TOTAL_BYTES = 8_300  # bytes of all definitions together, including those that are always sent
 MAX_FOUND = 5
 MIN_SCORE_SHARE = 0.2  # of the best score: worse matches are left out
 MAX_NAMES_CHARS = 400  # of names in a description
@@ -26,7 +26,7 @@ def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
         return tools
     found = [tool for tool in tools if traits_of(tool).deferrable]
     apart = [tool for tool in found if traits_of(tool).deferrable is True]
-    fits = _size(apart) <= FREE and _size(tools) <= ROOM
+    fits = _size(apart) <= MAX_FREE_BYTES and _size(tools) <= MAX_TOTAL_BYTES
     return tools if fits or not apart else (*tools, FindTools(found), CallTool(found))
 
 

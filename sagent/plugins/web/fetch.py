@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sagent.plugins.gateway.gateway import WebRequest, WebResponse
     from sagent.plugins.web.page import Extractor, Page
 
-PART = 30_000  # characters shown in one call
+MAX_PART_CHARS = 30_000  # characters shown in one call
 _MAX_PROMPT_CHARS = 100_000  # that a question is put to
 _MAX_ERROR_CHARS = 2_000  # of an error's page
-_LOOKED_AT = 65_536  # bytes that may be text, whatever the server's content type
+_SAMPLE_BYTES = 65_536  # bytes that may be text, whatever the server's content type
 _ACCEPT = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, application/json;q=0.8, */*;q=0.5"
 _TEXTS = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
 _NO_TEXT = "(no text; what scripts would put there is not seen)"
@@ -189,7 +189,7 @@ async def _shown_media(response: "WebResponse", pages: str) -> ToolOutput | None
             return ToolOutput(tuple(_marked(shown.content, name)), summary=shown.summary)
     kind = response.media_type
     is_text = kind.startswith(_TEXTS) or kind.endswith(("+json", "+xml"))
-    if not is_text and isinstance(decode(body[:_LOOKED_AT]), Binary):
+    if not is_text and isinstance(decode(body[:_SAMPLE_BYTES]), Binary):
         raise ToolError(
             f"{name} is {kind or 'binary'}, {len(body)} bytes: no text, PDF or image. Download it with a command."
         )
@@ -239,10 +239,10 @@ def _part(page: "Page", response: "WebResponse", offset: int, run: RunContext) -
 
 def _end_of_part(text: str, offset: int) -> int:
     """Return the end of a part: at a line's end, if one is near."""
-    end = offset + PART
+    end = offset + MAX_PART_CHARS
     if end >= len(text):
         return len(text)
-    line = text.rfind("\n", offset + PART * 3 // 4, end)
+    line = text.rfind("\n", offset + MAX_PART_CHARS * 3 // 4, end)
     return line + 1 if line > 0 else end
 
 

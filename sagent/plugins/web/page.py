@@ -28,7 +28,7 @@ _MAX_ANSWER_BYTES = 40_000_000
 _HTML = ("text/html", "application/xhtml+xml")
 _CHARSET = re.compile(r"(?:charset|<\?xml [^<>]*encoding)\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_LOOKED_AT = 2048  # bytes of a page that may declare its charset
+_SAMPLE_BYTES = 2048  # bytes of a page that may declare its charset
 _WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
 """Meaning of charset names in pages: https://encoding.spec.whatwg.org/#names-and-labels"""
 _MAIN = ("main", "[role=main]", "article", "#content", "#main-content")
@@ -38,7 +38,7 @@ _DEEPEST = 500  # levels of elements to convert: no real page has more
 _SPACES = re.compile(r"\n{3,}")
 _BASE = re.compile(r"<base\s[^<>]{0,500}href\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
 _MOVED = re.compile(r"<meta\s[^<>]{0,500}refresh[^<>]{0,500}\burl\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
-_SHORT = 500  # characters: a page that sends browsers on has not more text
+_MAX_REDIRECT_CHARS = 500  # characters: a page that sends browsers on has not more text
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 
 
@@ -104,7 +104,7 @@ def decode(data: bytes, content_type: str) -> str:
     for bom, charset in _BOMS:
         if data.startswith(bom):
             return data[len(bom) :].decode(charset, "replace")
-    said = _CHARSET.search(content_type) or _CHARSET.search(data[:_LOOKED_AT].decode("latin-1"))
+    said = _CHARSET.search(content_type) or _CHARSET.search(data[:_SAMPLE_BYTES].decode("latin-1"))
     names = [said[1].lower()] if said else []
     for name in (*names, "utf-8"):
         try:
@@ -161,7 +161,7 @@ def _from_html(text: str, extractor: Extractor, base: str, *, plain: bool) -> Pa
             base = urljoin(base, unescape(stated[1]))
     plain = plain or not has_packages()
     read = plain_text(text, base) if plain else _converted(text, extractor, base)
-    if len(read) < _SHORT and (moved := _MOVED.search(text)):
+    if len(read) < _MAX_REDIRECT_CHARS and (moved := _MOVED.search(text)):
         with suppress(ValueError):
             read = f"{read}\n\n(The page sends browsers on to {urljoin(base, unescape(moved[1]))})".lstrip()
     return Page(title, read, plain)

@@ -18,7 +18,7 @@ from sagent.providers.toolforms import Fitted, Naming, ToolForm, are_plain
 if TYPE_CHECKING:
     from sagent.providers.deferral import Deferral
 
-_BLOCK = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
+_MIN_BLOCK_BYTES = 65_536  # bytes: closed turns are joined once, into blocks of at least this size
 _CONVERSATIONS = 64  # kept; the least recently used are encoded again on return
 
 
@@ -243,7 +243,7 @@ class EncodedConversation:
             self._hash.update(b",")
             self._loose += len(piece)
         self._hashed = stable
-        if self._loose >= _BLOCK and stable > self._joined:
+        if self._loose >= _MIN_BLOCK_BYTES and stable > self._joined:
             self._blocks.append(b",".join((*self._closed[self._joined : stable], b"")))
             self._joined, self._loose = stable, 0
         return self._hash.copy()

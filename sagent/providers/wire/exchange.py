@@ -20,10 +20,10 @@ from sagent.providers.wire.reply import ReplyReader
 from sagent.providers.wire.sse import EventReader
 from sagent.providers.wire.transport import Answer, Transport
 
-ERROR_BODY = 65_536  # bytes read of an error's body
-_WHOLE_BODY = 64 * 1024 * 1024  # bytes of an answer that is not streamed, and of one event
-_STREAM = 256 * 1024 * 1024  # bytes of a stream, whatever their content
-_QUIET = 4 * 1024 * 1024  # consecutive bytes without a part of the reply: pings, comments, empty events
+MAX_ERROR_BYTES = 65_536  # bytes read of an error's body
+_MAX_BODY_BYTES = 64 * 1024 * 1024  # bytes of an answer that is not streamed, and of one event
+_MAX_STREAM_BYTES = 256 * 1024 * 1024  # bytes of a stream, whatever their content
+_MAX_EMPTY_BYTES = 4 * 1024 * 1024  # consecutive bytes without a part of the reply: pings, comments, empty events
 _UNSHOWN = 128  # bytes of arguments reported together, as a sign of life
 _STREAM_END_SECONDS = 0.25  # seconds for a finished stream to end, so that its connection can be reused
 _FIELDS = (b":", b"data", b"event", b"id", b"retry")  # fields of a line in an event stream
@@ -85,7 +85,7 @@ async def exchange(transport: Transport, prepare: Callable[[], Call]) -> AsyncGe
     try:
         answer = await watch.over(transport.post(call.url, call.headers, call.body.parts))
         if not 200 <= answer.status < 300:
-            found = await read_body(answer, ERROR_BODY, timeout=_TRAILER_TIMEOUT_SECONDS)
+            found = await read_body(answer, MAX_ERROR_BYTES, timeout=_TRAILER_TIMEOUT_SECONDS)
             for billed in _bills_in(call, [("", found.decode("utf-8", "replace"))]):
                 yield billed
             raise from_status(call.origin, answer.status, answer.headers, found)
@@ -144,14 +144,14 @@ async def read_answer(
     body: Sequence[bytes] | None = None,
     *,
     timeout: float,
-    max_bytes: int = _WHOLE_BODY,
+    max_bytes: int = _MAX_BODY_BYTES,
 ) -> tuple[Answer, bytes]:
     """GET, or POST a body: return an answer and its body, within a time. Raises ExchangeFailed."""
     try:
         async with asyncio.timeout(timeout):
             answer = await (transport.get(url, headers) if body is None else transport.post(url, headers, body))
             try:
-                return answer, await read_body(answer, max_bytes if 200 <= answer.status < 300 else ERROR_BODY)
+                return answer, await read_body(answer, max_bytes if 200 <= answer.status < 300 else MAX_ERROR_BYTES)
             finally:
                 await answer.aclose()
     except TimeoutError as error:
@@ -173,7 +173,7 @@ async def _deltas(call: Call, answer: Answer, watch: "_Watch") -> AsyncGenerator
     reader = EventReader()
     began = chunk = await _beginning(call, answer, watch)
     if chunk[:1] in (b"{", b"[", b"<"):  # JSON, or a page of HTML
-        body, out = chunk + await read_body(answer, _WHOLE_BODY, watch), list[Delta]()
+        body, out = chunk + await read_body(answer, _MAX_BODY_BYTES, watch), list[Delta]()
         try:
             _take_whole(call, answer, body, out)
         finally:  # deltas before the error come first
@@ -218,16 +218,16 @@ class _Bounds:
     def __init__(self, call: Call, reader: EventReader) -> None:
         self._call = call
         self._reader = reader
-        self._left, self._quiet, self._received = _STREAM, 0, 0
+        self._left, self._quiet, self._received = _MAX_STREAM_BYTES, 0, 0
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
         """Return the events that these bytes complete. Raises ModelError."""
         if (left := self._left - len(chunk)) < 0:
-            raise _too_long(self._call, _STREAM)
+            raise _too_long(self._call, _MAX_STREAM_BYTES)
         held = self._reader.held
         events = self._reader.feed(chunk)
-        if self._reader.held > _WHOLE_BODY:
-            raise _too_long(self._call, _WHOLE_BODY)
+        if self._reader.held > _MAX_BODY_BYTES:
+            raise _too_long(self._call, _MAX_BODY_BYTES)
         grown = max(0, self._reader.held - held)  # bytes of an incomplete event with unknown content
         self._left, self._quiet = left, self._quiet + len(chunk) - grown
         return events
@@ -236,18 +236,18 @@ class _Bounds:
         """Raise ModelError if too many consecutive bytes brought nothing."""
         if (received := self._call.reader.received) != self._received:
             self._quiet, self._received = 0, received
-        if self._quiet > _QUIET:
-            raise _too_long(self._call, _QUIET, " without content")
+        if self._quiet > _MAX_EMPTY_BYTES:
+            raise _too_long(self._call, _MAX_EMPTY_BYTES, " without content")
 
 
 async def _beginning(call: Call, answer: Answer, watch: "_Watch") -> bytes:
     """Return the first bytes with content. Gateways send white space to keep a connection open."""
-    left = _STREAM
+    left = _MAX_STREAM_BYTES
     while chunk := await _next(call, answer, watch):
         if said := chunk.lstrip(_BLANK):
             return said
         if (left := left - len(chunk)) < 0:
-            raise _too_long(call, _STREAM)
+            raise _too_long(call, _MAX_STREAM_BYTES)
         watch.touch()
     return b""
 
@@ -334,8 +334,8 @@ def _take_event(call: Call, name: str, data: str, out: list[Delta]) -> None:
 
 def _take_whole(call: Call, answer: Answer, body: bytes, out: list[Delta]) -> None:
     """Take an answer that is one JSON document."""
-    if len(body) > _WHOLE_BODY:
-        raise _too_long(call, _WHOLE_BODY)
+    if len(body) > _MAX_BODY_BYTES:
+        raise _too_long(call, _MAX_BODY_BYTES)
     try:
         data = read_json(body)
     except (ValueError, RecursionError) as error:
@@ -404,7 +404,7 @@ async def read_body(
 
 async def _rest(answer: Answer) -> bytes:
     """Read the rest of an ended answer, so that its connection can be reused."""
-    return await read_body(answer, ERROR_BODY, timeout=_STREAM_END_SECONDS)
+    return await read_body(answer, MAX_ERROR_BYTES, timeout=_STREAM_END_SECONDS)
 
 
 def _shown(body: str | bytes) -> str:

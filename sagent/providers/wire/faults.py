@@ -12,7 +12,7 @@ from sagent.lib.json import as_array, as_object, as_str
 
 _MISFIRES = 2  # repetitions of a call after an invalid generation
 _MISFIRED = "tool_use_failed|failed_generation|failed to call a function"  # Groq's; the text for gateways that quote it
-_SHOWN = 600  # characters of a provider's message
+_MAX_MESSAGE_CHARS = 600  # characters of a provider's message
 
 _PAYMENT = (
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance is too low|exceeded_current_quota|billing_error"
@@ -374,7 +374,7 @@ def _decoded(body: bytes, kind: str) -> str:
 
 def _shorten(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[:_MAX_MESSAGE_CHARS]}…"
 
 
 def _plain(page: str) -> str:

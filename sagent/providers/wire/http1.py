@@ -12,11 +12,11 @@ from sagent.providers.wire.faults import ExchangeFailed
 if TYPE_CHECKING:
     import ssl
 
-_HEAD = 256 * 1024  # bytes of status line and headers, at most
-_HIGH_WATER = 1024 * 1024  # bytes received and not yet read, above which reading from the socket pauses
+_MAX_HEAD_BYTES = 256 * 1024  # bytes of status line and headers, at most
+_HIGH_WATER_BYTES = 1024 * 1024  # bytes received and not yet read, above which reading from the socket pauses
 _STEADY = 40  # consecutive small pieces, after which those of a short while are read together
-_SMALL = 2_048  # bytes
-_GATHERED = 65_536  # bytes: less than this, read after a wait, is small pieces still
+_SMALL_BYTES = 2_048  # bytes
+_GATHERED_BYTES = 65_536  # bytes: less than this, read after a wait, is small pieces still
 _GATHER_SECONDS = 0.1  # seconds: to be woken for each piece costs more than to read it, and few read 10 times a second
 _ROUNDS = 4  # of the loop, from bytes at a socket to connection_lost
 _CLOSED = "the server closed the connection"
@@ -61,10 +61,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes from asyncio."""
         self._buffer += data
-        if self._transport is not None and not self._paused and len(self._buffer) > _HIGH_WATER:
+        if self._transport is not None and not self._paused and len(self._buffer) > _HIGH_WATER_BYTES:
             self._paused = True
             self._transport.pause_reading()
-        self._small = self._small + 1 if len(data) < (_GATHERED if self._rested else _SMALL) else 0
+        self._small = self._small + 1 if len(data) < (_GATHERED_BYTES if self._rested else _SMALL_BYTES) else 0
         self._rested = False
         if self._small > _STEADY and self._rest is None and self._wire is not None:
             self._wire.pause_reading()
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
 
 
 def _begin() -> h11.Connection:
-    return h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+    return h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
 
 
 def _readable(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

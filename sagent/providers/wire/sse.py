@@ -1,7 +1,7 @@
 """Server-sent events, read incrementally. The rules are those of the HTML standard, section 9.2.6."""
 
 _BOM = b"\xef\xbb\xbf"
-_LINE = 40  # overhead of a line in bytes
+_LINE_OVERHEAD_BYTES = 40  # overhead of a line in bytes
 
 
 class EventReader:
@@ -60,7 +60,7 @@ class EventReader:
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[6:] if line[5:6] == b" " else line[5:])
-                self.held += len(line) + _LINE
+                self.held += len(line) + _LINE_OVERHEAD_BYTES
             elif not line:
                 if data:
                     whole = data[0] if len(data) == 1 else b"\n".join(data)

@@ -298,7 +298,7 @@ def test_burst_damage_skips_bit_search(session: Path, monkeypatch: pytest.Monkey
     whole = lines(file)
     broken = [line.replace(b'"id":"', b'"id":"zz', 1) for line in whole[4:20]]
     file.write_bytes(b"".join((*whole[:4], *broken, *whole[20:24], whole[24].replace(b'"at"', b'"au"'), *whole[25:])))
-    monkeypatch.setattr(repair_module, "EFFORT", sum(4 * len(line) ** 2 for line in (*broken[:4], whole[24])))
+    monkeypatch.setattr(repair_module, "MAX_HASHED_BYTES", sum(4 * len(line) ** 2 for line in (*broken[:4], whole[24])))
     (done,) = [each for each in repair(session) if each.file == file]
     assert (done.mended, done.gaps, done.kept) == (1, 1, len(whole) - 16)
     works(session)

@@ -13,7 +13,7 @@ from sagent.errors import UsageError
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.errors import Fenced, NobodyThere, Refused, TooLarge, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream, connected
-from sagent.plugins.mesh.server import MAX_PAYLOAD, ServerOptions, serving
+from sagent.plugins.mesh.server import MAX_PAYLOAD_BYTES, ServerOptions, serving
 from tests.depth import slow
 from tests.plugins.mesh.test_failover import Wire
 from tests.waiting import SECONDS
@@ -65,11 +65,11 @@ async def test_stale_writer_fenced(bus: JetStream, name: str) -> None:
 
 async def test_message_size_limited(bus: JetStream, name: str) -> None:
     subject = names.log_subject(name)
-    body = b"x" * (MAX_PAYLOAD - 1_000)
+    body = b"x" * (MAX_PAYLOAD_BYTES - 1_000)
     await bus.append(subject, body)
     assert await _bodies(bus, subject) == [body]
     with pytest.raises(TooLarge, match="8,388,608 bytes"):
-        await bus.append(subject, b"x" * (MAX_PAYLOAD + 1))
+        await bus.append(subject, b"x" * (MAX_PAYLOAD_BYTES + 1))
 
 
 async def test_following_reads_past_and_future(bus: JetStream, name: str) -> None:

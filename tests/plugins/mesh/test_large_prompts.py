@@ -7,7 +7,7 @@ import pytest
 
 from sagent.messages import Document, user
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.bus import MAX_BODY
+from sagent.plugins.mesh.bus import MAX_BODY_BYTES
 from sagent.plugins.mesh.errors import TooLarge
 from sagent.plugins.mesh.records import InboxMessage, Records
 from sagent.plugins.mesh.remote import Mesh
@@ -33,7 +33,7 @@ async def test_prompt_above_8_mb_arrives(tmp_path: Path) -> None:
 
 async def test_oversized_prompt_leaves_no_record(tmp_path: Path) -> None:
     async with place(tmp_path, ()) as here:
-        mesh, prompt = Mesh(here.bus), "a" * (MAX_BODY + 1)
+        mesh, prompt = Mesh(here.bus), "a" * (MAX_BODY_BYTES + 1)
         with pytest.raises(TooLarge, match="33,554,432"):
             await mesh.submit(prompt)
         with pytest.raises(TooLarge):

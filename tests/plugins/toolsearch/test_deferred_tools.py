@@ -16,7 +16,7 @@ from sagent.events import Denied, Event, ToolFinished, ToolStarted
 from sagent.lib.json import JsonObject, as_object, json_freeze_object, wire_bytes
 from sagent.messages import Message, Opaque, Private, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, ToolSpec
-from sagent.plugins.toolsearch.find import FREE, CallTool, FindTools, with_search
+from sagent.plugins.toolsearch.find import MAX_FREE_BYTES, CallTool, FindTools, with_search
 from sagent.providers import deferral, provider_named
 from sagent.testing.script import Fail, Received
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
@@ -284,7 +284,7 @@ class _Brief(Deploy):
 
 async def test_few_tools_sent_directly() -> None:
     search = _Brief()
-    assert len(wire_bytes([search.name, search.description, search.parameters])) < FREE
+    assert len(wire_bytes([search.name, search.description, search.parameters])) < MAX_FREE_BYTES
     assert with_search([search]) == [search]
     (spec,) = specs_of([search])
     assert not spec.deferred, "who has no search is shown everything"

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 import httpx2
 
-from sagent.providers.wire.exchange import ERROR_BODY, read_body
+from sagent.providers.wire.exchange import MAX_ERROR_BYTES, read_body
 from sagent.providers.wire.transport import Answer, inflated
 
 _ERROR_TIMEOUT_SECONDS = 10.0  # given to the body of an error
@@ -30,7 +30,7 @@ class _Body(httpx2.AsyncByteStream):
         async with aclosing(inflated(self._stream, self._encoding)) as chunks:
             if self._status >= 300:  # the SDKs read the whole body of an error at once
                 answer = Answer(self._status, {}, chunks, self.aclose)
-                yield await read_body(answer, ERROR_BODY, timeout=_ERROR_TIMEOUT_SECONDS)
+                yield await read_body(answer, MAX_ERROR_BYTES, timeout=_ERROR_TIMEOUT_SECONDS)
                 return
             async for chunk in chunks:
                 yield chunk

@@ -16,7 +16,7 @@ from sagent.plugins.programs.piped import PipedProcess
 
 MAX_MESSAGE_BYTES = 1 << 26  # of one message, and of data waiting to be read by the server
 _MAX_HEADER_BYTES = 1 << 13
-_IN_A_THREAD = 1 << 20  # bytes of a message that is parsed outside of the loop
+_MIN_THREAD_BYTES = 1 << 20  # bytes of a message that is parsed outside of the loop
 _EXIT_TIMEOUT_SECONDS = 1.0  # to end by itself
 METHOD_NOT_FOUND = -32601
 
@@ -98,7 +98,7 @@ class Connection:
             while True:
                 size = _length(await program.reader.readuntil(b"\r\n\r\n"))
                 text = (await program.reader.readexactly(size)).decode()
-                large = size > _IN_A_THREAD
+                large = size > _MIN_THREAD_BYTES
                 message = as_object(await asyncio.to_thread(json_parse, text) if large else json_parse(text))
                 self._take(message)
         except (ValueError, RecursionError, asyncio.LimitOverrunError) as error:

@@ -27,7 +27,7 @@ PARSE_TIMEOUT_SECONDS = 60.0  # by the clock, for all files of one process
 MAX_PARSED_BYTES = 500_000  # of a file
 MAX_DEFINITIONS = 2_000  # definitions of a file
 MAX_USED_NAMES = 1_000  # names used by a file
-WIDTH = 160  # characters of a line
+MAX_LINE_CHARS = 160  # characters of a line
 Dumped: TypeAlias = tuple[str, str]
 """Tags as texts."""
 _NAME = re.compile(r"[^\W\d]\w{2,}")
@@ -137,11 +137,11 @@ def _tags(data: bytes, parser: "Parser", query: "Query") -> Tags:
     found: dict[tuple[int, str], Definition] = {}
     for _, captured in QueryCursor(query).matches(parser.parse(text.encode("utf-8", "replace")).root_node):
         for node, named in zip(captured.get("definition", ()), captured.get("name", ()), strict=False):
-            name = (named.text or b"").decode("utf-8", "replace")[:WIDTH]
+            name = (named.text or b"").decode("utf-8", "replace")[:MAX_LINE_CHARS]
             first, last = named.start_point[0], node.end_point[0]
-            written = " ".join(lines[first].split())[:WIDTH]
+            written = " ".join(lines[first].split())[:MAX_LINE_CHARS]
             if name.strip():
                 found.setdefault((first, name), Definition(name, first + 1, last + 1, written))
     defined = sorted(found.values(), key=lambda each: (each.first, -each.last, each.name))[:MAX_DEFINITIONS]
     named = sorted(set(_NAME.findall(text)))[:MAX_USED_NAMES]
-    return Tags(tuple(defined), tuple(name for name in named if len(name) <= WIDTH))
+    return Tags(tuple(defined), tuple(name for name in named if len(name) <= MAX_LINE_CHARS))

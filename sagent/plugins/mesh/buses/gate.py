@@ -13,7 +13,7 @@ from sagent.plugins.mesh.errors import Full, MeshError, NobodyThere
 from sagent.plugins.mesh.tasks import end
 
 RETURN_TIMEOUT_SECONDS = 15.0  # for a client to come back after a lost connection
-KEPT = 1_000  # sent events kept for a client that comes back
+MAX_KEPT_EVENTS = 1_000  # sent events kept for a client that comes back
 KEPT_BYTES = 64 << 20  # of these, except the last one
 MAX_REMEMBERED = 10_000  # messages and deliveries
 MAX_PENDING = 1_000  # requests, and receivers, at a time
@@ -44,7 +44,9 @@ class Feed:
         self._followers = 0
 
     async def put(self, name: str, data: Mapping[str, object]) -> None:
-        while (unsent := self._first + len(self._events) - self._sent) >= (KEPT if self._size < KEPT_BYTES else 1):
+        while (unsent := self._first + len(self._events) - self._sent) >= (
+            MAX_KEPT_EVENTS if self._size < KEPT_BYTES else 1
+        ):
             await self._changed.wait()
         number = f"{self._own}.{self._sent + unsent}"
         self._events.append(event := Event(number, name, wire_bytes({**data, "id": number})))
@@ -79,7 +81,7 @@ class Feed:
             await self._changed.wait()
 
     def _forget(self) -> None:
-        while (count := self._sent - self._first) > KEPT or (count > 1 and self._size > KEPT_BYTES):
+        while (count := self._sent - self._first) > MAX_KEPT_EVENTS or (count > 1 and self._size > KEPT_BYTES):
             self._size -= len(self._events.popleft().data)
             self._first += 1
         self._wake()

@@ -18,7 +18,7 @@ from sagent.plugins.hosting.beats import with_beats
 from sagent.plugins.hosting.bodies import read_within
 from sagent.plugins.hosting.problem import BodyTooLarge, BodyTooSlow
 from sagent.plugins.mesh import names
-from sagent.plugins.mesh.bus import MAX_BODY, Bus, Envelope, envelope_of, new_id
+from sagent.plugins.mesh.bus import MAX_BODY_BYTES, Bus, Envelope, envelope_of, new_id
 from sagent.plugins.mesh.buses.gate import Event, Gate
 from sagent.plugins.mesh.cards import Card, Change, Query, check_name, decode_card, encode_card, select
 from sagent.plugins.mesh.errors import DeadlineExceeded, Full, MeshError, NobodyThere, Refused, TooLarge, Unavailable
@@ -30,7 +30,7 @@ _STATUS: Mapping[type[SagentError], int] = {
     NobodyThere: 404, DeadlineExceeded: 504, TooLarge: 413, Full: 503, Unavailable: 503, Refused: 403,
     BodyTooSlow: 408,
 }  # fmt: skip
-_MAX_BODY_BYTES = MAX_BODY + (1 << 16)
+_MAX_BODY_BYTES = MAX_BODY_BYTES + (1 << 16)
 BODY_TIMEOUT_SECONDS = 60  # in which a body must have arrived
 MAX_ID_CHARS = 200  # of a message
 

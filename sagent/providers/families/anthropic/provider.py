@@ -26,7 +26,7 @@ VERSION = "2023-06-01"
 _UNKNOWN_OUTPUT = 8_192  # max_tokens of an unknown model, by default
 _IMAGE_TOKENS = 5_000  # a largest possible image, 2576 px on the long edge, counts 4,784 (vision guide)
 _PAGE_TOKENS = 5_000  # a PDF page counts as its text, up to 3,000, and as an image (PDF guide)
-_OVERHEAD = 1_000  # the system prompt that the API adds for tools, and the framing of messages
+_OVERHEAD_TOKENS = 1_000  # the system prompt that the API adds for tools, and the framing of messages
 _NO_MEMBERS = ("tools", "betas", "cache_control")  # options that go elsewhere
 _THOUGHT = b'{"role":"assistant","content":[{"type":"thinking"'
 _REDACTED = b'{"role":"assistant","content":[{"type":"redacted_thinking"'
@@ -242,7 +242,7 @@ class CloudRoute:
 class AnthropicModel(WireModel["Anthropic"]):
     """One model of the Messages API."""
 
-    overhead, reader = _OVERHEAD, MessagesReplyReader
+    overhead, reader = _OVERHEAD_TOKENS, MessagesReplyReader
     search: ClassVar[Mapping[str, str]] = {  # platform.claude.com, tool search tool
         "type": "tool_search_tool_bm25_20251119",
         "name": "tool_search_tool_bm25",

@@ -29,7 +29,7 @@ from sagent.providers.toolforms import ANTHROPIC, CHAT, GOOGLE, ToolForm
 from sagent.providers.wire.encoding import Dialect, body_start, sendable
 
 _STEADIED = JsonObject({"presence_penalty": 0.5})
-_OVERHEAD = 500  # what frames messages and tools
+_OVERHEAD_TOKENS = 500  # what frames messages and tools
 _OWN_ID = 64  # characters of an id that goes back to whoever gave it: signatures at OpenRouter refer to it
 # Messages of servers whose model accepts no media: OpenAI, OpenRouter, Groq, Mistral, Ollama, llama.cpp, vLLM. A
 # message about a size, a number or a format concerns only some of the images.
@@ -202,7 +202,7 @@ def _call(part: ToolCall) -> object:
 class ChatModel(WireModel["ChatProvider"]):
     """One model of a Chat Completions endpoint."""
 
-    overhead, reader = _OVERHEAD, ChatReplyReader
+    overhead, reader = _OVERHEAD_TOKENS, ChatReplyReader
     unrecorded = ("model", "stream", "stream_options")
 
     def _prepare(self, request: Request) -> Outgoing:

@@ -23,7 +23,7 @@ FOREIGN = "skip_thought_signature_validator"
 
 _IMAGE_TOKENS = 5_000  # before Gemini 3 each tile of 768 pixels counts 258; later an image counts 2,240 at most
 _PAGE_TOKENS = 4_000  # a PDF page counts as an image
-_OVERHEAD = 500  # what frames contents and tools
+_OVERHEAD_TOKENS = 500  # what frames contents and tools
 _IMAGES = ("image/png", "image/jpeg", "image/webp")
 _VERSIONS = ("v1", "v1alpha", "v1beta", "v1beta1")
 _SAMPLING = {
@@ -215,7 +215,7 @@ def _budget(model: str, kind: str, effort: Effort | None) -> tuple[Mapping[str, 
 class GoogleModel(WireModel["Google"]):
     """One model of generateContent."""
 
-    overhead, reader = _OVERHEAD, GenerateReplyReader
+    overhead, reader = _OVERHEAD_TOKENS, GenerateReplyReader
 
     def __init__(self, provider: "Google", model_id: str) -> None:
         super().__init__(provider, model_id, listed_as="google")

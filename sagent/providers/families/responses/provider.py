@@ -30,7 +30,7 @@ from sagent.providers.toolforms import OPENAI as OPENAI_TOOLS
 from sagent.providers.toolforms import ToolForm
 from sagent.providers.wire.encoding import Dialect, body_start
 
-_OVERHEAD = 700  # tokens: what frames messages and tools, and the members after the input
+_OVERHEAD_TOKENS = 700  # tokens: what frames messages and tools, and the members after the input
 _MIN_OUTPUT_TOKENS = 16  # max_output_tokens below it are refused
 _ENCRYPTED = "reasoning.encrypted_content"
 _UNREAD = "reasoning kept in this conversation was left out: the provider could not decrypt it"
@@ -205,7 +205,7 @@ def _output(part: Said) -> Mapping[str, object]:
 class ResponsesModel(WireModel["ResponsesProvider"]):
     """One model of a Responses endpoint."""
 
-    overhead, reader = _OVERHEAD, ResponsesReplyReader
+    overhead, reader = _OVERHEAD_TOKENS, ResponsesReplyReader
     search: ClassVar[Mapping[str, str]] = {"type": "tool_search"}  # platform.openai.com, tool search
 
     def __init__(self, provider: "ResponsesProvider", model_id: str) -> None:
