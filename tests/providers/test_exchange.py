@@ -138,7 +138,9 @@ async def test_endless_stream_is_left(raw_server, monkeypatch: pytest.MonkeyPatc
     assert not error.retryable
 
 
-@pytest.mark.parametrize(("bound", "first", "flood"), [("_MAX_STREAM_BYTES", b"", b" \n"), ("_MAX_BODY_BYTES", b"{", b"x" * 40)])
+@pytest.mark.parametrize(
+    ("bound", "first", "flood"), [("_MAX_STREAM_BYTES", b"", b" \n"), ("_MAX_BODY_BYTES", b"{", b"x" * 40)]
+)
 async def test_endless_answers_are_left(
     raw_server, monkeypatch: pytest.MonkeyPatch, bound: str, first: bytes, flood: bytes
 ) -> None:
