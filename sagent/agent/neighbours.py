@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sagent.agent.resources import Resources
 from sagent.agent.tree import Node
+from sagent.context.prompt import CHANGED
 from sagent.engine.neighbours import Asker, Extension
 from sagent.errors import UsageError
 from sagent.lib.json import EMPTY, json_dump
@@ -102,7 +103,7 @@ def _checked_asker(ask: Asker, agent: Node) -> Asker:
             changed = {name: value for name, value in arguments.items() if value != call.arguments.get(name)}
             text = f"The person has changed this call of {call.name} before it was made: {json_dump(changed)}"
             if changed:
-                agent.state.receive(user(text, sender="person"), "next")
+                agent.state.receive(user(text, sender=CHANGED), "next")
             return said
         if said is None or isinstance(said, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
             return said

@@ -16,6 +16,7 @@ PROMPT_FILE = Path(__file__).with_name("system.md")
 FURTHER = "Further directories: "
 CUT = "(From sagent: the conversation before this point was cut; "  # begins a summary
 PLACE = "place"  # sender of messages on other directories
+CHANGED = "person"  # sender of messages on calls that the person has changed
 SHOWN = "sagent:"
 """Prefix of the sender of a message that shows a file; the file's path follows."""
 _PLACE = re.compile(r"\n\n(Working directory: .*\nPlatform: .*\nDate: .*(?:\nFurther directories: .*)?)(?=\n\n|\Z)")

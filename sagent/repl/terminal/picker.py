@@ -133,9 +133,12 @@ class Picker(Generic[T]):
     def __post_init__(self) -> None:
         if wrong := [each for each in self.options if not hasattr(each, "label")]:
             raise TypeError(f"a list has {wrong[0]!r:.60} among its options, which is not an Option")
-        current = (at for at, each in enumerate(self.options) if each.current)
-        self.at = -1 if self.keys else next(current, 0)
+        self.begin()
         self.options = [replace(each, label=f"{each.label} ✓") if each.current else each for each in self.options]
+
+    def begin(self) -> None:
+        """Select the current option, or none if the options have keys."""
+        self.at = -1 if self.keys else next((at for at, each in enumerate(self.options) if each.current), 0)
 
     @property
     def shown(self) -> list[Option[T]]:

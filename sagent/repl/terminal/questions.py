@@ -170,7 +170,8 @@ class Questions:
         """Have the question take keys now."""
         if (picker := self.picker) is None or not picker.held or self._line is not None:
             return
-        picker.held, picker.at, self._letter = "", -1 if picker.keys else 0, ""
+        picker.held, self._letter = "", ""
+        picker.begin()
         if picker.words:
             self._draft, self._screen.line.label = self._screen.buffer.text, "answer › "
             self._screen.buffer.reset()

@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from typing import TypeAlias, assert_never
 
-from sagent.context.prompt import PLACE, SHOWN
+from sagent.context.prompt import CHANGED, PLACE, SHOWN
 from sagent.context.todo import Task, written
 from sagent.events import (
     AdviceDelta,
@@ -119,7 +119,7 @@ def reduce(view: View, event: Event, at: float) -> Step:
             begins = view.since is None and not event.message.sender  # another sender's message may come after a turn
             since = at if begins else view.since
             view, blocks = _end_reply(view, at)
-            is_known = event.message.sender in (SHELL, NOTE, PLAN_MODE, PLACE, *view.ended)
+            is_known = event.message.sender in (SHELL, NOTE, PLAN_MODE, PLACE, CHANGED, *view.ended)
             view = replace(view, since=since, ended=view.ended - {event.message.sender})
             return view, (*blocks, *(() if is_known else _received(event)))
         case Retrying():
