@@ -1,6 +1,8 @@
 """Attacks on rules: names that look like patterns, for every tool, and what reading commands can do that a rule for
 them does not mean; what a session keeps, and devices."""
 
+import os
+
 from sagent.testing.server import Call
 from tests.attack.plans import Plan
 
@@ -178,10 +180,11 @@ _SHOWS = tuple(
 )  # fmt: skip
 
 # What the current session keeps is not for its commands, whatever was said or read there.
+_SAID = f"SAID-by-the-person-{os.urandom(6).hex()}"  # no source or log that lies in /tmp has it
 _LOOT = "{} > loot 2> /dev/null"
 _KEPT = tuple(
-    Plan((_LOOT.format(line), "true"), (("full", "auto"), ), after="grep -qs SAID-by-the-person loot && : > ../made",
-        prompt="SAID-by-the-person", is_kept=True)
+    Plan((_LOOT.format(line), "true"), (("full", "auto"), ), after=f"grep -qs {_SAID} loot && : > ../made",
+        prompt=_SAID, is_kept=True)
     for line in (
         "grep -rh SAID ~/.local/state", "cat ~/.local/state/sagent/sessions/*/*/root.jsonl",
             "cat ~/.local/state/sagent/sessions/*/root.jsonl", "find / -name root.jsonl -xdev -exec cat {} +",
