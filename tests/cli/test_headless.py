@@ -951,7 +951,7 @@ def test_endless_stdin_is_refused(shell: Shell) -> None:
 def test_misspelled_aliases_are_understood() -> None:
     assert meant_command(["logot"], COMMANDS).startswith("sagent doctor")
     assert meant_command(["verison"], COMMANDS) == "sagent --version"
-    assert meant_command(["models", "acme"], COMMANDS).startswith("sagent models, whose name stands before")
+    assert meant_command(["config", "acme"], COMMANDS).startswith("sagent config, whose name stands before")
     assert {meant_command([word], COMMANDS) for word in ("hepl", "hlep", "halp", "help")} == {"sagent --help"}
     assert meant_command(["logot", "page"], COMMANDS) == ""
     assert meant_command(["exec", "fix the test"], COMMANDS) == "sagent run"

@@ -189,7 +189,7 @@ def test_down_lists_agents_to_stop_or_follow(console: Console) -> None:
     console.keys("Down")
     console.until("Follow which agent?")
     console.keys("C-x")  # the root, and with it all
-    console.until("! Interrupted.\n\n? Follow which agent?", gone="◌")
+    console.until("! Interrupted.", "? Follow which agent?", gone="◌")
     console.keys("Escape")
     console.until("! Interrupted.", gone="? Follow")
     console.keys("Escape")

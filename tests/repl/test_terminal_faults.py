@@ -116,7 +116,7 @@ def test_unread_terminal_can_be_left(console: Console) -> None:
 
 def test_unread_terminal_does_not_block_agent(console: Console) -> None:
     calls = (Call("Bash", {"command": "seq 20000; touch done"}),)
-    server = console.serve([Turn(text=LONG, calls=calls), Turn(text=f"{LONG} lastword.")])
+    server = console.serve([Turn(text=LONG, calls=calls), Turn(text=f"{LONG}\n\nlastword.")])
     logs = Path(console.environment["HOME"], ".local", "state", "sagent", "sessions")
     with raw_terminal(console, "--sandbox", "off", "--permission-mode", "full") as (_, terminal):
         os.write(terminal, b"go\r")  # and from here on nobody reads

@@ -233,7 +233,7 @@ async def test_child_processes_end_with_server(place: Place, nap: str) -> None:
     async with place.opened(place.server(Need("all")), place.server()) as tools:
         for tool in tools:
             assert await place.run(tool, sleep) == "done"
-        assert len(running(f"sleep {nap}")) == 2
+        await until(lambda: len(running(f"sleep {nap}")) == 2, "what both servers started")
     await place.sandbox.aclose()
     await until(lambda: not running(f"sleep {nap}"), "the end of what the servers started")
 
