@@ -39,7 +39,7 @@ _STOPS: Mapping[str, str] = {
     "interrupted": "cancelled",
 }
 Adapt: TypeAlias = "Callable[[Sequence[Tool]], Sequence[Tool]]"
-_SAID = ("advisor_stop", "hook_stop", "need_advice", "failed_check", "unfinished")
+_SAID = ("advisor_stop", "hook_stop", "need_advice", "failed_check", "goal_unmet", "unfinished")
 """Ends of a turn that are explained and are no failure."""
 
 

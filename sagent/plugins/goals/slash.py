@@ -76,7 +76,7 @@ class Loop:
                 self._context.say(f"/loop: {missed} {'runs were' if missed > 1 else 'run was'} missed.")
             self.sent += 1
             self._context.prompt(self.prompt)
-            due = max(due, due + missed * self.interval_seconds) + self.interval_seconds
+            due += (missed + 1) * self.interval_seconds
             await asyncio.sleep(max(due - time.time(), 0))
 
 
