@@ -5,6 +5,7 @@ a model, which has to quote from the results of calls: what an agent says of its
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -34,6 +35,7 @@ MAX_SHOWN_CHARS = 4_000  # of a check's output
 MAX_EVIDENCE_CHARS = 60_000  # of the results that a judge reads, the last ones
 MIN_QUOTE_CHARS = 4
 MAX_JUDGEMENT_TOKENS = 2_000
+_NAME = re.compile(r"(?m)^\[[^\]\n]*\]$")  # of a call, above its result: it proves nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def read_judgement(said: str, results: str) -> Judgement:
     if not verdict.startswith("REACHED"):
         why = said.strip().partition("MISSING:")[2] or said
         return Judgement(one_line(why.strip(), 400) or "the judge said nothing")
-    known = " ".join(results.split())
+    known = " ".join(_NAME.sub("", results).split())
     quotes = [" ".join(line.lstrip("> ").strip('`"').split()) for line in lines[1:] if line.startswith(">")]
     invented = next((quote for quote in quotes if quote not in known), "")
     if invented:

@@ -129,6 +129,7 @@ def test_only_quotes_of_results_reach(said: str, results: str) -> None:
         ("**REACHED**\n\n> `7  passed`", True),
         ("REACHED", False),
         ("REACHED\n> ok", False),
+        ("REACHED\n> [Bash]", False),
         ("REACHED\n> 7 passed\n> 0 failed", False),
         ("MISSING: run the tests", False),
         ("It is reached.\n> 7 passed", False),
