@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 class Side:
-    """One side of an exchange: the client, or the origin server. Both share one idle timeout."""
+    """Either side of an exchange, the client or the origin server. Both share one idle timeout."""
 
     def __init__(
         self,
