@@ -19,6 +19,7 @@ from sagent.errors import ConfigError, UsageError
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.encoding import readable
+from sagent.lib.filelock import in_turn
 from sagent.lib.json import as_object, as_str
 from sagent.lib.names import path_of
 from sagent.lib.regular import read_regular
@@ -150,7 +151,7 @@ def install(plugin: FolderPlugin, folder: Path, config_dir: Path, record: Mappin
     except BaseException:
         shutil.rmtree(making, ignore_errors=True)
         raise
-    _keep(config_dir, {**installed(config_dir), plugin.name: {**record, "sha256": digest(target)}})
+    _keep(config_dir, plugin.name, {**record, "sha256": digest(target)})
     return target
 
 
@@ -170,7 +171,7 @@ def remove(name: str, config_dir: Path) -> Path:
         known = ", ".join(sorted(installed(config_dir))) or "none"
         raise UsageError(f"There is no plugin {name!r}; installed: {known}.")
     shutil.rmtree(target)
-    _keep(config_dir, {other: each for other, each in installed(config_dir).items() if other != name})
+    _keep(config_dir, name, None)
     return target
 
 
@@ -225,8 +226,12 @@ def _json(file: Path, border: Path) -> Mapping[str, object]:
         raise UsageError(f"{file} is not JSON: {error}") from error
 
 
-def _keep(config_dir: Path, record: Mapping[str, object]) -> None:
-    put(config_dir / PLUGINS / RECORD, json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+def _keep(config_dir: Path, name: str, record: Mapping[str, object] | None) -> None:
+    """Save the source of a plugin, or forget it, in turn with other processes."""
+    with in_turn(config_dir / PLUGINS):
+        others = {other: each for other, each in installed(config_dir).items() if other != name}
+        records = others if record is None else {**others, name: record}
+        put(config_dir / PLUGINS / RECORD, json.dumps(records, indent=1, sort_keys=True).encode() + b"\n")
 
 
 def _git(*arguments: str, may: bool = False) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 from sagent.errors import UsageError
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
+from sagent.lib.filelock import in_turn
 from sagent.lib.json import as_array, as_object, as_str, json_load
 from sagent.lib.regular import read_given
 from sagent.plugins.mesh import names
@@ -180,14 +181,20 @@ class Users:
         return self.folder / f"{user.tenant}.{user.name}.nk"
 
     def change(self, tenant: str, added: Sequence[tuple[Role, str, tuple[str, ...]]], removed: Sequence[str]) -> None:
-        """Add users, each with a new key, and remove others by their names. Raises UsageError."""
+        """Add users, each with a new key, and remove others by their names, in turn with other processes. Raises
+        UsageError."""
+        if added:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with in_turn(self.folder):
+            self._change(tenant, added, removed)
+
+    def _change(self, tenant: str, added: Sequence[tuple[Role, str, tuple[str, ...]]], removed: Sequence[str]) -> None:
         users = self.all()
         known = {user.name for user in users if user.tenant == tenant}
         if unknown := [name for name in removed if name not in known]:
             raise UsageError(
                 f"There is no user {unknown[0]} in {tenant}. The users are: {', '.join(sorted(known)) or '-'}."
             )
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         users = [user for user in users if user.tenant != tenant or user.name not in removed]
         for role, name, addresses in added:
             if any((user.tenant, user.name) == (tenant, name) for user in users):

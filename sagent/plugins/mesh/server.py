@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import shutil
 import sysconfig
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -33,6 +34,7 @@ _POLL_INTERVAL_SECONDS = 0.05  # seconds between checks that it does
 _LOG, _PORTS = "server.log", "ports"
 _ROOM, _OWN_PORT = "SAGENT_BUS_ROOM", "SAGENT_BUS_PORT"
 """Variables that the configuration refers to."""
+_REFUSED = re.compile(rb"\] (\S+) - rid:\d+ - Route Error 'Authorization Violation'")  # in the server's log
 _MIN_KEY_CHARS = 32  # of the key of a cluster
 _NOTHING = 1  # maximum bytes of a store that must not grow; 0 would mean unlimited
 _STOPS = "the bus stores nothing, and sessions stop, until space is freed there; nothing needs to be restarted"
@@ -113,6 +115,23 @@ class Server:
             elif not is_full and room.used + room.reserve > self._limit and room.limit > self._limit + room.reserve:
                 await self._allow(room.limit)  # the disk has more room than it had
             await asyncio.sleep(every)
+
+    async def watch_routes(self, report: Callable[[str], None], every: float = 1.0) -> None:
+        """Report each other server of the cluster that refuses this one, once, until cancelled."""
+        if (cluster := self._options.cluster) is None:
+            return
+        told, rest = set[str](), b""
+        with (self._options.directory / _LOG).open("rb") as log:
+            while True:
+                *lines, rest = (rest + await asyncio.to_thread(log.read)).split(b"\n")
+                for refused in filter(None, map(_REFUSED.search, lines)):
+                    if (place := refused[1].decode()) not in told:
+                        told.add(place)
+                        report(
+                            f"The server at {place} refuses this one: their cluster keys differ. Give every server a "
+                            f"copy of the same --cluster-key FILE (here {cluster.key}), and start it again."
+                        )
+                await asyncio.sleep(every)
 
     async def _allow(self, limit: int) -> None:
         """Set the store's maximum size by restarting the server. That also clears its memory of a full disk, after
@@ -231,10 +250,27 @@ def _quoted(text: str) -> str:
 
 
 def _kept(path: Path, make: Callable[[], str]) -> str:
-    """Return the text of a file, created if missing."""
+    """Return the text of a file. If it is missing, the first of several processes creates it, whole."""
     if not path.exists():
-        put(path, f"{make()}\n".encode())
+        draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+        try:
+            put(draft, f"{make()}\n".encode())
+            with suppress(FileExistsError):  # another was first: its text holds
+                _name(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
     return path.read_text(errors="replace").strip()
+
+
+def _name(draft: Path, path: Path) -> None:
+    """Give a complete file its name. Raises FileExistsError if another file has it."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(draft.read_bytes())
 
 
 def _own_name(options: ServerOptions) -> str:

@@ -119,6 +119,7 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
     async with serving(options) as server:
         _show(server, options, as_json=as_json)
         ended, keeping = asyncio.create_task(server.ended()), asyncio.create_task(server.keep_room(report))
+        watching = asyncio.create_task(server.watch_routes(report))
         try:
             await asyncio.wait([ended, keeping, received], return_when=asyncio.FIRST_COMPLETED)
             if keeping.done():
@@ -126,7 +127,7 @@ async def _serve(options: "ServerOptions", *, as_json: bool) -> int:
             if not ended.done():
                 return 128 + received.result()
         finally:
-            await end(ended, keeping)
+            await end(ended, keeping, watching)
         report(f"{ended.result()}; {options.directory / 'server.log'} has the details.")
         return 1
 
