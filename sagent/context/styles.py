@@ -1,10 +1,11 @@
-"""Output styles: files that tell an agent how to write, chosen when a session starts."""
+"""Output styles: files that tell an agent how to write, chosen when a session starts. Those of output-styles/ come with
+sagent, and a person's or project's of the same name replaces one."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from sagent.context.definitions import DefinitionReader, Form
-from sagent.context.places import places
+from sagent.context.places import Place, places
 from sagent.errors import UsageError
 
 _FORM = Form("output style", {"name": "text", "description": "text", "keep-coding-instructions": "flag"}, much=100_000)
@@ -23,7 +24,9 @@ def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None =
     found: dict[str, tuple[Style, Path]] = {}
     known: list[str] = []
     reader = DefinitionReader(_FORM, notices)
-    for place in places("output-styles", cwd, user_dir, notices):
+    own_folder = Path(__file__).with_name("output-styles")
+    own_place = Place(own_folder, own_folder, "plugin", "sagent")
+    for place in (*places("output-styles", cwd, user_dir, notices), own_place):
         for file in reader.files(place.path):
             if (document := reader.read(file, place)) is None:
                 continue
@@ -33,7 +36,8 @@ def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None =
             own = document.fields.get("name") or file.stem
             style = Style(text, not document.flag("keep-coding-instructions", default=False))
             if own.lower() in found:
-                reader.leave_out_twin(own, file, found[own.lower()][1], place)
+                if place is not own_place:
+                    reader.leave_out_twin(own, file, found[own.lower()][1], place)
             else:
                 known.append(own)
             for each in (own.lower(), file.stem.lower()):
@@ -41,8 +45,8 @@ def find_style(name: str, cwd: Path, user_dir: Path, notices: list[str] | None =
     reader.finish()
     if name.lower() in found:
         return found[name.lower()][0]
-    there = f"there are {', '.join(known)}" if known else "none was found"
     left = "".join(f" {notice}" for notice in notices if name.lower() in notice.lower() or " is not read: " in notice)
     raise UsageError(
-        f"There is no output style {name!r}; {there}. A style is a file: .sagent/output-styles/NAME.md.{left}"
+        f"There is no output style {name!r}; there are {', '.join(known)}. A style of your own is a file: "
+        f".sagent/output-styles/NAME.md.{left}"
     )

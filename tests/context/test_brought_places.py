@@ -127,6 +127,16 @@ def test_which_instructions_count(tmp_path: Path) -> None:
     assert "over" in text and "# Instructions from" in text and "agents\n" not in text
 
 
+@pytest.mark.parametrize("name", ["concise", "explain", "learn"])
+def test_style_of_sagent_and_its_replacement(name: str, tmp_path: Path) -> None:
+    notices: list[str] = []
+    style = find_style(name, tmp_path, tmp_path, notices)
+    assert style.text and not style.replaces
+    write(tmp_path / f".sagent/output-styles/{name}.md", "Mine.")
+    assert find_style(name.upper(), tmp_path, tmp_path, notices) == Style("Mine.", replaces=True)
+    assert notices == []
+
+
 def test_output_style_by_name_or_file(tmp_path: Path) -> None:
     write(tmp_path / ".claude/output-styles/short.md", "---\nname: Short Answers\n---\nBe short.")
     write(tmp_path / ".claude/output-styles/teach.md", "---\nkeep-coding-instructions: true\n---\nTeach.")
@@ -148,5 +158,5 @@ def test_outward_link_is_not_walked(tmp_path: Path) -> None:
     assert find_skills(project, tmp_path / "none", notices) == () and find_agents(project, tmp_path / "none") == ()
     assert gather(project, tmp_path / "none").text == ""
     assert notices == [f"{project}/.claude/skills is not read: it leads out of {project}."]
-    with pytest.raises(UsageError, match="none was found"):
+    with pytest.raises(UsageError, match="there are concise"):
         find_style("x", project, tmp_path / "none")
