@@ -15,7 +15,7 @@ from sagent.policy.harmless import acts, is_plain_repository, only_looks, takes_
 from sagent.policy.paths import Obstacle, PathJudge
 from sagent.policy.places import env_files
 from sagent.policy.programs import listed, spellings, table
-from sagent.policy.rules import EDITS, PATH_TOOLS, Rule
+from sagent.policy.rules import EDITS, PATH_TOOLS, Rule, is_inside
 from sagent.policy.shell import SHELLS, Part, Redirect, Script, Word, program, split, unwrap
 from sagent.policy.trees import leaves_files, searches, shows, starts_here
 from sagent.policy.wrappers import (
@@ -235,6 +235,22 @@ class CommandJudge:
             if (kept or _CALLS_GIT.fullmatch(name)) and not spared:
                 yield words, name, kept
 
+    def remover(self, tree: str) -> str:
+        """Return the program that removes a linked work tree, named for `git worktree remove`, or for `rm -r` with or
+        without directories around it; "" if none does."""
+        for words in (line for part in self._script.parts for line, likely in runs(part) if likely):
+            name, texts = known_program(words[0]), [word.text for word in words]
+            if name == "git" and {"worktree", "remove"} <= {*texts}:  # it takes the end of a path for its name
+                if any(tree.endswith(f"/{os.path.normpath(text).rpartition('/')[2]}") for text in texts):
+                    return name
+            elif name == "rm" and any(re.match(r"-[^-]*[rR]|--r", text) for text in texts):
+                for word in (word for word in words[1:] if not word.text.startswith("-")):
+                    there = [path for path in self._named(word) or () if os.path.lexists(path)]
+                    latest = there if word.kind == "glob" else there[-1:]  # where the last `cd` leads
+                    if any(is_inside(tree, os.path.realpath(path)) for path in latest):
+                        return name
+        return ""
+
     def followers(self) -> list[str]:
         """Return the programs of the commands that do what files of the workspace say."""
         names = (known_program(line[0]) for part in self._script.parts for line, likely in runs(part) if likely)
@@ -333,7 +349,7 @@ class _Whereabouts(NamedTuple):
         return bool(targets) and all(inside(target) and inside(os.path.normpath(target)) for target in targets)
 
     def targets(self, words: tuple[Word, ...], home: str) -> tuple[str, ...]:
-        if len(words) != 2 or words[0].text != "cd" or words[1].text.startswith("-"):
+        if len(words) != 2 or words[0].text not in ("cd", "pushd") or words[1].text.startswith(("-", "+")):
             return ()
         return self.resolve(words[1], home)
 

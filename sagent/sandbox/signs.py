@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sagent.lib.git import work_tree_directories
@@ -32,10 +32,6 @@ _CUT_OFF = re.compile(
 
 
 _NAME = re.compile(r"""'([^']+)'|‘([^’]+)’|"([^"]+)"|([^\s'"‘’]+)""")
-_REMOVAL = re.compile(
-    r"\bgit\b[^\n;&|]*?\bworktree\s+remove\b(?P<git>[^\n;&|()]*)|"
-    r"\brm(?=\s(?:[^\n;&|]*\s)?--?\w*[rR])(?P<rm>[^\n;&|()]*)"
-)
 _MAX_NAMED, _MAX_LINES = 8, 50
 
 
@@ -75,23 +71,17 @@ def advice_on(
     return [f"{within(profile, roots, temporary, said, starts)}{HOW_TO_ASK}"]
 
 
-def stopped_halfway(command: str, profile: Profile | None, cwd: Path) -> str:
-    """Return why a command is not run that would remove a person's work tree: git and rm delete its files before they
-    fail at those that are protected; "" for any other command."""
+def stopped_halfway(remover: Callable[[str], str], profile: Profile | None) -> str:
+    """Return why a command is not run that would remove a person's work tree, as `remover` tells for each: git and rm
+    delete its files before they fail at those that are protected; "" for any other command."""
     there = [path for path in profile.protected if os.path.lexists(path)] if profile else []
     trees = [path.removesuffix("/.git") for path in there if path.endswith("/.git") and not os.path.isdir(path)]  # noqa: PTH112 -- texts; git refuses to remove a repository
-    moves = re.search(r"\b(cd|pushd)\b", command)  # then rm may name other places
-    for found in _REMOVAL.finditer(command):
-        for word in (found["git"] or (not moves and found["rm"]) or "").split():
-            place = os.path.normpath(cwd / word.strip("'\""))
-            name = os.path.basename(place)  # noqa: PTH119 -- a text
-            for tree in trees:
-                if not (tree.endswith(f"/{name}") if found["git"] else is_below(tree, [place])):
-                    continue
-                places = (tree, str(work_tree_directories(Path(tree))[0])) if found["git"] else (tree,)
-                asked = ", ".join(f'"write:{path}"' for path in there if is_below(path, places))
-                why = f"it would delete files of {tree} and then fail, as the sandbox protects others there"
-                return f"{why}. Call again with `needs` {asked} and a `reason`: the person will be asked"
+    for tree in trees:
+        if by := remover(tree):
+            places = (tree, str(work_tree_directories(Path(tree))[0])) if by == "git" else (tree,)
+            asked = ", ".join(f'"write:{path}"' for path in there if is_below(path, places))
+            why = f"it would delete files of {tree} and then fail, as the sandbox protects others there"
+            return f"{why}. Call again with `needs` {asked} and a `reason`: the person will be asked"
     return ""
 
 

@@ -244,7 +244,7 @@ class Bash:
         workspace.temporary = sandbox.temporary
         from sagent.sandbox.signs import stopped_halfway
 
-        if refused := stopped_halfway(effect.command, confined.profile, workspace.cwd):
+        if refused := stopped_halfway(outside_judge(effect.command, workspace).remover, confined.profile):
             confined.finish()
             raise ToolError(f"The command was not run: {refused}")
         return confined

@@ -19,6 +19,7 @@ from sagent.sandbox.profile import Profile
 from sagent.sandbox.signs import stopped_halfway
 from sagent.tool import RunContext, ToolOutput, Workspace
 from sagent.tools.bash import Bash
+from sagent.tools.exports import outside_judge
 from tests.tools.conftest import Folder
 
 WHO = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -168,16 +169,21 @@ async def test_answer_names_what_is_protected(work: Path, name: str) -> None:
         ("rm -r wt", True), ("ls; rm -rf 'wt/'; rm -r x", True), ("rm --recursive ./wt a", True), ("rm -Rf .", True),
         ("git worktree remove wt", True), ("git -C a worktree remove ../wt", True), ("rm -r out/wt", False),
         ("rm -f wt", False), ("rm my-repo wt", False), ("rm -r wt2 repo", False), ("git worktree remove", False),
-        ("rm -r", False), ("git worktree list; ls wt", False), ("cd a; rm -rf wt", False),
+        ("rm -r", False), ("git worktree list; ls wt", False), ("cd a && rm -rf ../wt", True),
+        ("cd .. && rm -r */wt", True), ("cd a; cd ..; rm -r wt", True), ("(cd a/b; ls); rm -rf wt", True),
+        ("cd a && rm -r b", False), ("cd a && rm -r wt", False), ("bash -c 'cd a; rm -r ../w[t]'", True),
+        ("pushd a; rm -r '../wt'; popd", True), ("rm -rf *", True), ("rm -rf a/*", False), ("echo rm -r wt", False),
+        ("cd repo && git worktree remove ../wt", True),
     ],
 )  # fmt: skip
 def test_removal_of_a_work_tree_is_seen(tmp_path: Path, line: str, *, refused: bool) -> None:
-    for name in ("wt", "repo/.git/worktrees/wt"):
-        (tmp_path / name).mkdir(parents=True)
+    for name in ("wt", "repo/.git/worktrees/wt", "a/b", "a/wt", "repo"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
     (tmp_path / "repo/.git/config").touch()
     (tmp_path / "wt/.git").write_text(f"gitdir: {tmp_path}/repo/.git/worktrees/wt\n")
     profile = Profile(protected=(f"{tmp_path}/wt/.git", f"{tmp_path}/repo/.git/config"))
-    assert bool(stopped_halfway(line, profile, tmp_path)) == refused
+    remover = outside_judge(line, Workspace(tmp_path)).remover
+    assert bool(stopped_halfway(remover, profile)) == refused
 
 
 @pytest.mark.costly
