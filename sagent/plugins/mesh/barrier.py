@@ -14,7 +14,7 @@ from sagent.tool import Answer, RunContext, Tool
 from sagent.tools.wrapped import WrappedTool
 
 if TYPE_CHECKING:
-    from sagent.plugins.mesh.figures import Judgement
+    from sagent.plugins.hosting.figures import Judgement
 
 
 class Barrier:

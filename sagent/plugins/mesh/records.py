@@ -4,8 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from sagent.cli.flags import plugins_of
 from sagent.errors import SessionNotFound, UsageError
@@ -13,15 +12,13 @@ from sagent.events import Result
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Message
 from sagent.peer import Moment
+from sagent.plugins.hosting.typed import adapter, encode
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.bus import MAX_BODY_BYTES, new_id
 from sagent.plugins.mesh.errors import TooLarge, WrongVersion
 from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.large_bodies import LargeBodies
 from sagent.plugins.mesh.trace import current_context
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 SessionState: TypeAlias = Literal["queued", "working", "idle"]
 FilesKind: TypeAlias = Literal["git", "shared", "none"]
@@ -89,17 +86,6 @@ class EncodedMessage:
 
 
 T = TypeVar("T", SessionRecord, InboxMessage)
-
-
-@cache
-def adapter(of: type[object]) -> "TypeAdapter[object]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(of)
-
-
-def encode(value: object) -> bytes:
-    return adapter(type(value)).dump_json(value)
 
 
 def decode(of: type[T], data: bytes) -> T:

@@ -15,6 +15,8 @@ from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
 from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load, json_thaw
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
+from sagent.plugins.hosting.figures import Figures, read_figures
+from sagent.plugins.hosting.requests import ACTIONS
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.broadcast import ServerWait, lease_of, read_lines
 from sagent.plugins.mesh.cards import decode_card
@@ -22,7 +24,6 @@ from sagent.plugins.mesh.connection import Message as BusMessage
 from sagent.plugins.mesh.connection import Request
 from sagent.plugins.mesh.control import Answer, Question, Reply, encode_answer, read_question
 from sagent.plugins.mesh.errors import Failed, Fenced, MeshError, Missing, NobodyThere, Unavailable, WrongVersion
-from sagent.plugins.mesh.figures import Figures, read_figures
 from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.logstream import SessionStream
 from sagent.plugins.mesh.rebuild import rebuild
@@ -36,7 +37,6 @@ from sagent.plugins.mesh.records import (
     check_label,
     decode,
 )
-from sagent.plugins.mesh.requests import ACTIONS
 from sagent.plugins.mesh.spending import cost_of, counted_usd
 from sagent.plugins.mesh.tasks import end
 from sagent.session.names import new_session_id

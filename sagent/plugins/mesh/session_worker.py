@@ -26,6 +26,7 @@ from sagent.events import (
 from sagent.lib.dataclass import dataclass
 from sagent.messages import Document, Image, Message, Text, user
 from sagent.peer import Stop
+from sagent.plugins.hosting.requests import Requests
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.barrier import Barrier
 from sagent.plugins.mesh.broadcast import END_LINE, Broadcast
@@ -41,7 +42,6 @@ from sagent.plugins.mesh.rebuild import Rebuilt, rebuild
 from sagent.plugins.mesh.records import Records, SessionRecord, check_flags
 from sagent.plugins.mesh.remote import Mesh
 from sagent.plugins.mesh.replies import Replies
-from sagent.plugins.mesh.requests import Requests
 from sagent.plugins.mesh.streams import Intake, LeasedMessage
 from sagent.plugins.mesh.tasks import end, keep_running
 from sagent.plugins.mesh.trace import attached_context

@@ -10,6 +10,7 @@ import pytest
 from sagent.agent import Agent
 from sagent.errors import UsageError
 from sagent.events import Notice
+from sagent.plugins.hosting.requests import Requests
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.broadcast import END_LINE, ServerWait, read_lines
 from sagent.plugins.mesh.buckets import Store
@@ -18,7 +19,6 @@ from sagent.plugins.mesh.errors import Failed
 from sagent.plugins.mesh.jetstream import JetStream
 from sagent.plugins.mesh.records import SessionRecord
 from sagent.plugins.mesh.remote import RemotePeer
-from sagent.plugins.mesh.requests import Requests
 from sagent.plugins.mesh.workspace import fetch_changes
 from sagent.tools.ask import Question as Inquiry
 

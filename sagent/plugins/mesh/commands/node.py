@@ -96,7 +96,7 @@ def opener(flags: Mapping[str, object]) -> "OpenAgent":
         opening: "Opening", listener: "Callable[[Event], None]", ask: "Asker", answer: "Answer", barrier: "Barrier"
     ) -> "AbstractAsyncContextManager[Agent]":
         from sagent.app import open_agent, policy_of
-        from sagent.plugins.mesh.figures import Judgement
+        from sagent.plugins.hosting.figures import Judgement
         from sagent.surface import Surface
 
         settings = settings_of(flags, opening)

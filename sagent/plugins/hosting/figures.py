@@ -6,7 +6,7 @@ from typing import cast
 from sagent.agent import Agent
 from sagent.lib.dataclass import dataclass
 from sagent.peer import Status
-from sagent.plugins.mesh.records import adapter
+from sagent.plugins.hosting.typed import adapter
 from sagent.policy.permissions import MODES, Mode, PermissionPolicy
 from sagent.usage import Cost
 

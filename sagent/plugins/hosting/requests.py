@@ -12,8 +12,8 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_array, as_object, as_str, valid_text
 from sagent.messages import user
 from sagent.peer import Action, Background, Cancel, Compact, Consult, Scope, Stop, Switch
-from sagent.plugins.mesh.figures import Figures, Judgement
-from sagent.plugins.mesh.records import adapter
+from sagent.plugins.hosting.figures import Figures, Judgement
+from sagent.plugins.hosting.typed import adapter
 from sagent.policy.rules import Rule
 
 ACTIONS = {kind.__name__: kind for kind in (Background, Cancel, Compact, Consult, Stop, Switch)}
