@@ -1,0 +1,162 @@
+"""Records of background sessions in the state directory: what the process of each says of it, also when it is gone."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, field, fields
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+from sagent.errors import SessionNotFound, UsageError
+from sagent.lib.atomic import put
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object
+from sagent.lib.regular import read_given
+from sagent.lib.text import count
+from sagent.plugins.hosting.typed import adapter
+from sagent.session.log import make_directory
+
+State: TypeAlias = Literal["working", "asking", "idle", "ended"]
+MAX_RECORDS = 500
+MAX_AGE_SECONDS = 30 * 24 * 3_600  # of the record of an ended session
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A background session: its process `pid` on `host`, its `socket`, the file with its `output`, its state there,
+    what it asks the person, its `bill` so far, and once it has ended its exit code and result. Times are in seconds
+    since 1970."""
+
+    id: str
+    path: str
+    cwd: str
+    pid: int
+    host: str
+    socket: str
+    output: str
+    started: float
+    title: str = ""
+    state: State = "working"
+    asks: tuple[str, ...] = ()
+    model: str = ""
+    bill: str = ""
+    usd: float = 0.0
+    ended: float = 0.0
+    code: int = 0
+    result: Mapping[str, object] = field(default_factory=dict[str, object])
+    flags: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def is_here(self) -> bool:
+        """True if it runs, or ran, on this machine."""
+        return self.host == os.uname().nodename
+
+    @property
+    def is_alive(self) -> bool:
+        """True while its process runs here, which holds a lock on its output: the kernel releases that in any case."""
+        if not self.is_here:
+            return False
+        try:
+            file = os.open(self.output, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    @property
+    def is_open(self) -> bool:
+        """True while its process has the session open."""
+        return self.state != "ended" and self.is_alive
+
+    @property
+    def is_lost(self) -> bool:
+        """True if its process ended without a word: killed, or with the machine."""
+        return self.state != "ended" and self.is_here and not self.is_alive
+
+    @property
+    def condition(self) -> str:
+        """The state for a person."""
+        if self.state == "ended":
+            return "done" if not self.code else "stopped" if self.code > 128 else f"failed ({self.code})"
+        if not self.is_here:
+            return f"on {self.host}"
+        if self.is_lost:
+            return f"ended by the system; sagent --resume {self.id}"
+        return f"asks: {self.asks[0]}" if self.asks else self.state
+
+
+_MEMBERS = frozenset(each.name for each in fields(Record))
+
+
+def folder(state_dir: Path) -> Path:
+    return state_dir / "background"
+
+
+def log_path(state_dir: Path, name: str) -> Path:
+    """Return the file with what the process of a session wrote beside the session."""
+    return folder(state_dir) / f"{name}.log"
+
+
+def write(state_dir: Path, record: Record) -> None:
+    """Write a record. Raises OSError."""
+    put(folder(state_dir) / f"{record.id}.json", json.dumps({"version": _VERSION, **asdict(record)}).encode() + b"\n")
+
+
+def read(path: Path) -> Record:
+    """Read a record. Raises OSError and ValueError."""
+    found = as_object(json.loads(read_given(path)))
+    members = {name: found[name] for name in _MEMBERS if name in found}
+    record = cast("Record", adapter(Record).validate_python(members))
+    if record.id != path.stem:
+        raise ValueError(f"{path} is no record of a session")
+    return record
+
+
+def records(state_dir: Path) -> Sequence[Record]:
+    """Return all that can be read, the latest last."""
+    return sorted(_read_all(state_dir), key=lambda record: (record.started, record.id))
+
+
+def _read_all(state_dir: Path) -> Iterator[Record]:
+    for path in folder(state_dir).glob("*.json"):
+        with suppress(OSError, ValueError, TypeError):
+            yield read(path)
+
+
+def find(state_dir: Path, name: str) -> Record:
+    """Return a session by its id or the beginning of its id; for "" the only one that runs. Raises SessionNotFound,
+    and UsageError if several match."""
+    known = records(state_dir)
+    if name:
+        found = [one for one in known if one.id == name] or [one for one in known if one.id.startswith(name)]
+    else:
+        found = [one for one in known if one.is_open]
+    if len(found) == 1:
+        return found[0]
+    ids = ", ".join(one.id for one in found[-8:])
+    if found and name:
+        raise UsageError(f"{name!r} could be any of {ids}: give more of the id.")
+    if found:
+        raise UsageError(f"{count(len(found), 'session')} run in the background ({ids}): give the id of one.")
+    if name:
+        raise SessionNotFound(f"no background session {name!r}: `sagent ps --all` lists them")
+    raise SessionNotFound("no session runs in the background: `sagent ps --all` lists earlier ones")
+
+
+def prune(state_dir: Path) -> None:
+    """Delete the oldest records of ended sessions, and their files of output. The sessions stay. Raises OSError."""
+    make_directory(folder(state_dir))
+    known = [one for one in records(state_dir) if not one.is_alive]
+    old = [one for one in known if one.started < time.time() - MAX_AGE_SECONDS]
+    for one in {each.id: each for each in (*known[:-MAX_RECORDS], *old)}.values():
+        for path in (folder(state_dir) / f"{one.id}.json", log_path(state_dir, one.id)):
+            path.unlink(missing_ok=True)

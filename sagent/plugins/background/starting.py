@@ -1,0 +1,117 @@
+"""`sagent --bg`: start the process of a session, detached from this one, and wait until it has the session."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagent.cli.headless import read_prompt
+from sagent.cli.render import report
+from sagent.cli.settings import load_or_report
+from sagent.codec import encode_message
+from sagent.errors import SagentError, UsageError
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, as_str, json_dump
+from sagent.messages import user
+from sagent.plugins.background.records import folder, prune
+
+if TYPE_CHECKING:
+    from sagent.messages import Message
+
+_HERE = ("output_format", "log_level")
+"""Flags of the command that starts it."""
+_REFUSED = ("ephemeral", "input_format", "plan")
+_START = (
+    "import sys; root, sys.path[:] = sys.argv[1], sys.argv[2:]; root in sys.path or sys.path.append(root); "
+    "sys.argv[1:] = []; from sagent.plugins.background.host import main; sys.exit(main())"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A session that runs in its own process."""
+
+    id: str
+    pid: int
+
+
+class StartError(SagentError):
+    """A background session that could not be opened; `code` is the exit code."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def run_background(given: Mapping[str, object], flags: Mapping[str, object], words: list[str] | None) -> int:
+    """Start a prompt's session; print its id and return 0. Raises UsageError, and StartError for a session that cannot
+    be opened."""
+    del given
+    if words is None:
+        raise UsageError('--bg needs a prompt: sagent --bg "TASK".')
+    for name in _REFUSED:
+        if flags.get(name):
+            raise UsageError(f"--{name.replace('_', '-')} does not go with --bg.")
+    settings = load_or_report(flags)
+    prompt = read_prompt(words, sys.stdin, sys.stderr, "sagent --bg")
+    own = {name: value for name, value in flags.items() if name not in _HERE}
+    started = start(settings.state_dir, own, user(prompt.text, *prompt.parts))
+    if settings.output_format == "text":
+        sys.stdout.write(f"{started.id}\n")
+        if sys.stderr.isatty():
+            report(f"it runs in the background: sagent ps, sagent attach {started.id}")
+    else:
+        sys.stdout.write(json_dump({"session_id": started.id, "pid": started.pid}) + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def start(state_dir: Path, flags: Mapping[str, object], prompt: "Message | None") -> Started:
+    """Start the process of a session that these flags describe; return once that has opened it. Raises StartError."""
+    try:
+        prune(state_dir)
+        output = folder(state_dir) / f"starting-{os.getpid()}-{os.urandom(3).hex()}.log"
+        log = os.open(output, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartError(f"{error.filename or folder(state_dir)}: {error.strerror or error}", "error") from error
+    ours, theirs = os.pipe()
+    said = prompt and encode_message(prompt, None)
+    order = {"flags": dict(flags), "prompt": said, "output": str(output), "ready": theirs}
+    try:
+        argv = [sys.executable, "-I", "-X", "utf8", "-c", _START, str(Path(__file__).parents[3])]
+        process = subprocess.Popen(
+            [*argv, *filter(os.path.isabs, sys.path)], stdin=subprocess.PIPE, stdout=log, stderr=log,
+            start_new_session=True, pass_fds=(theirs,),
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+        os.close(log)
+    try:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin as stdin:
+            stdin.write(json.dumps(order).encode())
+        with os.fdopen(ours, "rb") as ready:
+            answer = as_object(json.loads(ready.readline() or b"{}"))
+    except BaseException:
+        process.terminate()
+        raise
+    if name := as_str(answer.get("session_id")):
+        process.returncode = 0  # it is on its own from here, so its end is not waited for
+        return Started(name, process.pid)
+    process.wait()
+    text, kind = as_str(answer.get("error")), as_str(answer.get("kind")) or "error"
+    if not text:
+        text = f"The process of the session ended at its start: {_end_of(output)}"
+    output.unlink(missing_ok=True)
+    raise UsageError(text) if kind == "usage" else StartError(text, kind)
+
+
+def _end_of(path: Path) -> str:
+    """Return the last line of a file."""
+    with suppress(OSError):
+        return next((line for line in reversed(path.read_text("utf-8", "replace").splitlines()) if line.strip()), "")
+    return ""
