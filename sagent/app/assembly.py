@@ -311,9 +311,9 @@ def policy_of(settings: Settings, private: Sequence[Path] = ()) -> PermissionPol
     rules = Rules.parse(settings.allow, settings.deny)
     private, file = (settings.config_dir, settings.state_dir, *private), settings.user_file
     obeyed = () if file.is_relative_to(settings.config_dir) else (file,)
-    return PermissionPolicy(
-        settings.permission_mode, rules, private=private, obeyed=obeyed, domains=settings.allow_domains
-    )
+    policy = PermissionPolicy("ask", rules, private=private, obeyed=obeyed, domains=settings.allow_domains)
+    policy.mode = settings.permission_mode  # perhaps a plugin's
+    return policy
 
 
 def _limits(settings: Settings) -> RunLimits:

@@ -222,6 +222,11 @@ class SettingsBuilder:
 
     def read(self, field: Setting, value: object, base: PathBase, locate: Callable[[], str]) -> object:
         try:
+            if field.name == "permission_mode" and (name := str(value).strip().lower()) not in field.order:
+                if name in self.plugins.operations("mode"):
+                    return name
+                if owner := self.plugins.former_owner(f"mode {name}"):
+                    raise RefusedError(GONE.format(owner))
             return self._known(field, field.read(value, base), locate)
         except RefusedError as error:
             if isinstance(value, Mapping) and "Mapping" in field.keyword_type:

@@ -138,16 +138,16 @@ SETTINGS: tuple[Setting, ...] = (
         everyday=True, help="only these tools, groups ({groups}) or Python files with tools, or none",
     ),
     Setting(
-        "permission_mode", values.mode, "edit", "Mode", project="lower", metavar="MODE",
-        uses=("shared", "asked_again", "acting"), everyday=True, help="plan, ask, edit (default) or full",
+        "permission_mode", choice("plan", "ask", "edit", "full"), "edit", "Mode", project="lower", metavar="MODE",
+        uses=("shared", "asked_again", "acting"), everyday=True, help="plan, ask, edit (default), {modes}or full",
     ),
     Setting(
         "plan", switch, default=False, type="bool", swept=False, uses=("acting",),
         everyday=True, help="change no files: print a plan, or in the REPL propose one",
     ),
     Setting(
-        "sandbox", values.sandbox_mode, "auto", "SandboxMode", project="lower", metavar="MODE", key="sandbox.mode",
-        everyday=True, help="sandbox for commands: auto (default), required or off",
+        "sandbox", choice("required", "auto", "off"), "auto", "SandboxMode", project="lower", metavar="MODE",
+        key="sandbox.mode", everyday=True, help="sandbox for commands: auto (default), required or off",
     ),
     Setting(
         "allow_domains", values.domains, (), "tuple[str, ...]", _NAMES, adds=True, metavar="A,B",
@@ -373,7 +373,8 @@ def is_stricter(setting: Setting, new: object, old: object) -> bool:
     """Return True if a project's value allows no more than the person's: lower limits, fewer providers, less effort, a
     more complete log."""
     if order := setting.order:
-        return old is not None and order.index(new) <= order.index(old)
+        most = order.index(old) if old in order else 1  # a plugin's mode asks as "ask" does
+        return old is not None and new in order and order.index(new) <= most
     if isinstance(new, tuple):
         fewer = set(cast("Sequence[str]", new))
         return old is None or (isinstance(old, tuple) and fewer <= set(cast("Sequence[str]", old)))

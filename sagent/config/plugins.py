@@ -125,11 +125,12 @@ class Installed:
         return DeclaredRows({row.name: (owner, row) for owner, row in self.owned(ProviderRow) if owner != CORE.name})
 
     def help_of(self, setting: Setting) -> str:
-        """Return the help of a setting's flag, with the groups of tools inserted."""
-        if "{groups}" not in setting.help:
+        """Return the help of a setting's flag, with the groups of tools and plugins' permission modes inserted."""
+        if "{" not in setting.help:
             return setting.help
         groups = dict.fromkeys(group for tool in self.every(ToolEntry) for group in tool.groups)
-        return setting.help.replace("{groups}", ", ".join(groups))
+        modes = "".join(f"{name}, " for name in self.operations("mode"))
+        return setting.help.replace("{groups}", ", ".join(groups)).replace("{modes}", modes)
 
     def passed_on(self, use: Use) -> Sequence[Setting]:
         """Return the settings of the core and of plugins that have a use."""

@@ -122,19 +122,7 @@ def _efforts() -> tuple[str, ...]:
     return EFFORTS
 
 
-def _modes() -> tuple[str, ...]:
-    from sagent.policy.permissions import MODES
-
-    return MODES
-
-
-def _sandbox_modes() -> tuple[str, ...]:
-    from sagent.sandbox import SANDBOX_MODES
-
-    return SANDBOX_MODES
-
-
-effort, mode, sandbox_mode = Choice(_efforts), Choice(_modes), Choice(_sandbox_modes)
+effort = Choice(_efforts)
 
 
 def whole(minimum: int) -> Callable[..., int]:

@@ -5,15 +5,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import NamedTuple, TypeAlias
 
 from sagent.lib.names import quote_path
 from sagent.policy.places import Places, env_files, spellings
 from sagent.policy.rules import EDITS, PATH_TOOLS, Rule, Rules, escape, is_inside
 from sagent.tool import Workspace
 
-Mode: TypeAlias = Literal["plan", "ask", "edit", "full"]
-MODES: tuple[Mode, ...] = get_args(Mode)  # from the strictest to the freest
+Mode: TypeAlias = str
+"""One of MODES, or a plugin's: a policy around this one then answers some of the questions that mode ask asks."""
+MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "full")  # from the strictest to the freest
 
 
 class Obstacle(NamedTuple):
@@ -28,7 +29,7 @@ class Obstacle(NamedTuple):
 
 class PathJudge:
     def __init__(self, mode: Mode, rules: Rules, places: Places, workspace: Workspace) -> None:
-        self.mode: Mode = mode
+        self.mode: Mode = mode if mode in MODES else "ask"
         self.rules = rules
         self.places = places
         self.cwd = str(workspace.cwd)

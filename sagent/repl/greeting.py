@@ -26,7 +26,7 @@ def greeting(
     settings: "Settings", opened: "Opened", news: Sequence[str] = (), useful: Sequence[tuple[str, str]] = KEYS
 ) -> Page:
     """Return name, version, model and directory; the permission mode; useful keys; and news."""
-    from sagent.repl.commands.setup import MODE_WORDS
+    from sagent.repl.commands.setup import mode_words
 
     mode, elsewhere = opened.policy.mode, opened.elsewhere
     model = opened.agent.status().model.partition("/")[2]
@@ -37,8 +37,8 @@ def greeting(
     keys = [span for key, what in useful for span in (("class:tool", key), ("class:dim", f" {what}  "))]
     lines: list[Line] = [(("class:prompt", "sagent"), ("class:dim", about)), tuple(keys)]
     if mode:  # otherwise it depends on who resumes the session
-        words: Line = (("class:dim", "mode "), ("class:mode", mode), ("class:dim", f": {MODE_WORDS[mode]}"))
-        lines.insert(1, words)
+        words = mode_words(settings.plugins).get(mode, "")
+        lines.insert(1, (("class:dim", "mode "), ("class:mode", mode), ("class:dim", f": {words}")))
     return Page((*lines, *((("class:news", "new  "), ("", text)) for text in news[:MAX_NEWS])))
 
 

@@ -33,7 +33,6 @@ from sagent.repl.view.view import NOTE, ROOT, SHELL
 from sagent.surface import Surface
 
 if TYPE_CHECKING:
-    from sagent.policy.permissions import Mode
     from sagent.repl.terminal.clipboard import TerminalClipboard
     from sagent.repl.view.lines import Line
 
@@ -492,20 +491,21 @@ class InputActions:
 
     def next_mode(self) -> None:
         """Switch to the next permission mode; to full only if the session began in it."""
-        from sagent.repl.commands.setup import MODE_WORDS
+        from sagent.repl.commands.setup import mode_words
 
         if self._session.ready:
             policy, began = self._session.opened.policy, self._session.settings.permission_mode
-            modes: list[Mode] = [mode for mode in MODE_WORDS if mode != "full" or began == "full"]
+            words = mode_words(self._session.settings.plugins)
+            modes = [mode for mode in words if mode != "full" or began == "full"]
             if (elsewhere := self._session.elsewhere) is not None:
-                modes = [mode for mode in MODE_WORDS if mode in elsewhere.modes()]
+                modes = [mode for mode in words if mode in elsewhere.modes()]
             if not modes:
                 self._status.hint("the node that runs the session sets the mode")
                 return
             mode = modes[(modes.index(policy.mode) + 1) % len(modes) if policy.mode in modes else 0]
             policy.mode = mode
             self._session.refresh()
-            self._status.hint(f"{mode}: {MODE_WORDS[mode]}")
+            self._status.hint(f"{mode}: {words[mode]}")
 
     def leave(self) -> None:
         """Close an open question, else quit; a remote session's question stays open for others."""

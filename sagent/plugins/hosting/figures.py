@@ -23,7 +23,8 @@ class Judgement:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        return MODES[: MODES.index(self.freest) + 1]
+        known = self.freest in MODES
+        return MODES[: MODES.index(self.freest) + 1] if known else ("plan", "ask", self.freest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,8 @@ class _Fenced(PermissionPolicy):
 
     def __init__(self, settings: Settings, origin: Path) -> None:
         rules = Rules.parse(settings.allow, settings.deny)
-        super().__init__(settings.permission_mode, rules, private=(settings.config_dir, settings.state_dir))
+        super().__init__("ask", rules, private=(settings.config_dir, settings.state_dir))
+        self.mode = settings.permission_mode
         self._origin = origin.resolve()
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Literal, Self, cast
+from typing import Literal, Self
 
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
@@ -492,7 +492,7 @@ class RemotePolicy:
     def mode(self) -> Mode:
         """The mode last reported by the node; "" if unknown."""
         figures = self._agent.peer.figures
-        return cast("Mode", figures.mode if figures else "")
+        return figures.mode if figures else ""
 
     @mode.setter
     def mode(self, mode: Mode) -> None:

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from sagent.policy.permissions import MODES, Mode
+from sagent.config.plugins import Installed
+from sagent.errors import UsageError
+from sagent.policy.permissions import Mode
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.lines import Line, table
 
@@ -16,20 +18,26 @@ MODE_WORDS: Mapping[Mode, str] = {
 }
 
 
-@command(complete=MODE_WORDS.items())
-async def permissions(context: CommandContext, mode: Literal["plan", "ask", "edit", "full", ""] = "") -> None:
+def mode_words(plugins: Installed) -> Mapping[Mode, str]:
+    """Return the modes in words, those of plugins last."""
+    return {**MODE_WORDS, **{name: extra.help for name, extra in plugins.operations("mode").items()}}
+
+
+@command(complete=lambda context: mode_words(context.settings.plugins).items())
+async def permissions(context: CommandContext, mode: str = "") -> None:
     """Show or change the permission mode.
 
     The rules and the sandbox are shown too. A change lasts for this session.
     """
-    policy = context.opened.policy
-    for known in MODES:
-        if mode == known:
-            context.require_person("--permission-mode")
-            policy.mode = known
-            context.say(f"Permission mode {mode}: {MODE_WORDS[known]}")
-            return
-    rows: list[Line] = [(("", "Mode "), ("class:mode", policy.mode), ("class:dim", f": {MODE_WORDS[policy.mode]}"))]
+    policy, words = context.opened.policy, mode_words(context.settings.plugins)
+    if mode and mode not in words:
+        raise UsageError(f"There is no mode {mode!r}: give {', '.join(words)}.")
+    if mode:
+        context.require_person("--permission-mode")
+        policy.mode = mode
+        context.say(f"Permission mode {mode}: {words[mode]}")
+        return
+    rows: list[Line] = [(("", "Mode "), ("class:mode", policy.mode), ("class:dim", f": {words.get(policy.mode, '')}"))]
     rows += [(("class:done", "  allow "), ("", str(rule))) for rule in policy.rules.allow]
     rows += [(("class:failed", "  deny  "), ("", str(rule))) for rule in policy.rules.deny]
     context.write([*rows, *table([("class:dim", name), ("", text)] for name, text in await sandbox_rows(context))])
