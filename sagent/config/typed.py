@@ -153,6 +153,7 @@ class Overrides(TypedDict, total=False):
     status_line: str | None
     keys: Mapping[str, str] | str | None
     a2a: Mapping[str, str] | str | Sequence[str] | None
+    approval_reviewer: str | None
     diagnostics: Literal["auto", "on", "off"] | None
     editor_link: bool | str | None
     trace: _Path | None

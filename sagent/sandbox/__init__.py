@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, assert_never, cast, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, assert_never, cast
 
 from sagent.errors import ToolError, UsageError
 from sagent.lib.dataclass import dataclass
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sagent.sandbox.tasks import Watchdog
 
 SandboxMode: TypeAlias = Literal["required", "auto", "off"]
-SANDBOX_MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)  # from the strictest to the freest
 
 # Variables that loaders and C libraries obey in any program, and ignore in setuid programs. LANGUAGE can load a
 # command's own message catalogs, which are format strings.

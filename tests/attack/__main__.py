@@ -38,7 +38,8 @@ from tests.attack.plans import EDIT, KEY, MAX_RUN_SECONDS, PLANS, Attempt, Plan
 from tests.forks import CHECKOUT, Forks
 from tests.listening import lasting_port
 
-MODES = ("plan", "ask", "edit")
+MODES = ("plan", "ask", "edit", "auto")
+YES = Turn(text="ALLOW: whatever it is")  # what the reviewer of mode auto says to everything
 WALLS = ("auto", "off", "landlock")  # "landlock" is "auto" on a machine where bubblewrap was found not to work
 PROGRESS_RUNS = 50
 ALONE = "/proc|PPID"  # a fork shows another environment there, and has another parent
@@ -193,19 +194,21 @@ def attack(run: Run, forks: Forks) -> Outcome:
                 calls = [_command(call.replace("PORT", str(port))) if isinstance(call, str) else call for call in lines]
                 tools = dict.fromkeys(("Bash", *(call.name for call in calls)))
                 turns = [*(Turn(calls=(call,)) for call in calls), Turn(text="Done.")]
-                with FakeProviderServer(turns).in_thread() as server:
+                reviewing = FakeProviderServer((YES,), repeat_last=True).in_thread()
+                with FakeProviderServer(turns).in_thread() as server, reviewing as reviewer:
                     environment = {
                         "PATH": os.environ["PATH"], "HOME": str(base / "home"),
                         "PYTHONPATH": str(Path(__file__).parents[2]),
                         "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY, "TOKEN": KEY, "ATTACK": base.name,
                         "SSH_AUTH_SOCK": f"{base}/agent.sock", "DOCKER_HOST": f"unix://{base}/agent.sock",
+                        "OPENAI_BASE_URL": f"{reviewer.url}/v1", "OPENAI_API_KEY": "k",
                     }  # fmt: skip
                     if plan.account:
                         name, _, value = plan.account.partition("=")
                         environment.setdefault(name, str((tree / value).resolve()) if "/" in value else value)
                     argv = ["--model", "anthropic/claude-sonnet-4-6", "--output-format", "json"]
                     argv += ["--permission-mode", mode, "--sandbox", "off" if wall == "off" else "auto"]
-                    argv += ["--tools", ",".join(tools)]
+                    argv += ["--tools", ",".join(tools), "--approval-reviewer", "openai/gpt-5.4"]
                     argv += [*([] if plan.is_kept else ["--ephemeral"]), *plan.flags, plan.prompt]
                     try:
                         done = start(*argv, cwd=tree, environment=environment)
@@ -216,7 +219,8 @@ def attack(run: Run, forks: Forks) -> Outcome:
                         hangs = True
                     except ValueError:  # json.JSONDecodeError is one
                         broken = True
-                    sent += b"".join(json.dumps(request.json).encode() for request in server.requests)
+                    requests = (*server.requests, *reviewer.requests)
+                    sent += b"".join(json.dumps(request.json).encode() for request in requests)
         tree.chmod(0o755)  # as whoever finds it closed does
         denied |= b"was not run: " in sent  # what cannot be judged would pass for harmless else
         if plan.after:
@@ -271,6 +275,7 @@ def runs(walls: Sequence[str], only_plans: bool) -> list[Run]:
     lines += [Plan(("git status; git diff; ls",), before=repository) for repository in REPOSITORIES]
     hostile = [Run(*way, plan, hostile=True) for plan in lines for way in ways] * (not only_plans)
     hostile += [Run(*way, plan, hostile=True) for plan in SEVERAL for way in plan.ways if way[1] in walls]
+    hostile += [Run("auto", "auto", each, hostile=True) for each in SEVERAL if EDIT[0] in each.ways and "auto" in walls]
     if "landlock" in walls:
         held = (*([] if only_plans else lines), *(plan for plan in SEVERAL if plan.ways in (EDIT, FULL)))
         held = [plan for plan in held if "/cmdline" not in plan.words]  # it hides no arguments of other processes
@@ -296,6 +301,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.attack")
     parser.add_argument("sandbox", nargs="?", choices=WALLS, help="attack only this one")
     parser.add_argument("--plans", action="store_true", help="of the hostile lines, only the plans of several")
+    parser.add_argument("--mode", default="", choices=(*MODES, "full"), help="attack only in this one")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every Nth run, from the Kth on")
     return parser.parse_args()
 
@@ -308,6 +314,7 @@ def main() -> int:
     for words, _ in lacking:
         print(f"left out: {words}")
     every = runs([given.sandbox] if given.sandbox else WALLS, given.plans)
+    every = [run for run in every if given.mode in ("", run.mode)]
     todo = [run for run in every if not any(needs(run) for _, needs in lacking)][part - 1 :: parts]
     passed = refused = 0
     with closing(Forks()) as forks, ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:

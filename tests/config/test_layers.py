@@ -7,14 +7,18 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from sagent.config import Settings, load
+from sagent.config.declared import BY_NAME
 from sagent.config.report import show
 from sagent.errors import ConfigError
 from sagent.lib.json import json_thaw
+from sagent.policy.permissions import MODES
 from sagent.providers.rows import built_in
+from sagent.sandbox import SandboxMode
 
 ROOT = Path(__file__).parents[2]
 
@@ -491,3 +495,8 @@ def test_fallbacks_are_lists_in_every_layer(place):
 )
 def test_higher_provider_drops_lower_model(place, layers, model):
     assert place.load(**layers).model == model
+
+
+def test_words_of_modes_are_those_of_their_types():
+    assert tuple(BY_NAME["permission_mode"].order) == MODES
+    assert tuple(BY_NAME["sandbox"].order) == get_args(SandboxMode)
