@@ -108,23 +108,22 @@ class Places(NamedTuple):
         yield from (f"{path} {at}" for path in (*form, *ours, *self.sites) if (at := stamp(path)))
         folders = dict.fromkeys(map(os.path.dirname, self.files))
         beside = (path for folder in folders for path in _files_in(folder, ".toml"))  # the data of providers
-        yield from (f"{path} {stamp(path)}" for path in (*self.files, *beside))
-        yield from (f"{path} {rights}" for path in (self.own_folder, *self.files) if (rights := _rights(path)))
+        yield from (f"{path} {stamp(path)}" for path in beside)
+        yield f"{self.own_folder} {_state(self.own_folder)[1:]}"
+        yield from (f"{path} {_state(path)}" for path in self.files)
 
 
 def stamp(path: str) -> int:
     """Return the modification time of a file or directory in nanoseconds, 0 if it is missing."""
-    with suppress(OSError):
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 -- fifty at every start
-    return 0
+    return _state(path)[0]
 
 
-def _rights(path: str) -> tuple[int, ...]:
-    """Return a file's or directory's owner and write permissions."""
+def _state(path: str) -> tuple[int, int, int, int]:
+    """Return the modification time of a file or directory, its permissions and its owners; zeros if it is missing."""
     with suppress(OSError):
-        found = os.stat(path)  # noqa: PTH116 -- as above
-        return found.st_mode, found.st_uid, found.st_gid
-    return ()
+        found = os.stat(path)  # noqa: PTH116 -- fifty at every start
+        return found.st_mtime_ns, found.st_mode, found.st_uid, found.st_gid
+    return 0, 0, 0, 0
 
 
 def _listed(folder: str) -> Sequence["os.DirEntry[str]"]:

@@ -165,10 +165,15 @@ class Installed:
         return self._formerly("guards")
 
     def _formerly(self, what: str) -> Mapping[str, str]:
-        there = {each[:2] for each in names_kept(self._index, ours=True)}
+        return {name: plugin for member, name, plugin in self._former if member == what}
+
+    @cached_property
+    def _former(self) -> Sequence[tuple[str, str, str]]:
+        """Additions of missing plugins, with those that only the other indexes know."""
         beside = [read_index(path, ())[0] for path in self._beside]
         known = [*self._index.formerly, *(each for index in beside for each in (*names_kept(index), *index.formerly))]
-        return {name: plugin for member, name, plugin in known if member == what and (member, name) not in there}
+        there = {each[:2] for each in names_kept(self._index, ours=True)} if known else set[tuple[str, str]]()
+        return [each for each in known if each[:2] not in there]
 
     @property
     def lacks_some(self) -> bool:

@@ -101,11 +101,10 @@ def _why_not(place: Place) -> str:
 
 def plugin_folders(user_dir: Path) -> list[Path]:
     """Installed plugins."""
-    try:
-        found = sorted(each for each in (user_dir / PLUGINS).iterdir() if not each.name.startswith((".", "__")))
-        return [each for each in found if each.is_dir() and not each.is_symlink()]
-    except OSError:
-        return []
+    with suppress(OSError), os.scandir(user_dir / PLUGINS) as found:  # says what is a directory without another look
+        folders = [each.path for each in found if each.is_dir(follow_symlinks=False)]
+        return sorted(path for path in map(Path, folders) if not path.name.startswith((".", "__")))
+    return []
 
 
 def _is_inside(place: Place) -> bool:

@@ -236,12 +236,11 @@ def measure_alone() -> Iterator[Row]:
 def measure_plugins() -> Iterator[Row]:
     """What foreign plugins that nobody asks for cost a start."""
     took = plugins.measure()
-    words = f"process start to first request with {plugins.COUNT} foreign plugins over none, {plugins.ROUNDS} rounds"
-    (wall, unsure), (cpu, cpu_unsure) = took.gap("wall"), took.gap("cpu")
-    note = f"± {unsure:.1f}; the fastest of each {took.least('wall'):+.1f} ms"
-    yield Row(words, 2, wall, "ms", note)
-    note = f"± {cpu_unsure:.1f}; the least of each {took.least('cpu'):+.1f} ms; {took.more_files:+} files looked at"
-    yield Row("the same: CPU time of the whole run", 2, cpu, "ms", note)
+    words = f"process start to first connection with {plugins.COUNT} foreign plugins over none, {plugins.ROUNDS} rounds"
+    counted = f"; {took.millions:+.1f} million instructions, {took.files:+} calls that look at files"
+    for name, gap, more in ((words, took.wall, ""), ("the same: CPU time", took.cpu, counted)):
+        note = f"lower quartile; of two that are alike {gap.doubt:.2f}; the least {gap.least:+.2f}{more}"
+        yield Row(name, 2, gap.quarter, "ms", note)
 
 
 def measure_agents() -> Iterator[Row]:

@@ -1,6 +1,7 @@
 """One door: ours and other people's plugins, found without being imported, left out where they are wrong."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from sagent.advisor.rules import TRIGGERS
 from sagent.cli.flags import run_parser
 from sagent.config.declared import ALIASES, CORE, RESERVED
 from sagent.config.plugins import INDEX, Installed, find_plugins
+from sagent.context.places import plugin_folders
 from sagent.plugin import API, Command, Setting
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
@@ -272,6 +274,25 @@ def test_plugin_imported_on_first_use(shell: Shell, folder: Path) -> None:
     assert log.read_text() == "x"
     assert shell.run("greet", model="").code == 3
     assert log.read_text() == "xx"
+
+
+def test_start_looks_once_at_each_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which are folders of another kind of plugins is known without looking at any."""
+    (folder / "hello.py").write_text(HELLO)
+    (folder / "bundle").mkdir()
+    (folder / "linked").symlink_to(folder / "bundle")
+    own = found(folder)
+    looked: list[str] = []
+    real = os.stat
+
+    def counted(path: str, **named: bool) -> os.stat_result:
+        looked.append(str(path))
+        return real(path, **named)
+
+    monkeypatch.setattr(os, "stat", counted)
+    assert found(folder) is own
+    assert plugin_folders(folder.parent) == [folder / "bundle"]
+    assert [path for path in looked if Path(path).parent == folder] == [str(folder / "hello.py")]
 
 
 def test_installed_entry_point_found(tmp_path: Path) -> None:
