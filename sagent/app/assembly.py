@@ -32,7 +32,7 @@ from sagent.lib.raised import advice, ends, reason
 from sagent.lib.text import nearest
 from sagent.messages import Message, user
 from sagent.model import full_name
-from sagent.plugin import CallForm, Moment, Table, ToolEntry, resolve
+from sagent.plugin import CallForm, Moment, Part, Table, ToolEntry, resolve
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.providers.wire.exchange import OnWaiting, ignore_wait
@@ -118,8 +118,8 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
     """Add the parts wanted at this moment; each part's module is loaded with it. If a plugin's part fails, it is left
     out with all that it added; if something it added fails later, only that is left out."""
     plugins = builder.settings.plugins
-    for plugin, part in plugins.parts(moment):
-        if not any(map(builder.knows, part.when)):
+    for plugin, part in plugins.owned(Part):
+        if part.moment != moment or not any(map(builder.knows, part.when)):
             continue
         guards = moment == "around" or any(table.guards for owner, table in plugins.owned(Table) if owner == plugin)
         apart = partial(_apart, builder, plugin, guards=guards)

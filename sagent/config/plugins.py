@@ -19,7 +19,6 @@ from sagent.plugin import (
     Command,
     Extra,
     Flag,
-    Part,
     Plugin,
     ProviderRow,
     Runner,
@@ -112,10 +111,6 @@ class Installed:
     def extras(self, place: str) -> Iterator[tuple[str, Extra]]:
         """Yield the additions to a plugin's extension point, with their plugins."""
         yield from (each for each in self.owned(Extra) if each[1].to == place)
-
-    def parts(self, moment: str) -> Iterator[tuple[str, Part]]:
-        """Yield the parts for an agent at this moment, with their plugins."""
-        yield from (each for each in self.owned(Part) if each[1].moment == moment)
 
     @property
     def rows(self) -> Mapping[str, "Row"]:
