@@ -901,7 +901,7 @@ def test_session_of_other_project_is_not_read(shell: Shell, sandbox: str) -> Non
         pytest.param("sesions list", "sagent sessions", marks=pytest.mark.plugin("audit")),
         ("help", "sagent --help"),
         ("auth", "sagent login"),
-        ("update", "the program that installed sagent"),
+        ("upgrade", "sagent update"),
         ("auth status", "sagent login"),
     ],
 )

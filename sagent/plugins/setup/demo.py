@@ -52,7 +52,7 @@ def _run(model: str | None) -> int:
 def _run_in(folder: Path, model: str | None) -> int:
     project = folder / "intervals"
     shutil.copytree(HERE / "demo_project", project)
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": import_path()}
     say(f"Copied a small project with a failing test to {project}")
     with _provider(folder, environment, offline=model is None):
         flags = ["--cwd", str(project), "--model", model or OFFLINE_MODEL, "--log-level", "info"]
@@ -84,6 +84,14 @@ def _run_agent(flags: list[str], environment: dict[str, str]) -> int:
             raise
 
 
+def import_path() -> str:
+    """Return PYTHONPATH for processes of sagent, with the folder of its package if it is one file that was unpacked."""
+    given, inside = os.environ.get("PYTHONPATH", ""), Path(sys.prefix) in HERE.parents
+    packages = HERE.parents[2]
+    apart = [] if inside or (packages / "pyproject.toml").is_file() else [str(packages)]
+    return os.pathsep.join((*apart, given)) if given else "".join(apart)
+
+
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -99,7 +107,7 @@ def _provider(folder: Path, environment: dict[str, str], *, offline: bool) -> Ge
     # its stdin is a pipe that ends with this process, however that ends; then the server ends too
     argv = [sys.executable, "-m", "sagent.testing.server", *files, "--until-eof"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdout=pipe, stdin=pipe, text=True) as server:
+    with subprocess.Popen(argv, env=environment, stdout=pipe, stdin=pipe, text=True) as server:
         try:
             url = server.stdout.readline().strip() if server.stdout else ""
             if not url:

@@ -1,6 +1,7 @@
 """`/setup`: the first question to a person without a provider: a login, a server of this machine, a key, or a demo."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -131,10 +132,12 @@ async def _use_local(context: CommandContext) -> None:
 
 async def _show_demo(context: CommandContext) -> None:
     """Run the demo and show its lines as they come."""
-    command = (sys.executable, "-m", "sagent", "demo")
+    from sagent.plugins.setup.demo import import_path
+
+    command, own = (sys.executable, "-m", "sagent", "demo"), {**os.environ, "PYTHONPATH": import_path()}
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=context.settings.cwd, stdin=null, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+        *command, cwd=context.settings.cwd, env=own, stdin=null, stdout=pipe, stderr=asyncio.subprocess.STDOUT
     )
     assert process.stdout is not None
     try:
