@@ -86,7 +86,7 @@ class SlashCommand(NamedTuple):
 class Flag(NamedTuple):
     """A flag that is not a setting. It belongs to runs, if the plugin has a Runner, or to the command `of`.
 
-    It takes one of `choices`, or any text; no value if `metavar` is empty.
+    It takes one of `choices`, or any text; no value if `metavar` is empty, and "" without one if that is "[NAME]".
     """
 
     name: str
@@ -105,8 +105,8 @@ class Runner(NamedTuple):
     """A way to carry out a run elsewhere. `run` is "module:function", which returns an exit code.
 
     It is called if one of the plugin's flags of runs is given, and for a prompt if one of `variables` is in the
-    environment. It takes the values of these flags, those of settings, and the words of the prompt, None for a
-    conversation on a terminal.
+    environment. It takes the values of these flags, those of settings (with files to attach as `image`), and the words
+    of the prompt, None for a conversation on a terminal.
     """
 
     run: str

@@ -336,7 +336,8 @@ def add_own_flag(group: "argparse._ActionsContainer", flag: "Flag") -> None:
     """Add a flag that is not a setting."""
     about: dict[str, Any] = {"help": flag.help.replace("%", "%%")}  # argparse expands single ones
     if flag.metavar:
-        about |= {"metavar": flag.metavar, "choices": flag.choices or None}
+        optional: dict[str, Any] = {"nargs": "?", "const": ""} if flag.metavar.startswith("[") else {}
+        about |= {"metavar": flag.metavar.strip("[]"), "choices": flag.choices or None, **optional}
     else:
         about |= {"action": "store_const", "const": True}
     with suppress(argparse.ArgumentError):  # the core or a command has one of this name

@@ -119,10 +119,12 @@ class Interrupter:
             self._task.cancel()
 
 
-def run_headless(settings: "Settings", words: list[str], images: Sequence[str] = ()) -> int:
+def run_headless(
+    settings: "Settings", words: list[str], images: Sequence[str] = (), renderer: Renderer | None = None
+) -> int:
     """Answer the prompt of the command line, to which files with images are attached, or the messages on stdin, and
     return the exit code."""
-    renderer = renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
+    renderer = renderer or renderer_for(settings, binary_safe(sys.stdout), binary_safe(sys.stderr))
     with reporting(settings, renderer):
         # Read before the loop handles signals, so that Ctrl-C ends a wait for input, which may be a pipe.
         schema = _schema_of(settings)

@@ -120,9 +120,7 @@ def _dispatch(argv: list[str]) -> int:
     if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
     if runner := runner or _runner_of_environment(plugins):
-        if images:
-            raise UsageError("-i attaches files to runs on this machine only.")
-        return runner(flags, words)
+        return runner({**flags, "image": images} if images else flags, words)
     from sagent.cli.headless import run_headless
     from sagent.cli.settings import load_or_report
 

@@ -164,6 +164,9 @@ class Overrides(TypedDict, total=False):
     plain: bool | None
     telemetry: bool | None
     tool_calls: Literal["auto", "native", "text"] | None
+    worktree_setup: str | None
+    worktree_copy: tuple[str, ...] | None
+    worktree_changes: str | None
     executor: str | None
     executor_api_base: str | None
     advisor_api_base: _Names | None

@@ -28,7 +28,7 @@ _WORK_TREE = rb'(?m)^[ \t]+worktree = (?:"(?=[^\n]*"$)|(?![^\n]*[#;]))((?:[^"\\\
 _FILTER = r'(?i)\[\s*filter\s+"([^"\\=]+)"'
 MAX_NAMES = 5  # of settings that are told
 MAX_GIT_DIRECTORIES = 2_000  # of one repository
-_WITH_CHILDREN = ("bundle", "clone")  # that cannot do without
+_WITH_CHILDREN = ("bundle", "clone", "worktree")  # that cannot do without
 _NOT_OVERRULED = frozenset({"include", "includeif", "clean", "smudge", "process", "unreadable"})
 
 

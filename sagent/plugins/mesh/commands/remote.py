@@ -49,6 +49,8 @@ def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: li
         raise UsageError(
             "With --bus, give a prompt; to talk to a session that runs on the bus, see sagent attach --help."
         )
+    if "image" in flags:
+        raise UsageError("-i attaches files to runs on this machine only.")
     movable = remote_flags()
     for name in flags:
         if name not in (*_HERE, *movable):

@@ -1,0 +1,180 @@
+"""A run in a worktree: `sagent --worktree [NAME]`."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TextIO
+
+from sagent.cli.render import JsonRenderer, Renderer, StreamRenderer, binary_safe, renderer_for, report
+from sagent.config import Settings
+from sagent.errors import UsageError
+from sagent.events import Result
+from sagent.lib.json import as_array, json_dump
+from sagent.lib.text import count, escaped
+from sagent.plugins.worktrees.preparation import Preparation
+from sagent.plugins.worktrees.record import NAME, Record, Repository, find_record, holding, repository_at
+from sagent.plugins.worktrees.snapshot import changes, snapshot
+from sagent.plugins.worktrees.worktree import described, diff, make, merge, outcome, remove, repair, ways
+from sagent.transcript.event_json import encode_result
+
+_CHOICES = {"d": "diff", "m": "merge", "k": "keep", "x": "drop"}
+
+
+def run_in_worktree(options: Mapping[str, object], flags: Mapping[str, object], words: list[str] | None) -> int:
+    """Run in a worktree and return the exit code. Raises UsageError."""
+    from sagent.cli.settings import load_or_report, load_settings
+
+    name = str(options.get("worktree") or "")
+    images = [*map(str, as_array(flags.get("image")))]
+    flags = {key: value for key, value in flags.items() if key != "image"}
+    if name and not NAME.fullmatch(name):  # a prompt after a flag without a name
+        name, words = "", [name, *(words or ())]
+    settings = load_settings(flags) if words is None else load_or_report(flags)
+    repository = repository_at(settings.cwd, settings.state_dir)
+    for text in repair(repository):
+        report(text)
+    record = _open(repository, name, settings)
+    with holding(record):
+        moved = _moved(settings, record)
+        try:
+            if words is None:
+                return _talk(moved, flags, record)
+            from sagent.cli.headless import run_headless
+
+            renderer = _renderer_for(moved, record)
+            return run_headless(moved, words, images, renderer)
+        finally:
+            if words is not None:
+                settle(record)
+
+
+def _open(repository: Repository, name: str, settings: Settings) -> Record:
+    """Return an existing worktree, or a new one. Raises UsageError."""
+    if name and repository.record_file(name).exists():
+        record = find_record(repository, name)
+        with holding(record):
+            report(f"Continues in the worktree {name} ({record.path}): {outcome(record)}.")
+            return record.write("working")
+    preparation = Preparation.of(settings)
+    record = make(repository, name, "run", preparation)
+    report(f"Works in the worktree {record.name}, on the branch {record.branch}: {record.path}")
+    if not preparation.takes_changes:
+        here = snapshot(repository.root, record.head)
+        if left := count(len(changes(repository.root, record.head, here)), "file") if here != record.head else "":
+            report(f"Your uncommitted changes ({left}) are not in it; --worktree-changes take takes them along.")
+    return record
+
+
+def _moved(settings: Settings, record: Record) -> Settings:
+    """Return the settings of a run in a worktree, in the same folder of it, whatever a project's file wishes."""
+    inside = record.path / settings.cwd.resolve().relative_to(record.root.resolve())
+    inside.mkdir(parents=True, exist_ok=True)  # it may have no committed file
+    wish = settings.wish and replace(settings.wish, granted=replace(settings.wish.granted, cwd=inside))
+    return replace(settings, cwd=inside, wish=wish)
+
+
+def settle(record: Record) -> None:
+    """Drop a worktree without changes, and keep another; say which."""
+    try:
+        done = outcome(record)
+        if done.is_empty:
+            remove(record)
+            report(f"The worktree {record.name} has no changes and is dropped.")
+        else:
+            record.write("kept")
+            report(f"The worktree {record.name} is kept: {done}. {ways(record)}")
+    except UsageError as error:
+        report(f"The worktree {record.name} stays: {error}")
+
+
+def _renderer_for(settings: Settings, record: Record) -> Renderer:
+    out, err = binary_safe(sys.stdout), binary_safe(sys.stderr)
+    match settings.output_format:
+        case "json":
+            return _NamingJson(record, out, err)
+        case "stream-json":
+            return _NamingStream(record, out)
+        case _:
+            return renderer_for(settings, out, err)
+
+
+def _with_worktree(result: Result, record: Record) -> dict[str, object]:
+    done = outcome(record)
+    found = {"kept": not done.is_empty, **described(replace(record, state="kept"), done)}
+    return {**encode_result(result), "worktree": found}
+
+
+class _NamingJson(JsonRenderer):
+    """Names the worktree in the result."""
+
+    def __init__(self, record: Record, out: TextIO, err: TextIO) -> None:
+        super().__init__(out, err)
+        self._record, self._stream = record, out
+
+    def on_result(self, result: Result) -> None:
+        self._stream.write(escaped(json_dump(_with_worktree(result, self._record))) + "\n")
+        self._stream.flush()
+
+
+class _NamingStream(StreamRenderer):
+    """Names the worktree in each result."""
+
+    def __init__(self, record: Record, out: TextIO) -> None:
+        super().__init__(out)
+        self._record = record
+
+    def on_result(self, result: Result) -> None:
+        line = {"type": "result", "agent": "root", **_with_worktree(result, self._record)}
+        self._lines.append(escaped(json_dump(line)))
+        self.flush()
+
+
+def _talk(settings: Settings, flags: Mapping[str, object], record: Record) -> int:
+    """Talk to a person in a worktree, and ask them at the end what becomes of it."""
+    import asyncio
+
+    from sagent.cli.interactive import open_in_terminal, plain_lines
+
+    run = plain_lines(flags, lambda: settings)
+    if run is None:
+        from sagent.repl.front import run_repl as run
+    code = asyncio.run(run(lambda: settings, open_in_terminal, choosing=flags.get("resume") == ""))
+    if record.file.exists():  # /worktree drop
+        _ask(record)
+    return code
+
+
+def _ask(record: Record) -> None:
+    """Ask what becomes of a worktree, until there is an answer; without one it is kept."""
+    try:
+        done = outcome(record)
+        while not done.is_empty and sys.stdin.isatty():
+            sys.stderr.write(f"\nThe worktree {record.name} has {done}.\n[d]iff, [m]erge, [k]eep, [x] drop? ")
+            sys.stderr.flush()
+            if not (line := sys.stdin.readline()):
+                break
+            match _CHOICES.get(line.strip().lower()[:1], line.strip().lower()):
+                case "diff":
+                    sys.stdout.buffer.write(diff(record))
+                    sys.stdout.flush()
+                case "merge":
+                    merge_and_remove(record)
+                    return
+                case "drop":
+                    remove(record)
+                    report(f"The worktree {record.name} is dropped.")
+                    return
+                case "keep":
+                    break
+                case _:
+                    pass
+    except (UsageError, KeyboardInterrupt) as error:
+        report(str(error) or "No answer.")
+    settle(record)
+
+
+def merge_and_remove(record: Record) -> None:
+    """Merge a worktree and remove it, and say so. Raises UsageError."""
+    done = merge(record)
+    remove(record)
+    report(f"The worktree {record.name} is merged into {record.root}: {done}.")
