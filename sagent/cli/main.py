@@ -89,7 +89,9 @@ def output_failed(error: OSError) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv and _on_terminal():
-        return _run_interactive({})  # without even importing the flags, for a faster prompt
+        from sagent.cli.interactive import run_interactive
+
+        return run_interactive({})  # without even importing the flags, for a faster prompt
     from sagent.cli.flags import meant_command, parse_run, plugins_of, run_parser
     from sagent.plugin import Command
 
@@ -115,7 +117,9 @@ def _dispatch(argv: list[str]) -> int:
     printed = flags.pop("print", False) or "input_format" in flags or "output_schema" in flags
     printed = printed or flags.get("output_format", "text") != "text"
     if not words and not printed and not images and _on_terminal():
-        return _run_interactive(flags) if runner is None else runner(flags, None)
+        from sagent.cli.interactive import run_interactive
+
+        return run_interactive(flags) if runner is None else runner(flags, None)
     _neutralize()
     if not printed and "--" not in argv and (meant := meant_command(words, commands)):
         _ask_whether_prompt(" ".join(words), meant)
@@ -212,12 +216,6 @@ def _ask_whether_prompt(prompt: str, guess: str) -> None:
             return
         raise UsageError("Nothing was sent.")
     raise UsageError(f"`{prompt}` is not a command. Did you mean {guess}? To send it as a prompt: sagent -- {prompt}")
-
-
-def _run_interactive(flags: Mapping[str, object]) -> int:
-    from sagent.cli.interactive import run_interactive
-
-    return run_interactive(flags)
 
 
 def _neutralize() -> None:

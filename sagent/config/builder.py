@@ -11,7 +11,7 @@ from sagent.config.advisors import Placed
 from sagent.config.declared import BY_NAME, CORE, RULES, THRESHOLDS
 from sagent.config.files import NAME, File, end_sentence, find_file
 from sagent.config.plugins import GONE, Installed, find_plugins
-from sagent.config.settings import Address, CustomProvider, PluggedProviders, Settings, Wanted
+from sagent.config.settings import Address, Converted, CustomProvider, Settings, Wanted
 from sagent.config.values import shown
 from sagent.context.instructions import repository_root
 from sagent.context.places import directory
@@ -147,7 +147,7 @@ class SettingsBuilder:
     @property
     def rows(self) -> Mapping[str, CustomProvider]:
         """The person's providers, and those of plugins."""
-        layers = self.described, PluggedProviders(self.plugged)
+        layers = self.described, Converted(self.plugged, CustomProvider)
         return ChainMap(*cast("tuple[dict[str, CustomProvider], ...]", layers))  # they are only read
 
     def put_model_aside(self) -> None:

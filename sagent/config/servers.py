@@ -5,7 +5,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from sagent.config.advisors import Placed
-from sagent.config.settings import Address, CustomProvider, RowsOf
+from sagent.config.settings import Address, CustomProvider, rows_by_name
 from sagent.providers.access import first_set
 from sagent.providers.rows import Row, built_in_row
 
@@ -72,4 +72,4 @@ def place_executor(provider: str, address: Address, providers: Mapping[str, Cust
 
 
 def _rows(custom: Mapping[str, CustomProvider]) -> Mapping[str, Row]:
-    return RowsOf(custom)
+    return rows_by_name(custom)

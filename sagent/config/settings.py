@@ -1,9 +1,9 @@
 """The effective settings, as one frozen value."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, cast
 
 from sagent.config.advisors import Address
 from sagent.config.plugins import Installed
@@ -15,6 +15,8 @@ from sagent.providers.rows import Row
 if TYPE_CHECKING:
     from sagent.advisor.rules import Rules
 
+S = TypeVar("S")
+T = TypeVar("T")
 Family: TypeAlias = Literal["openai", "anthropic", "responses", "google"]
 """The API of a server; "openai" is Chat Completions, which nearly all of them have."""
 
@@ -41,42 +43,28 @@ class CustomProvider:
         return "openai" if self.row.family == "chat" else cast("Family", self.row.family)
 
 
-class RowsOf(Mapping[str, Row]):
-    """The rows of providers, by name, read on demand."""
+class Converted(Mapping[str, T], Generic[S, T]):
+    """A mapping whose values are made of those of another on demand."""
 
-    def __init__(self, providers: Mapping[str, CustomProvider]) -> None:
-        self._providers = providers
+    def __init__(self, given: Mapping[str, S], convert: Callable[[S], T]) -> None:
+        self._given, self._convert = given, convert
 
-    def __getitem__(self, name: str) -> Row:
-        return self._providers[name].row
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._providers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._providers)
-
-    def __len__(self) -> int:
-        return len(self._providers)
-
-
-class PluggedProviders(Mapping[str, CustomProvider]):
-    """The providers of plugins without any settings of the person."""
-
-    def __init__(self, rows: Mapping[str, Row]) -> None:
-        self._rows = rows
-
-    def __getitem__(self, name: str) -> CustomProvider:
-        return CustomProvider(self._rows[name])
+    def __getitem__(self, name: str) -> T:
+        return self._convert(self._given[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._rows
+        return name in self._given
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
+        return iter(self._given)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._given)
+
+
+def rows_by_name(providers: Mapping[str, CustomProvider]) -> Mapping[str, Row]:
+    """Return the rows of providers, by name, read on demand."""
+    return Converted(providers, lambda each: each.row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +116,7 @@ class Settings(DeclaredSettings):
     @property
     def rows(self) -> Mapping[str, Row]:
         """The providers that the person or a plugin describes, as rows by their names."""
-        return RowsOf(self.providers)
+        return rows_by_name(self.providers)
 
 
 @dataclass(frozen=True, slots=True)
