@@ -55,4 +55,5 @@ plugin = Plugin(
     flags=(Flag("worktree", "work in a git worktree, with a branch of its own; a NAME continues that one", "[NAME]"),),
     runners=(Runner(f"{__name__}.run:run_in_worktree"),),
     slash_commands=(SlashCommand("worktree", f"{__name__}.slash:worktree"),),
+    needs=("programs",),
 )
