@@ -16,7 +16,8 @@ from sagent.plugins.local.slots import CHUNK, Slots, UnfitError, capture
 from sagent.plugins.local.template import Chat, adapt_conversation, learn_habits
 from sagent.plugins.local.torch import Cache, Network, Tensor, is_out_of_memory, quiet, shorten
 from sagent.plugins.local.weights import LoadedWeights, StoppedError, limits_in
-from sagent.plugins.textcalls.reader import MARKS, THOUGHTS, AnswerReader, DescribedReader, MarkReader
+from sagent.plugins.textcalls.marks import SHOWN_TOKENS, THOUGHTS
+from sagent.plugins.textcalls.reader import AnswerReader, DescribedReader, MarkReader
 from sagent.providers.wire.faults import Origin
 from sagent.providers.wire.reply import stop_at
 from sagent.usage import Charge, Usage
@@ -73,7 +74,7 @@ class LoadedModel:
         self._levels = "reasoning_effort" in str(tokenizer.chat_template)
         self._ends = _ends(network.generation_config.eos_token_id, tokenizer.eos_token_id)
         special = () if self._described else tokenizer.all_special_ids
-        self._hidden = {one for one in special if self._decode([one]).strip() not in MARKS}
+        self._hidden = {one for one in special if self._decode([one]).strip() not in SHOWN_TOKENS}
         self.limits = limits_in(network.config.to_dict())
         if loaded.captured:
             try:

@@ -8,7 +8,8 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import EMPTY, as_array, as_object, as_str, json_dump
 from sagent.messages import ToolCall
 from sagent.model import ToolSpec
-from sagent.plugins.textcalls.reader import CALLS, MarkReader
+from sagent.plugins.textcalls.marks import TOKENS
+from sagent.plugins.textcalls.reader import MarkReader
 
 Chat: TypeAlias = Mapping[str, object]
 """A message for a chat template: role, content, tool_calls, tool_call_id, name, reasoning_content."""
@@ -67,7 +68,7 @@ def learn_habits(render: Render, *, described: bool = False) -> Habits:
             if not (text := shows(one, *_WORDS, tools=[tool])):
                 continue
             written = text.rpartition(_USER)[2]
-            if bare := not any(mark in written for mark in CALLS):
+            if bare := not any(mark in written for mark in TOKENS):
                 written = text.removeprefix(prompt)  # it must begin with the call
             if not described and not _is_read(written, bare=bare):
                 continue

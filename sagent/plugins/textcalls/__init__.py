@@ -5,9 +5,10 @@ from sagent.plugin import CallForm, Extra, Flag, ModelLayer, Plugin, Setting, ch
 LIKELY = (
     r"(?m)[\"'](?:arguments|parameters|args|params|input|tool_input|action_input|kwargs|name|tool|function|action)[\"']\s*:"
     r"|tool_?c|TOOL_?CALL|<\|?(?:function|invoke|tools|minimax|channel|start|python_tag|action|START_ACTION)|<｜"
-    r"|<\|?python_|<\w+>\s*<\w+>|\[TOOL_REQ|Action Input:|✿|functools\[|^(?:>>>[ \t]*)?[\w.-]+[ \t]*\n[ \t]*\{"
+    r"|<\|?python_|<\w+>\s*[<{\[]|<\w+\s[^<>]*>|<code>|<steptml|\[TOOL_REQ|\bcall:[\w.-]+\{|✿|functools\["
+    r"|^[ \t]*(?:-[ \t]+)?(?i:name|(?:tool|function)(?:[_ ]?name)?|action):|^(?:>>>[ \t]*)?[\w.-]+[ \t]*\n[ \t]*\{"
     r"|\A\s*[\w.:-]+\("
-    r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```py"
+    r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```\w+[ \t]*\n\s*\{|```py"
 )
 """A word without which no reply has calls."""
 TOOL_CALLS = Setting(

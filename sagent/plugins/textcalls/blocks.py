@@ -18,8 +18,8 @@ from sagent.messages import CUT, Private, StopReason, Text, ToolCall
 from sagent.model import ToolSpec
 from sagent.plugins.textcalls.edits import REPLACE, SEARCH, begins_search, read_diff, read_search, text_of
 from sagent.plugins.textcalls.likeness import find_original
+from sagent.plugins.textcalls.marks import THOUGHTS
 from sagent.plugins.textcalls.paths import path_after, path_in, path_in_comment, suffix_of
-from sagent.plugins.textcalls.reader import THOUGHTS
 
 FAMILY = "textcalls"
 """The label of a call's own text, by which it goes back as it was written."""

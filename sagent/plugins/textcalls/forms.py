@@ -6,35 +6,32 @@ from collections.abc import Iterable, Iterator, Mapping
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_dump, json_freeze, valid_text
 from sagent.lib.nearjson import read_at
 from sagent.lib.schema import parse_arguments
+from sagent.plugins.textcalls.marks import (
+    ARGUMENTS,
+    BEGUN_CALL,
+    CHATML_CALL,
+    GEMMA,
+    INVOKING,
+    NAMES,
+    SOLAR_ARGUMENTS,
+    SOLAR_CALL,
+    SOLAR_NAME,
+    STEP,
+)
 from sagent.plugins.textcalls.pythonic import read_calls
 
-INVOKING: Mapping[str, str] = {
-    "<function_calls>": "</function_calls>",
-    "<invoke name=": "</invoke>",
-    "<minimax:tool_call>": "</minimax:tool_call>",
-    "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",
-    "<｜DSML｜tool_calls>": "</｜DSML｜tool_calls>",
-}
-"""Marks of calls whose arguments are elements, and their closing marks."""
-NAMES = ("name", "tool_name", "function_name", "tool", "function", "action")
-"""Keys under which models put the name of a tool."""
-ARGUMENTS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "kwargs")
-"""Keys under which they put its arguments."""
-
-GEMMA: Mapping[str, str] = {
-    "<start_function_call>": "<end_function_call>",
-    "<|tool_call>": "<tool_call|>",
-}
-"""Marks of Gemma's calls, which have strings between marks of their own and keys without quotation marks."""
-BEGUN_CALL = "<｜tool▁call▁begin｜>"
-
-_INVOKE = ("<invoke", "<｜DSML｜invoke")
+_INVOKE = re.compile(r"<(?:｜DSML｜|[a-z]+:)?invoke\b")
+_INVOKE_END = re.compile(r"</(?:｜DSML｜|[a-z]+:)?invoke>")
+_NAMING = ("<tool_call>", "[TOOL_REQUEST]", "[TOOL_CALL]", "[tool_call]", "<function_call>")
 _PYTHONIC = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
 _GEMMA_STRING, _GEMMA_KEY = re.compile(r'<escape>|<\|"\|>'), re.compile(r"([{,]\s*)([A-Za-z_][\w-]*)\s*:")
 _PARAMETER = re.compile(
-    r"<(?:｜DSML｜)?parameter name=[\"']?([^\"'>\n]+)[\"']?[^>\n]*>(.*?)"
-    r"(?:</(?:｜DSML｜)?parameter>|(?=<(?:｜DSML｜)?parameter )|\Z)",
+    r"<(?:｜DSML｜|[a-z]+:)?parameter name=[\"']?([^\"'>\n]+)[\"']?[^>\n]*>(.*?)"
+    r"(?:</(?:｜DSML｜|[a-z]+:)?parameter>|(?=<(?:｜DSML｜|[a-z]+:)?parameter )|\Z)",
     re.DOTALL,
+)
+_TAGGED_PARAMETER = re.compile(
+    r"<param(?:eter)?=([^>\n]+)>(.*?)(?:</param(?:eter)?>|(?=<param(?:eter)?=)|\Z)", re.DOTALL
 )
 
 Call = tuple[str, JsonObject, str | None]
@@ -47,16 +44,23 @@ def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bo
     `whole`: the closing mark was seen.
     """
     text = body.strip().removeprefix("```json").removesuffix("```").strip()
-    if mark == "<function=":
+    text = text.removesuffix("[TOOL_REQUEST_END]").rstrip()
+    if mark in STEP:
+        yield from _invoked(text, tools, whole=whole) if _INVOKE.search(text) else _dashed(mark, text, whole=whole)
+    elif mark == "<function=":
         yield _tagged(text, tools, whole=whole)
     elif mark == "<tool_call>" and text.startswith("<function="):
         for each in text.split("<function=")[1:]:
             ended = "</function>" in each
             yield _tagged(each.partition("</function>")[0].strip(), tools, whole=whole or ended)
-    elif mark == "<tool_call>" and (named := re.match(r"([\w.-]+)\s*(?:```json)?\s*(?=\{)", text)):
+    elif mark in _NAMING and (named := re.match(r"([\w.-]+)\s*(?:```json)?\s*(?=\{)", text)):
         yield (named[1], *_parse(text[named.end() :].strip()))
     elif mark == "<tool_call>" and text[:1] not in ("{", "["):
         yield _keyed(text, tools, whole=whole)
+    elif mark == SOLAR_CALL or SOLAR_NAME in text:
+        yield from _solar(text)
+    elif mark == CHATML_CALL:
+        yield from calls_in("<tool_call>", text.removesuffix("</tool_call>"), tools, whole=True)
     elif mark in ("<｜tool▁calls▁begin｜>", BEGUN_CALL):
         for each in (text if BEGUN_CALL in text else BEGUN_CALL + text).split(BEGUN_CALL)[1:]:
             inside, ended, _ = each.partition("<｜tool▁call▁end｜>")
@@ -67,9 +71,29 @@ def calls_in(mark: str, body: str, tools: Mapping[str, JsonObject], *, whole: bo
         yield from _newer(mark, text, tools, whole=whole)
 
 
+def _dashed(mark: str, text: str, *, whole: bool) -> Iterator[Call]:
+    """Read DeepSeek's calls with the marks of Step."""
+    source = f"{mark}{text}" if mark == "<｜tool_call_begin｜>" else text
+    changed = re.sub(r"<｜tool_(calls?)_(begin|end)｜>|<｜tool_(sep)｜>", _with_dashes, source)
+    yield from calls_in("<｜tool▁calls▁begin｜>", changed, {}, whole=whole)
+
+
+def _with_dashes(mark: re.Match[str]) -> str:
+    return mark[0].replace("_", "▁")
+
+
+def _solar(text: str) -> Iterator[Call]:
+    """Read Solar's calls: an id, a mark, the name, a mark and JSON."""
+    for each in filter(str.strip, text.split(SOLAR_CALL)):
+        head, _, raw = each.partition(SOLAR_ARGUMENTS)
+        name = head.partition(SOLAR_NAME)[2].strip()
+        inside, ended, _ = raw.partition("<|tool_call:end|>")
+        yield (name, *_parse(inside.strip())) if ended or inside.strip() else (name, EMPTY, valid_text(raw))
+
+
 def _newer(mark: str, text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
     """Read the forms that are an object, a list of them, elements, or Python."""
-    if text.startswith(_INVOKE) or (mark in INVOKING and text[:1] not in ("{", "[") and not _PYTHONIC.match(text)):
+    if _INVOKE.match(text) or (mark in INVOKING and text[:1] not in ("{", "[") and not _PYTHONIC.match(text)):
         yield from _invoked(text, tools, whole=whole)
     elif mark in GEMMA and text.startswith("call:"):
         yield _gemma(text)
@@ -145,7 +169,9 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
     rest = rest.removesuffix("</function>").strip()
     if rest.startswith("{"):
         return (name, *_parse(rest))
-    found = list(re.finditer(r"<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", rest, re.DOTALL))
+    found = list(
+        re.finditer(r"<param(?:eter)?=([^>\n]+)>(.*?)(?:</param(?:eter)?>|(?=<param(?:eter)?=)|\Z)", rest, re.DOTALL)
+    )
     if not whole or (rest and not found):
         return name, EMPTY, valid_text(rest)
     return name, cast_arguments(((each[1].strip(), each[2]) for each in found), tools.get(name, EMPTY)), None
@@ -153,15 +179,15 @@ def _tagged(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Call:
 
 def _invoked(text: str, tools: Mapping[str, JsonObject], *, whole: bool) -> Iterator[Call]:
     """Read calls whose arguments are elements, as Anthropic, MiniMax and DeepSeek 3.2 write them."""
-    for each in re.split(r"<(?:｜DSML｜)?invoke\b", text)[1:]:
-        inside, ended, _ = each.partition("</invoke>") if "</invoke>" in each else each.partition("</｜DSML｜invoke>")
+    for each in _INVOKE.split(text)[1:]:
+        inside, *after = _INVOKE_END.split(each, maxsplit=1)
         head, _, rest = inside.partition(">")
         name = head.replace("name=", "").strip().strip("\"'")
         found = list(_PARAMETER.finditer(rest))
         cut = any("parameter>" not in one[0][-20:] for one in found)
         if rest.strip().startswith("{"):
             yield (name, *_parse(rest.strip()))
-        elif not (whole or ended) or cut or (rest.strip() and not found):
+        elif not (whole or after) or cut or (rest.strip() and not found):
             yield name, EMPTY, valid_text(rest)
         else:
             yield name, cast_arguments(((one[1].strip(), one[2]) for one in found), tools.get(name, EMPTY)), None

@@ -5,8 +5,9 @@ import re
 from sagent.context.calls import WrittenCalls
 from sagent.messages import Message
 from sagent.model import Request
-from sagent.plugins.textcalls.forms import ARGUMENTS, NAMES
-from sagent.plugins.textcalls.recognition import CALL_FENCES, MARKS, is_tool, plain_name, recognise
+from sagent.plugins.textcalls.marks import ARGUMENTS, MARKS, NAMES
+from sagent.plugins.textcalls.offered import is_tool, plain_name
+from sagent.plugins.textcalls.recognition import CALL_FENCES, recognise
 
 _QUOTED = r"[\"']"
 _NAME_KEYS = "|".join(NAMES)

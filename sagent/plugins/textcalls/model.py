@@ -38,9 +38,9 @@ from sagent.plugins.textcalls.blocks import (
     read,
     thinks_first,
 )
+from sagent.plugins.textcalls.marks import THOUGHTS
 from sagent.plugins.textcalls.offer import offer
 from sagent.plugins.textcalls.quoting import held_back
-from sagent.plugins.textcalls.reader import THOUGHTS
 from sagent.plugins.textcalls.writing import Reminders, WrittenConversation, meant_by
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ _STRING = re.compile(
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?(?![\w.])")
 _NAME = re.compile(r"([A-Za-z_][\w.:-]*)[ \t]*\(")
 _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*=(?!=)\s*")
+_RESULT = re.compile(r"^[ \t]*([A-Za-z_]\w*)\s*=\s*(?=[A-Za-z_])", re.MULTILINE)
 _WORD = re.compile(r"(?:True|true|False|false|None|null)\b")
 _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
 _VALUES = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
@@ -78,8 +79,12 @@ def read_calls(text: str) -> list[PythonCall]:
     else:
         closing = ""
     calls: list[PythonCall] = []
+    results = re.compile(r"print\s*\(\s*(?:" + "|".join(_RESULT.findall(body) or [r"(?!)"]) + r")\s*\)")
     at = 0
     while (at := _skip(body, at)) < len(body) and body[at] != closing:
+        if shown := results.match(body, at):
+            at = shown.end()
+            continue
         printed = re.compile(r"print\s*\(\s*(?=[A-Za-z_])|[A-Za-z_]\w*\s*=\s*(?=[A-Za-z_])").match(body, at)
         call = read_call(body, printed.end() if printed else at)
         at = _skip(body, call.end)

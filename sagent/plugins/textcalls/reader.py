@@ -14,29 +14,13 @@ from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json
 from sagent.messages import Part, Private, Text, Thinking, ToolCall
 from sagent.model import Delta, TextPart, ThinkingPart, ToolSpec
 from sagent.plugins.textcalls.forms import broken_call, call_of, calls_in, json_values
+from sagent.plugins.textcalls.marks import THOUGHTS, TOKENS
+from sagent.plugins.textcalls.offered import Offered
 
 FAMILY = "selfhosted"
 """The label of our private data: thinking goes back to local models only."""
 
-THOUGHTS: Mapping[str, str] = {
-    "<think>": "</think>",
-    "[THINK]": "[/THINK]",
-    "<seed:think>": "</seed:think>",
-    "<|START_THINKING|>": "<|END_THINKING|>",
-}
-CALLS: Mapping[str, str] = {  # "" is closed by the end of the reply
-    "<tool_call>": "</tool_call>",
-    "<function=": "</function>",
-    "[TOOL_CALLS]": "",
-    "<|python_tag|>": "",
-    "<|tool_call|>": "<|/tool_call|>",
-    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
-    "<|START_ACTION|>": "<|END_ACTION|>",
-}
 _STRAY = "</tool_call>"  # Qwen3-Coder closes it at times without having opened it
-_INNER = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "[ARGS]", "[CALL_ID]")
-MARKS = frozenset((*THOUGHTS, *THOUGHTS.values(), *CALLS, *CALLS.values(), *_INNER)) - {""}
-"""Marks that must be decoded as text, although some of them are special tokens."""
 
 
 class AnswerReader(ABC):
@@ -114,6 +98,7 @@ class MarkReader(AnswerReader):
     def __init__(self, tools: Iterable[ToolSpec], stem: str, *, closing: str = "", bare: bool = False) -> None:
         super().__init__(stem)
         self._tools = {tool.name: tool.parameters for tool in tools}
+        self._offered = Offered(self._tools)
         self._buffer: str = ""
         self._thoughts = closing  # the mark that ends the thinking we are in
         self._mark = ""  # the mark that began the current call
@@ -162,14 +147,14 @@ class MarkReader(AnswerReader):
         if self._bare and not self._begun and (held := self._hold_bare(out, final=final)) is not None:
             return held
         stray = (_STRAY,) if self._calls else ()
-        opening = (*(() if self._begun else THOUGHTS), *(CALLS if self._tools else ()), *stray)
+        opening = (*(() if self._begun else THOUGHTS), *(TOKENS if self._tools else ()), *stray)
         mark = self._until(Text, opening, out, final=final)
         if mark in THOUGHTS and self._begun:  # the text before it was part of the answer: so is the mark
             self._show(Text, mark, out)
             return True
         if mark in THOUGHTS:
             self._thoughts = THOUGHTS[mark]
-        elif mark in CALLS:
+        elif mark in TOKENS:
             self._mark, self._called, self._gap = mark, True, ""
         self._fresh = self._fresh or bool(mark)
         return bool(mark)
@@ -183,7 +168,7 @@ class MarkReader(AnswerReader):
         return mark
 
     def _in_call(self, out: list[Delta], *, final: bool) -> bool:
-        closing = CALLS[self._mark]
+        closing = TOKENS[self._mark]
         end = self._end_of_call(closing, final=final) if closing else -1
         if end < 0:
             return False
@@ -211,8 +196,8 @@ class MarkReader(AnswerReader):
     def _take_call(self, body: str, out: list[Delta], *, whole: bool) -> None:
         mark, self._mark, self._fresh, self._passed = self._mark, "", True, 0
         found = list(calls_in(mark, body, self._tools, whole=whole))
-        for call in found:
-            self._call(*call, closed=whole)
+        for name, arguments, malformed in found:
+            self._call(self._offered.meant(name), arguments, malformed, closed=whole)
         if not found:
             self._show(Text, body, out)
 

@@ -13,7 +13,8 @@ from sagent.messages import Part, Text, Thinking, ToolCall
 from sagent.model import TextPart, ThinkingPart, ToolSpec
 from sagent.plugins.local import answer
 from sagent.plugins.textcalls import reader as text
-from sagent.plugins.textcalls.reader import CALLS, MARKS, THOUGHTS, MarkReader
+from sagent.plugins.textcalls.marks import SHOWN_TOKENS, THOUGHTS, TOKENS
+from sagent.plugins.textcalls.reader import MarkReader
 
 READ = ToolSpec(
     "Read",
@@ -60,13 +61,26 @@ DEEPSEEK = (
     '{"path": "a b.py"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
 )
 
+SOLAR = '<|tool_call:begin|>1<|tool_call:name|>Read<|tool_call:args|>{"path": "a b.py"}<|tool_call:end|>'
+KIMI = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.Read:0<|tool_call_argument_begin|>"
+    '{"path": "a b.py"}<|tool_call_end|><|tool_calls_section_end|>'
+)
+STEP = (
+    "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>"
+    '<steptml:invoke name="Read"><steptml:parameter name="path">a b.py</steptml:parameter></steptml:invoke>'
+    "<｜tool_call_end｜><｜tool_calls_end｜>"
+)
+
 DEEPSEEK_3_1 = (
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>Read<｜tool▁sep｜>{"path": "a b.py"}<｜tool▁call▁end｜>'
     "<｜tool▁call▁begin｜>Read<｜tool▁sep｜>{]<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
 )
 
 
-@pytest.mark.parametrize("written", [f"<tool_call>{JSON}</tool_call>", QWEN, DEEPSEEK, f"[TOOL_CALLS][{JSON}]"])
+@pytest.mark.parametrize(
+    "written", [f"<tool_call>{JSON}</tool_call>", QWEN, DEEPSEEK, f"[TOOL_CALLS][{JSON}]", SOLAR, STEP]
+)
 def test_half_a_call_is_not_whole(written: str) -> None:
     (true,) = calls(written)
     for end in range(len(written)):
@@ -127,6 +141,15 @@ def test_stop_strings_of_weights_may_cut(given: object, cuts: bool) -> None:
             [("Read", {"path": "[TOOL_CALLS]"})],
         ),
         ('[TOOL_CALLS]Read[ARGS]{"path": x}[TOOL_CALLS]Read[ARGS]{}', [("Read", '{"path": x}'), ("Read", {})]),
+        # Gemma 4, FunctionGemma
+        ('<|tool_call>call:Read{path:<|"|>a b.py<|"|>}<tool_call|>', [CALL]),
+        (2 * '<|tool_call>call:Read{path:<|"|>a b.py<|"|>}<tool_call|>', [CALL, CALL]),
+        ("<start_function_call>call:Read{path:<escape>a b.py<escape>}<end_function_call>", [CALL]),
+        # LFM, Kimi, Solar, Step
+        ('<|tool_call_start|>[Read(path="a b.py")]<|tool_call_end|>', [CALL]),
+        (KIMI, [CALL]),
+        (2 * SOLAR, [CALL, CALL]),
+        (STEP, [CALL]),
         # Llama 3
         (f"<|python_tag|>{LLAMA}; {LLAMA}", [CALL, CALL]),
         ('<|python_tag|>brave.call(query="x")', []),
@@ -253,15 +276,15 @@ def test_text_after_call_set_apart() -> None:
 
 def test_marks_do_not_overlap() -> None:
     """What is held back in case a mark goes on relies on it: none holds the beginning of another inside."""
-    for mark in (*THOUGHTS, *CALLS):
-        assert not any(other[0] in mark[1:] for other in MARKS if other != mark)
+    for mark in (*THOUGHTS, *TOKENS):
+        assert not any(other[0] in mark[1:] for other in SHOWN_TOKENS if other != mark)
 
 
 FRAGMENTS = st.sampled_from(
     [
-        *MARKS,
-        *(mark[:-1] for mark in sorted(MARKS)),
-        *(mark[1:] for mark in sorted(MARKS)),
+        *SHOWN_TOKENS,
+        *(mark[:-1] for mark in sorted(SHOWN_TOKENS)),
+        *(mark[1:] for mark in sorted(SHOWN_TOKENS)),
         JSON,
         LLAMA,
         JSON[:-2],

@@ -17,7 +17,8 @@ from sagent.messages import Document, Image, Message, StopReason, Text, Thinking
 from sagent.model import Reply, Request, TextPart, ThinkingPart, ToolSpec
 from sagent.plugins.textcalls.forms import calls_in
 from sagent.plugins.textcalls.holding import Holder
-from sagent.plugins.textcalls.recognition import MARKS, recognise
+from sagent.plugins.textcalls.marks import MARKS
+from sagent.plugins.textcalls.recognition import recognise
 from sagent.testing import ScriptedModel
 from tests.depth import deep
 
@@ -123,6 +124,41 @@ FORMS = {
     "tool_use": f"<tool_use>\n{CALL}\n</tool_use>",
     "short": f'{{"Read": {ARGUMENTS}}}',
     "flat": '{"tool": "Read", "file_path": "a b.py"}',
+    "step": (
+        '<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="Read">\n'
+        '<steptml:parameter name="file_path">a b.py</steptml:parameter>\n</steptml:invoke><｜tool_call_end｜>\n'
+        "<｜tool_calls_end｜>"
+    ),
+    "step, alone": (
+        '<steptml:invoke name="Read"><steptml:parameter name="file_path">a b.py</steptml:parameter></steptml:invoke>'
+    ),
+    "solar": (
+        f"<|tool_calls|><|tool_call:begin|>x1<|tool_call:name|>Read<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>"
+    ),
+    "solar, one": f"<|tool_call:begin|>x1<|tool_call:name|>Read<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>",
+    "attribute": f'<tool_call name="Read">{ARGUMENTS}</tool_call>',
+    "attribute, children": '<tool_call name="Read">\n<file_path>a b.py</file_path>\n</tool_call>',
+    "attribute, parameters": '<tool_use name="Read"><parameter name="file_path">a b.py</parameter></tool_use>',
+    "attribute, text": '<tool_call name="Read">\na b.py\n</tool_call>',
+    "attributes": '<tool_call id="1" name="Read" file_path="a b.py" />',
+    "attribute of JSON": f"<tool_call name=\"Read\" arguments='{ARGUMENTS}'></tool_call>",
+    "hermes, python": '<tool_call>Read(file_path="a b.py")</tool_call>',
+    "hermes, children": "<tool_call><name>Read</name><arguments><file_path>a b.py</file_path></arguments></tool_call>",
+    "hermes, yaml": "<tool_call>\nname: Read\narguments:\n  file_path: a b.py\n</tool_call>",
+    "tool_use, children": f"<tool_use>\n<name>Read</name>\n<arguments>{ARGUMENTS}</arguments>\n</tool_use>",
+    "tool_use in xml": (
+        "```xml\n<tool_use>\n<tool_name>Read</tool_name>\n<parameters>\n<file_path>a b.py</file_path>\n"
+        "</parameters>\n</tool_use>\n```"
+    ),
+    "anthropic, children": (
+        "<function_calls>\n<invoke>\n<tool_name>Read</tool_name>\n<parameters>\n<file_path>a b.py</file_path>\n"
+        "</parameters>\n</invoke>\n</function_calls>"
+    ),
+    "short parameters": "<function=Read><param=file_path>a b.py</param></function>",
+    "chatml": f"<|im_start|>tool_call\n{CALL}<|im_end|>",
+    "chatml, hermes' end": f"<|im_start|>tool_call\n{CALL}\n</tool_call>",
+    "brackets": f"[TOOL_CALL]\n{CALL}\n[/TOOL_CALL]",
+    "name and object": f"[TOOL_REQUEST]\nRead {ARGUMENTS}\n[TOOL_REQUEST_END]",
 }
 SHOWN_FORMS = {
     "react": f"Action: Read\nAction Input: {ARGUMENTS}",
@@ -133,6 +169,22 @@ SHOWN_FORMS = {
     "gpt-oss without marks": f"assistantcommentary to=functions.Read json{ARGUMENTS}",
     "phi 4 mini": f"functools[{CALL}]",
     "elements": "<read>\n<file_path>a b.py</file_path>\n</read>",
+    "element of JSON": f"<Read>{ARGUMENTS}</Read>",
+    "element, attributes": '<Read file_path="a b.py" />',
+    "tool": f"<tool>{CALL}</tool>",
+    "tool, named": f'<tool name="Read">{ARGUMENTS}</tool>',
+    "function": f"<function>{CALL}</function>",
+    "function, named": f'<function name="Read">{ARGUMENTS}</function>',
+    "function, parameters": '<function name="Read">\n<param name="file_path">a b.py</param>\n</function>',
+    "smolagents": '<code>\nRead(file_path="a b.py")\n</code>',
+    "smolagents, result": '<code>\ntext = Read(file_path="a b.py")\nprint(text)\n</code>',
+    "yaml": "tool: Read\narguments:\n  file_path: a b.py",
+    "yaml, fenced": "```yaml\nname: Read\nparameters:\n  file_path: 'a b.py'\n```",
+    "yaml, block": "- tool_name: Read\n  args:\n    file_path: |\n      a b.py",
+    "labels": f"Tool: Read\nArguments: {ARGUMENTS}",
+    "react, text": "Action: Read\nAction Input: a b.py",
+    "gemma 4 without marks": 'call:Read{file_path:"a b.py"}',
+    "block of a tool": f"```Read\n{ARGUMENTS}\n```",
 }
 """Forms that begin with words: these are shown before it is known that a call follows, and stay."""
 NO_CALLS = {
@@ -142,6 +194,18 @@ NO_CALLS = {
     "react in a listing": f"```text\nAction: Read\nAction Input: {ARGUMENTS}\n```",
     "other elements": "<read>\n<p>It is a page.</p>\n</read>",
     "elements without ends": f"<Bash>{'<command>x' * 9}</Bash>",
+    "other attributes": '<tool name="hammer" weight="2" />\n<tool name="saw" weight="1" />',
+    "function of a document": '<function name="LOCAL" language="en">\n<synopsis>Sets it.</synopsis>\n</function>',
+    "code of another": "<code>\nprint(1)\n</code>",
+    "settings": "name: Read\nparameters:\n  page: 1",
+    "settings, fenced": "```yaml\nname: my-package\ninput:\n  page: 1\n```",
+    "quoted yaml": "> tool: Read\n> arguments:\n>   file_path: a b.py",
+    "yaml in a listing": '```python\nTEXT = """\ntool: Read\narguments:\n  file_path: a b.py\n"""\n```',
+    "labels in a longer fence": f"````\nTool: Read\nArguments: {ARGUMENTS}\n````",
+    "element in code": f"It writes `<tool>{CALL}</tool>` for that.",
+    "thinking of gemma": f"<|channel>thought\n<tool>{CALL}</tool>\n<channel|>It is done.",
+    "thinking of solar": f"<|think|>{CALL}<|end|><|begin|>assistant<|content|>It is done.",
+    "open thinking of gemma": f"<|channel>thought\n{CALL}",
     "python in words": 'Read(file_path="a b.py") is how it is called.',
     "recipient in code": f"It writes `to=functions.Read json{ARGUMENTS}` for that.",
     "package": '{"name": "my-package", "version": "1.0.0"}',
@@ -228,10 +292,12 @@ def test_elements_are_read_in_one_pass() -> None:
 
 @pytest.mark.parametrize("form", SHOWN_FORMS)
 async def test_read_call_after_words_is_text(form: str) -> None:
-    page = (ToolCall("1", "Bash"), ToolResult("1", (Text(f"The page says:\n{SHOWN_FORMS[form]}\nSo it is."),)))
-    history = (Message("assistant", page[:1]), Message("user", page[1:]))
-    message, *_ = await streamed([SHOWN_FORMS[form]], history=history)
-    assert message.calls == ()
+    for way in (form, "hermes", "glm", "step", "solar", "attributes", "chatml", "smolagents", "yaml"):
+        written = {**FORMS, **SHOWN_FORMS}[way]
+        page = (ToolCall("1", "Bash"), ToolResult("1", (Text(f"The page says:\n{written}\nSo it is."),)))
+        history = (Message("assistant", page[:1]), Message("user", page[1:]))
+        message, *_ = await streamed([SHOWN_FORMS[form]], history=history)
+        assert message.calls == (), way
 
 
 @pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS)
@@ -617,6 +683,7 @@ async def test_ordinary_text_streams_at_once(text: str) -> None:
 
 
 HOSTILE = ["{", "[", "`", "` ``", "{\n", '{"name": "a",\n', "<tool_call>", "<tool_call>{", "```json\n{", "[a("]
+HOSTILE += ["<tool>\n", '<tool name="a"', "<code>\n", "tool: a\nargs:\n", "call:a{", "<tool_call ", "<tool><a>\n"]
 
 
 @pytest.mark.parametrize("unit", HOSTILE)
