@@ -63,6 +63,10 @@ class Box:
         self.processes = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
         self._user = fcntl.ioctl(self.processes, _NS_GET_USERNS)
 
+    def __del__(self) -> None:
+        if hasattr(self, "_user") and self._process.returncode is None:  # the event loop that made it ended meanwhile
+            self.close()
+
     @property
     def stands(self) -> bool:
         """True if the box can be entered: once its first process begins to end, that has no root directory."""
@@ -84,10 +88,9 @@ class Box:
         return self._tasks() > MAX_THREADS - _SPARE
 
     def _tasks(self) -> int:
-        try:
+        with contextlib.suppress(OSError):
             return count_tasks(f"/proc/{self._pid}/root/proc")
-        except OSError:
-            return 0
+        return 0
 
     def joining(self) -> list[str]:
         """Return beginning of a command line of nsenter that runs another in these namespaces, but for processes."""
@@ -132,10 +135,9 @@ class Box:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0 if self._stays else START_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            disown(self._process)
+        disown(self._process)
 
 
 class View:
@@ -309,8 +311,7 @@ class Boxes:
         """End all boxes. This may take a while but blocks nobody: the kernel waits for whoever reaps the processes."""
         await self._settled()
         views, self._views = self._views, {}
-        loop = asyncio.get_running_loop()
-        ends = (loop.run_in_executor(None, view.box.close) for _, view in views.values())
+        ends = (asyncio.to_thread(view.box.close) for _, view in views.values())
         await asyncio.shield(asyncio.gather(*ends))
 
     def open(self, mounts: Sequence[str], box: Box | None = None) -> View | str:

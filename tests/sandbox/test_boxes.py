@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -21,6 +23,7 @@ from sagent.messages import Text
 from sagent.sandbox import Sandbox
 from sagent.sandbox.bubblewrap import Box, Boxes, View, refusal
 from sagent.sandbox.profile import Profile
+from sagent.sandbox.scratch import Scratch
 from sagent.session.blobs import BlobDirectory
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tool import RunContext, Workspace
@@ -95,6 +98,39 @@ async def test_box_opened_ahead_serves_first_command(
     assert ahead
     assert await boxed.run("echo there") == "there"
     assert opened == ahead
+
+
+def test_box_made_for_an_ended_loop_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    if refusal():
+        pytest.skip("bubblewrap does not work here")
+    scratch, begun, may_end, really = Scratch(), Event(), Event(), Boxes.open
+    boxes = Boxes(scratch)
+    made = list[subprocess.Popen[bytes]]()
+
+    def wait(boxes: Boxes, mounts: Sequence[str], box: Box | None = None) -> View | str:
+        begun.set()
+        may_end.wait()
+        opened = really(boxes, mounts, box)
+        assert isinstance(opened, View)
+        made.append(vars(opened.box)["_process"])
+        return opened
+
+    async def end_late() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            may_end.set()
+
+    async def leave() -> None:
+        tasks = [asyncio.create_task(boxes.view(Profile())), asyncio.create_task(end_late())]
+        await asyncio.to_thread(begun.wait)
+        assert not any(task.done() for task in tasks)
+
+    monkeypatch.setattr(Boxes, "open", wait)
+    asyncio.run(leave())
+    gc.collect()
+    scratch.remove()
+    assert made[0].returncode is not None
 
 
 @later

@@ -121,11 +121,11 @@ def test_matching_hooks_asked_and_joined(shell: Shell, config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "why"),
-    [("sleep 60", "did not answer within 0.2 s"), ("echo broken >&2; exit 3", "exit code 3: broken")],
+    ("command", "timeout", "why"),
+    [("sleep 60", 0.2, "did not answer within 0.2 s"), ("echo broken >&2; exit 3", 60, "exit code 3: broken")],
 )
-def test_hanging_or_failing_hook_reported(shell: Shell, config: Path, command: str, why: str) -> None:
-    config.write_text(HOOK.format(command) + "timeout = 0.2\n" + HOOK.format("echo seen"))
+def test_hanging_or_failing_hook_reported(shell: Shell, config: Path, command: str, timeout: float, why: str) -> None:
+    config.write_text(HOOK.format(command) + f"timeout = {timeout}\n" + HOOK.format("echo seen"))
     answered, told = deploy(shell)
     assert "<||seen>" in answered
     assert why in told and "continues without it" in told
