@@ -141,6 +141,10 @@ def test_token_rate_limit_is_no_overflow() -> None:
     assert fault(429, {"error": {"code": "rate_limit_exceeded", "message": told}}).kind == "rate_limit"
     never = "Request too large for gpt-4 on tokens per min (TPM): Limit 10, Requested 20. The input must be reduced."
     assert fault(429, {"error": {"type": "tokens", "message": never}}).kind == "context_overflow"
+    groq = "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 9000, please reduce it."
+    for status in (413, 429):
+        told = {"error": {"type": "tokens", "code": "rate_limit_exceeded", "message": groq}}
+        assert fault(status, told).kind == "context_overflow"
 
 
 @pytest.mark.parametrize(

@@ -30,21 +30,21 @@ def is_overflow(
 ) -> bool:
     """Return True if a refusal says that a request has more tokens than the model accepts: by its codes, by its numbers
     (with a `window`, if known, and a request of at most `most_input`), and finally by its words."""
-    text, coded = words.lower(), " ".join(codes).lower()
+    text, coded, (limit, sent) = words.lower(), " ".join(codes).lower(), sizes_in(words)
+    too_large = bool(limit and sent and sent > limit)
     if re.search(_any("codes"), coded):
         return status != 429
     if found := re.search(_TEXT, text):
         return int(found[1]) >= _MIN_LONG_TEXT_CHARS
     if status == 429 or re.search(_RATE, text) or re.search(f"{_RATE}|throttl|too_?many_?requests|quota", coded):
-        return "must be reduced" in text
+        return "must be reduced" in text or too_large  # it never fits into a minute
     if re.search(_any("other"), text):
         return False
     if status == 402 or (re.search(_SPENT, text) and not re.search(r"context", text)):
         return False
     if max_output_in(words) and not re.search(r"context|prompt|input", text):
         return False
-    limit, sent = sizes_in(words)
-    if limit and sent and sent > limit:
+    if too_large:
         return True
     if re.search(_any("codes"), text) or (re.search(f"(?s){_any('phrases')}", text) and not is_of_part(text)):
         return True
