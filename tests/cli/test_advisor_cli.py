@@ -51,6 +51,7 @@ def test_advice_shown_with_price_billed_apart(shell: Shell) -> None:
     assert "╭" not in shown.err
 
 
+@later
 def test_second_process_continues_byte_for_byte(shell: Shell) -> None:
     shell.serve(asking())
     first = advise(shell, [Turn(text="VERDICT: proceed")])
@@ -65,6 +66,7 @@ def test_second_process_continues_byte_for_byte(shell: Shell) -> None:
     assert second.requests[0].body.startswith(first.requests[0].body.partition(b'],"model"')[0])
 
 
+@later
 def test_stop_ends_the_turn_where_wanted(shell: Shell) -> None:
     shell.serve(asking("all the same"))
     advise(shell, [Turn(text="VERDICT: stop\nGAP: it deletes the data")])
@@ -77,6 +79,7 @@ def test_stop_ends_the_turn_where_wanted(shell: Shell) -> None:
     assert (ended.json["stop_reason"], ended.json["is_error"]) == ("advisor_stop", True)
 
 
+@later
 def test_failing_advisor_costs_one_line(shell: Shell) -> None:
     executor = shell.serve(asking())
     advise(shell, [Fail(401, message="wrong key")] * 3)  # pyright: ignore[reportArgumentType]

@@ -7,6 +7,7 @@ from program import Shell
 
 from sagent.lib.json import as_array, as_object
 from sagent.testing.server import Cut, Fail, FakeProviderServer, Turn
+from tests.depth import later
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c63f8cfc0000003"
@@ -139,6 +140,7 @@ def test_ignored_project_settings_are_told(shell: Shell) -> None:
     assert "providers is ignored" in done.err
 
 
+@later
 @pytest.mark.plugin("clouds")
 def test_no_provider_gets_another_key(shell: Shell) -> None:
     server = shell.stack.enter_context(FakeProviderServer([Turn(text="ok")], repeat_last=True).in_thread())
@@ -163,6 +165,7 @@ def test_no_provider_gets_another_key(shell: Shell) -> None:
 GONE = "the text above is discarded"
 
 
+@later
 @pytest.mark.parametrize("level", ["warning", "error"])
 def test_discarded_text_is_marked(shell: Shell, level: str) -> None:
     shell.serve([Cut(LONG, after_events=5), LONG])

@@ -46,6 +46,7 @@ def check_server(shell: Shell, *argv: str) -> None:
     assert child.wait(60) == 128 + signal.SIGTERM
 
 
+@later
 @pytest.mark.plugin("serve")
 def test_ignored_signals_do_not_stop_server(shell: Shell) -> None:
     check_server(shell, "serve")

@@ -6,6 +6,7 @@ from pathlib import Path
 from program import Shell
 
 from sagent.testing.server import Call, Turn
+from tests.depth import later
 
 PLAN = "1. Write the file.\n2. Test it."
 PROPOSE = Turn(text="I have looked.", calls=(Call("ExitPlan", {"plan": PLAN}),))
@@ -53,9 +54,9 @@ def test_plan_is_done_in_same_prefix_session(shell: Shell) -> None:
     assert (found.code, found.out) == (0, "Done.\n")
     assert (shell.cwd / "made.txt").read_text() == "x"
     first, *rest = (request.json for request in server.requests)
-    for later in rest:
-        assert json.dumps(later["tools"]) == json.dumps(first["tools"])
-        assert str(later["messages"]).find("carry it out") > 0
+    for follower in rest:
+        assert json.dumps(follower["tools"]) == json.dumps(first["tools"])
+        assert str(follower["messages"]).find("carry it out") > 0
     assert "Plan mode is off" in str(rest[-1]["messages"])  # to a call that came too late
 
 
@@ -67,6 +68,7 @@ def test_end_of_plan_mode_is_told_once(shell: Shell) -> None:
     assert over == [0, 1, 1]
 
 
+@later
 def test_unused_plan_tool_costs_no_byte(shell: Shell, tmp_path: Path) -> None:
     server = shell.serve([Turn(text="a"), Turn(text="b")])
     assert shell.run("x").code == shell.run("--permission-mode", "plan", "y").code == 0

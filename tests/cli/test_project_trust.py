@@ -6,6 +6,7 @@ import pytest
 from program import Shell
 
 from sagent.testing.server import Fail, FakeProviderServer, Turn
+from tests.depth import later
 
 WANTS = {
     "model": 'model = "openai/gpt-5.5"\n',
@@ -49,6 +50,7 @@ def test_untrusted_project_gets_no_byte(wants: str, shell: Shell, stranger: Fake
     assert "waits for your trust" in shell.run("config", "show", model="").out, "for that run only"
 
 
+@later
 def test_untrusted_fallback_is_not_used(shell: Shell, stranger: FakeProviderServer) -> None:
     server = shell.serve([Fail(529), Fail(529)], repeat_last=True)
     project(shell, 'fallback = ["openai/gpt-5.5"]\n')

@@ -6,6 +6,7 @@ import pytest
 from program import Shell
 
 from sagent.testing.server import Turn
+from tests.depth import later
 
 
 def test_run_is_headless_with_an_executor(shell: Shell) -> None:
@@ -80,6 +81,7 @@ def test_help_has_executor_and_advisor_flags(shell: Shell) -> None:
         assert word in shell.run("help", "all", model="").out
 
 
+@later
 def test_named_file_counts_as_the_persons(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])
     file = shell.cwd / "mine.yaml"

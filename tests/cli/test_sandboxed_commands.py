@@ -18,7 +18,7 @@ import pytest
 from program import CHECKOUT, PROGRAM, Outcome, Shell
 
 from sagent.testing.server import Call, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.intact import faults
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -32,6 +32,7 @@ def bash(shell: Shell, command: str, *flags: str, **arguments: object) -> tuple[
     return json.dumps(server.requests[1].json["messages"][-1]), done
 
 
+@later
 def test_ignored_sigchld_loses_no_exit_code(shell: Shell) -> None:
     server = shell.serve([Turn(calls=(Call("Bash", {"command": "exit 7"}),)), Turn(text="Done.")])
     argv = ["bash", "-c", 'trap "" CHLD; exec "$@"', "bash", *PROGRAM, "--model", "claude-sonnet-4-6", "go"]
@@ -42,6 +43,7 @@ def test_ignored_sigchld_loses_no_exit_code(shell: Shell) -> None:
     assert not [line for line in lines if line.startswith(b"/usr/bin/bwrap") and os.fsencode(shell.cwd) in line]
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("way", ["module", "", *(pytest.param(way, marks=slow) for way in (".", "below", "link"))])
 def test_files_of_commands_are_not_imported(shell: Shell, way: str) -> None:
@@ -66,6 +68,7 @@ def test_files_of_commands_are_not_imported(shell: Shell, way: str) -> None:
     assert not list(shell.cwd.rglob("*-ran"))
 
 
+@later
 def test_session_in_workspace_is_read_only(shell: Shell) -> None:
     told = "cat s/root.jsonl; cat s/blobs/*"
     change = "echo >> s/root.jsonl; echo > s/blobs/new; mkdir s/root; rm -rf s; mv s t"
@@ -106,6 +109,7 @@ def page() -> Iterator[int]:
         server.shutdown()
 
 
+@later
 @pytest.mark.parametrize("need", ["write:.", "read:.", "read:~", "write:src/..", "write:./"])
 def test_granted_directory_keeps_keys_closed(shell: Shell, need: str) -> None:
     home = Path(shell.environment["HOME"])
@@ -151,6 +155,7 @@ def test_ask_mode_and_no_sandbox_ask(shell: Shell) -> None:
     assert not (shell.cwd / "inside").exists()
 
 
+@later
 @pytest.mark.parametrize(
     ("need", "rule"),
     [
@@ -177,6 +182,7 @@ def test_need_is_granted_by_the_named_rule(shell: Shell, tmp_path: Path, need: s
     assert (out / "made").exists() if need.startswith("write") else "the-key" in said
 
 
+@later
 def test_full_mode_grants_needs_sandbox_holds(shell: Shell, tmp_path: Path) -> None:
     _, done = bash(shell, f"touch {tmp_path}/made", "--permission-mode", "full")
     assert not denied(done)
@@ -218,6 +224,7 @@ def test_deny_rule_for_path_is_a_wall(shell: Shell) -> None:
     assert (shell.cwd / "kept.lock").read_text() == "old"
 
 
+@later
 def test_commands_and_tools_share_one_tmp(shell: Shell) -> None:
     turns = [
         Turn(calls=(Call("Bash", {"command": "echo from-bash > /tmp/sagent-test-a"}),)),
@@ -244,6 +251,7 @@ def test_commands_and_tools_share_one_tmp(shell: Shell) -> None:
     assert not Path("/tmp/sagent-test-b").exists()
 
 
+@later
 def test_server_is_reached_by_next_command(shell: Shell) -> None:
     turns = [
         Turn(calls=(Call("Bash", {"command": "python3 -m http.server 8123 >/dev/null 2>&1 & echo $! > pid"}),)),
@@ -265,6 +273,7 @@ def test_server_is_reached_by_next_command(shell: Shell) -> None:
     assert "ended" in said[3]
 
 
+@later
 def test_planted_programs_are_not_run_outside(shell: Shell, tmp_path: Path) -> None:
     """Our own programs, git and ripgrep, run outside of the sandbox, and so do those that raise it."""
     own = shell.cwd / ".venv/bin"
@@ -287,6 +296,7 @@ def test_planted_programs_are_not_run_outside(shell: Shell, tmp_path: Path) -> N
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("made")] == []
 
 
+@later
 def test_worktree_commits_work_hooks_are_closed(shell: Shell, tmp_path: Path) -> None:
     main, tree = tmp_path / "main", tmp_path / "tree"
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
@@ -307,6 +317,7 @@ def test_worktree_commits_work_hooks_are_closed(shell: Shell, tmp_path: Path) ->
     assert not (main / ".git/worktrees/tree/config.worktree").exists()
 
 
+@later
 def test_undone_file_is_kept_where_told(shell: Shell) -> None:
     said, _ = bash(shell, "echo mine > .envrc")
     assert not (shell.cwd / ".envrc").exists()
@@ -318,6 +329,7 @@ def test_undone_file_is_kept_where_told(shell: Shell) -> None:
     shutil.rmtree(Path(found[1]).parent)
 
 
+@later
 @pytest.mark.plugin("network")
 def test_grant_of_one_command_is_its_own(shell: Shell, page: int) -> None:
     need = f"network:localhost:{page}"

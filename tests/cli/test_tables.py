@@ -10,6 +10,7 @@ from program import PROGRAM, Shell
 from sagent.cli.tables import draw, write
 from sagent.lib.text import Table
 from sagent.testing.server import Turn
+from tests.depth import later
 
 
 def lines(*blocks: str | Table) -> list[str]:
@@ -76,6 +77,7 @@ def test_title_cannot_drive_the_terminal(shell: Shell) -> None:
     assert "\x1b" not in listed
 
 
+@later
 def test_rich_is_imported_only_for_terminals(shell: Shell) -> None:
     code = "import sys; from sagent.cli.main import run; run({!r}); print('rich' in sys.modules)"
     shell.serve([Turn(text="Yes.")])

@@ -16,6 +16,7 @@ from program import PROGRAM, Shell
 from sagent.lib.terminal import neutral
 from sagent.lib.text import printable
 from sagent.testing.server import Call, Turn
+from tests.depth import later
 
 HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\u202etxt.exe\u2066e\x08f\rg\x1b[8mh\x7fi\x9d0;x\x9cj"
 DRIVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -58,6 +59,7 @@ def test_session_commands_drive_no_terminal(shell: Shell, session: Path) -> None
         assert driving(shown) == [], command
 
 
+@later
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
 def test_run_drives_no_terminal(shell: Shell, form: str) -> None:
     calls = (Call("Bash", {"command": f"touch {HOSTILE}"}), Call("Read", {"file_path": HOSTILE}))
@@ -103,6 +105,7 @@ def test_piped_answer_is_on_terminal_once(shell: Shell) -> None:
     assert "Glob" in shown
 
 
+@later
 def test_misspelled_command_asks_on_terminal(shell: Shell) -> None:
     server = shell.serve([Turn(text="sent")])
     for typed, code, sent in (("\n", 2, 0), ("y\n", 0, 1)):

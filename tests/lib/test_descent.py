@@ -18,6 +18,7 @@ from sagent.tool import Workspace
 from sagent.tools import BackgroundTask
 from sagent.tools.bash import Bash
 from tests.agent.test_jobs import call
+from tests.depth import later
 from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
@@ -115,6 +116,7 @@ async def test_cancel_answers_when_all_ended(tmp_path: Path, name: str) -> None:
     assert "cancelled" in said
 
 
+@later
 async def test_cancel_ends_a_fast_forker(tmp_path: Path) -> None:
     (tmp_path / "chain.py").write_text(CHAIN)
     said, _ = await cancelled(tmp_path, f"{PYTHON} chain.py & sleep 7778")

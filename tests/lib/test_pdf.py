@@ -9,6 +9,7 @@ from sagent.lib.pdf import count_pages
 from sagent.messages import Document, user
 from sagent.model import Model, Request
 from sagent.providers import Anthropic, Google, OpenAI
+from tests.depth import later
 
 
 def page(number: int, parent: int = 2) -> bytes:
@@ -117,6 +118,7 @@ def test_packed_or_filtered_streams_are_counted(pack: Callable[[bytes], bytes], 
     assert count_pages(two(pdf(40, pack=pack, filters=filters))) >= 40
 
 
+@later
 def test_invisible_pages_counted_by_pypdfium2() -> None:
     untyped = pdf(40, named=b"/Leaf", packed=False)
     assert count_pages(untyped) == 40
@@ -175,6 +177,7 @@ def test_unfinished_file_is_given_up_soon(flood: bytes) -> None:
     assert count_pages(data) == -(-len(data) // 4000)
 
 
+@later
 def test_over_unpacked_pdf_counts_as_maximum() -> None:
     bomb = zlib.compress(b" " * 60_000_000)
     hidden = pdf(300).replace(

@@ -17,6 +17,7 @@ import pytest
 from sagent.lib.process import MARK, Finished, ProcessGroup, open_reader, run, system_path
 from sagent.repl.terminal.clipboard import image_from_clipboard
 from sagent.tools.listing import list_files
+from tests.depth import later
 from tests.surroundings import PYTHON
 from tests.waiting import wait_until
 
@@ -133,6 +134,7 @@ def test_kill_9_of_agent_leaves_no_orphan(tmp_path: Path, marker: str, whole_gro
     assert not living(marker)
 
 
+@later
 @pytest.mark.parametrize(
     "ending", ["await tool.aclose()", "tool.close()", "pass", "raise SystemExit(0)", "import os; os._exit(0)"]
 )
@@ -142,6 +144,7 @@ def test_any_agent_end_leaves_nothing(tmp_path: Path, marker: str, ending: str) 
     wait_until(lambda: not living(marker), "orphans are left")
 
 
+@later
 def test_quitting_agent_kills_deaf_command(tmp_path: Path, marker: str) -> None:
     deaf = f"trap '' TERM INT HUP; setsid sleep {marker} & sleep {marker}"
     agent = an_agent(

@@ -15,6 +15,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
 from tests.deleted import copied_without
+from tests.depth import later
 
 SOURCE = """
 from sagent.context.calls import WrittenCalls
@@ -145,6 +146,7 @@ def test_bad_expression_drops_plugin(shell: Shell, file: Path) -> None:
     assert "The plugin at" in done.err
 
 
+@later
 @pytest.mark.plugin("textcalls")
 def test_call_like_text_noted_without_form(shell: Shell, tmp_path: Path) -> None:
     """And native calls are made; a session with calls in text goes on."""

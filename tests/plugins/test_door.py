@@ -18,7 +18,7 @@ from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
 from tests.deleted import copied_without
-from tests.depth import few
+from tests.depth import few, later
 
 HELLO = """
 from sagent.config.values import switch, text_of
@@ -118,6 +118,7 @@ def test_file_adds_operation(shell: Shell, folder: Path) -> None:
     assert "`sessions greet`" in done.err and "plugin hello, which is not loaded" in done.err
 
 
+@later
 @pytest.mark.plugin("audit")
 def test_failing_cost_extra_named(shell: Shell, folder: Path) -> None:
     (folder / "costs.py").write_text(
@@ -229,6 +230,7 @@ def test_damaged_index_rebuilt(folder: Path, damage: bytes) -> None:
     assert json.loads(whole)["heads"]
 
 
+@later
 @pytest.mark.parametrize(
     "name", ["config", "json", "plugin", "providers", "model", "print", "executor", "advisor", "permissions"]
 )
@@ -443,6 +445,7 @@ def test_unavailable_slash_command_named(shell: Shell, folder: Path) -> None:
     assert server.requests == []
 
 
+@later
 @pytest.mark.plugin("exports")
 def test_failing_export_leaves_no_file(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text(
@@ -479,6 +482,7 @@ def test_core_declares_its_triggers() -> None:
     assert tuple(each.name for each in CORE.triggers) == TRIGGERS
 
 
+@later
 @pytest.mark.plugin("lab")
 def test_plugin_setting_swept_and_shared(shell: Shell, folder: Path) -> None:
     file = folder / "hello.py"

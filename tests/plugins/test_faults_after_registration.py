@@ -8,6 +8,7 @@ from sagent.lib.json import as_array, as_object
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 COMMANDS = """
 import sys
@@ -138,6 +139,7 @@ def test_failing_part_left_out_whole(shell: Shell, folder: Path, line: str, why:
     assert ("Mind the gap." in str(server.requests[0].json["system"])) == stays, "a part is there whole or not at all"
 
 
+@later
 def test_function_from_part_is_tool(shell: Shell, folder: Path) -> None:
     source = 'def wave() -> str:\n    """Wave."""\n    return "waved"\n'
     (folder / "added.py").write_text(source + PART.format(line="builder.tools.append(wave)"))
@@ -146,6 +148,7 @@ def test_function_from_part_is_tool(shell: Shell, folder: Path) -> None:
     assert "waved" in str(server.requests[1].json["messages"])
 
 
+@later
 @pytest.mark.parametrize("raised", ["RuntimeError('bang')", "SystemExit(3)", "asyncio.CancelledError()"])
 def test_failing_listener_named_once(shell: Shell, folder: Path, raised: str) -> None:
     hear = f"import asyncio\ndef hear(event):\n    raise {raised}\n"
@@ -207,6 +210,7 @@ def test_invalid_guard_table_stops_run(shell: Shell, folder: Path) -> None:
     assert shell.run("--unguarded", "hello").out == "Fine.\n"
 
 
+@later
 def test_file_runs_keep_foreign_index(shell: Shell, folder: Path) -> None:
     note = "import pathlib\npathlib.Path(__file__ + '.seen').open('a').write('x')\n"
     (folder / "own.py").write_text(f"{note}from sagent.plugin import Plugin\nplugin = Plugin('own')\n")
@@ -245,6 +249,7 @@ def test_failing_provider_stream_named(shell: Shell, folder: Path, line: str, sa
     assert "trying again" not in done.err
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("points", [b"this is : junk [", b"\xff\xfe = x"], ids=["no list", "no text"])
 def test_broken_entry_points_isolated(shell: Shell, tmp_path: Path, points: bytes) -> None:
@@ -264,6 +269,7 @@ def test_broken_entry_points_isolated(shell: Shell, tmp_path: Path, points: byte
     assert "whole 1.0" in shell.run("plugin", "list", model="").out
 
 
+@later
 def test_metadata_that_is_no_text_is_named(shell: Shell, tmp_path: Path) -> None:
     """Also where its entry points would be whole, and extras are left away as importlib.metadata does."""
     place = tmp_path / "site-packages"
@@ -301,6 +307,7 @@ def test_unmakeable_tool_class_explained(shell: Shell, folder: Path) -> None:
     assert "LookupError: no sea here" in done.err
 
 
+@later
 @pytest.mark.parametrize(
     ("schema", "strange"),
     [

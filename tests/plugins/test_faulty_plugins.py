@@ -20,6 +20,7 @@ from sagent.plugin import Command
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
+from tests.depth import later
 from tests.plugins.test_door import HELLO
 
 BANG = '''
@@ -208,6 +209,7 @@ NAMES = {
 }
 
 
+@later
 @pytest.mark.parametrize(("rows", "said"), NAMES.items())
 def test_name_that_nothing_can_have_is_refused(shell: Shell, folder: Path, rows: str, said: str) -> None:
     head = "from sagent.config.values import text_of\nfrom sagent.plugin import *\ndef f(words):\n    return 7\n"
@@ -220,6 +222,7 @@ def test_name_that_nothing_can_have_is_refused(shell: Shell, folder: Path, rows:
     assert shell.run("help", "all", model="").code == 0
 
 
+@later
 @pytest.mark.plugin("audit", "authoring", "imports")
 def test_operation_that_is_taken_is_named(shell: Shell, folder: Path) -> None:
     """Ours stay, of two others the first counts, and one that fails is named with its plugin."""
@@ -261,6 +264,7 @@ def test_percent_in_help_is_shown_as_it_is(shell: Shell, folder: Path) -> None:
         assert "100% off" in done.out
 
 
+@later
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link to nothing", "unreadable"])
 def test_non_python_file_left_out(shell: Shell, folder: Path, kind: str) -> None:
     place = folder / "boom.py"
@@ -280,6 +284,7 @@ def test_non_python_file_left_out(shell: Shell, folder: Path, kind: str) -> None
     assert f"The plugin boom ({place}) is left out: " in done.err
 
 
+@later
 def test_equal_plugin_names_show_both_places(shell: Shell, folder: Path) -> None:
     for name in ("a", "b"):
         (folder / f"{name}.py").write_text("from sagent.plugin import Plugin\nplugin = Plugin('twice')\n")
@@ -365,6 +370,7 @@ def test_foreign_index_harmless() -> None:
         assert (place / "state" / INDEX).read_text() == "{}"
 
 
+@later
 def test_parallel_index_writes_whole(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text(HELLO)
     children = [shell.start("greet", model="") for _ in range(6)]
@@ -385,6 +391,7 @@ plugin = Plugin("harbour", tables=(Table("harbours", ":read"),))
 """
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("how", ["taken away", "broken", "not started"])
 def test_settings_of_removed_plugin_ignored(shell: Shell, folder: Path, how: str) -> None:
@@ -472,6 +479,7 @@ def test_place_of_an_error_is_the_plugins(tmp_path: Path) -> None:
     assert here.endswith(f"({tmp_path / 'here.py'}:1)")
 
 
+@later
 def test_settings_of_broken_plugin_ignored(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text("raise RuntimeError('no')")
     (folder.parent / "config.toml").write_text('language = "French"\n')
@@ -649,6 +657,7 @@ def test_private_group_may_write(
     assert (written_by_others(str(file)) == "") == taken
 
 
+@later
 def test_second_start_imports_nothing(shell: Shell, folder: Path) -> None:
     """Neither after one without a state directory, nor where Python wrote a folder beside an installed module."""
     (folder / "boom.py").unlink()
@@ -668,6 +677,7 @@ def test_second_start_imports_nothing(shell: Shell, folder: Path) -> None:
     assert log.read_text() == "x"
 
 
+@later
 def test_exiting_plugin_left_out_next_time(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text(HELLO)
     (folder / "wrong.py").write_text("import os\nos._exit(7)\n")
@@ -682,6 +692,7 @@ def test_exiting_plugin_left_out_next_time(shell: Shell, folder: Path) -> None:
     assert "wrong" not in shell.run("greet", model="").err
 
 
+@later
 def test_interrupt_names_imported_plugin(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text("raise KeyboardInterrupt\n")
     for _ in range(2):
@@ -713,6 +724,7 @@ def test_interrupt_names_plugin_that_was_running(
     assert "The plugin hello failed: KeyboardInterrupt" in done.err
 
 
+@later
 def test_same_file_twice_is_one_plugin(shell: Shell, folder: Path) -> None:
     (folder / "boom.py").write_text(HELLO)
     shell.serve([Turn(text="Fine.")])

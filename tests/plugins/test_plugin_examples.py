@@ -12,6 +12,7 @@ import pytest
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
+from tests.depth import later
 
 EXAMPLES = CHECKOUT / "examples/plugins"
 
@@ -151,6 +152,7 @@ def spend(shell: Shell, *words: str) -> tuple[int, str, int]:
     return code, err, int(str(server.requests[0].json["max_tokens"])) if server.requests else 0
 
 
+@later
 def test_example_budget_shared_by_runs(shell: Shell) -> None:
     settings = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
     settings.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from sagent.providers.rows import MAKERS, built_in_row, declared_row, model_begi
 from sagent.testing.server import Turn
 from tests.cli.program import CHECKOUT, Shell
 from tests.deleted import copied_without
-from tests.depth import few
+from tests.depth import few, later
 
 ACME = """
 from sagent.plugin import Plugin, ProviderRow
@@ -205,6 +205,7 @@ def test_core_declares_its_rows() -> None:
     assert {*model_beginnings()} == starts
 
 
+@later
 def test_one_provider_s_row_is_read_alone() -> None:
     """Where the provider is known."""
     code = (
@@ -227,6 +228,7 @@ def test_library_has_our_providers() -> None:
     assert provider_named("acme", key="k" * 8, rows={"acme": row}).name == "acme"
 
 
+@later
 @pytest.mark.plugin("local")
 def test_missing_provider_names_its_plugin(shell: Shell, tmp_path: Path) -> None:
     """In a copy without it, by its name, by weights and where a session is continued."""

@@ -8,6 +8,7 @@ import pytest
 from sagent.config.plugins import find_plugins
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 FAR = """
 import shutil
@@ -124,6 +125,7 @@ def test_stored_sessions_listed_and_read(shell: Shell, attic: Path) -> None:
     assert shell.run("trace", session, model="").code == 2
 
 
+@later
 @pytest.mark.plugin("exports")
 def test_variable_names_store(shell: Shell, attic: Path) -> None:
     session = next(attic.iterdir()).name

@@ -8,6 +8,7 @@ import pytest
 from sagent.lib.json import as_array, as_object
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 HARBOUR = '''
 from sagent.config.files import GivenTable
@@ -107,6 +108,7 @@ def test_tool_gets_its_table(shell: Shell, folder: Path) -> None:
     assert "{'Brest': 12}" in str(asked(shell, 0)["system"]), "its part is added where the table is set"
 
 
+@later
 @pytest.mark.parametrize(
     ("made", "why"),
     [
@@ -126,6 +128,7 @@ def test_unmakeable_tool_left_out(shell: Shell, folder: Path, made: str, why: st
     assert names(shell) == ["Tide", "Read"]
 
 
+@later
 def test_unchosen_tool_known_to_rules(shell: Shell, folder: Path) -> None:
     shell.serve([Turn(text="Fine.")] * 2)
     assert "there is no tool" not in shell.run("--deny", "Sound", "--deny", "Depth", "hello").err
@@ -179,6 +182,7 @@ def test_project_table_needs_trust(shell: Shell, folder: Path, project: str) -> 
     assert ("Brest" in str(asked(shell, -1)["system"])) is (project == "ask")
 
 
+@later
 @pytest.mark.parametrize(
     ("when", "flags", "added"),
     [

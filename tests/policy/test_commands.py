@@ -646,6 +646,7 @@ def test_path_lies_in_any_of_many_roots(path: str, roots: frozenset[str]) -> Non
     assert lies_in(path, roots) == any(is_inside(path, root) for root in roots)
 
 
+@later
 def test_command_of_too_many_words_is_asked(tree: Workspace) -> None:
     words = " ".join(f"word{number}" for number in range(6_000))
     for mode in ("plan", "ask", "edit"):

@@ -23,6 +23,7 @@ from sagent.policy.permissions import Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox import Sandbox, places
 from sagent.tool import Effect, Workspace
+from tests.depth import later
 
 CONNECT = (  # by a relative name: all of a path may be longer than a socket's address
     "import os, socket, sys; place, name = os.path.split(sys.argv[1]); os.chdir(place);"
@@ -76,6 +77,7 @@ def test_autorun_files_in_nested_repositories(work: Path) -> None:
     assert [name for name in ("nested/a", "a/b/c") if not profile.can_write(f"{work}/{name}")] == []
 
 
+@later
 @pytest.mark.needs("bwrap")
 async def test_no_command_reaches_workspace_socket(work: Path, listeners: list[str]) -> None:
     sandbox, policy = Sandbox(), PermissionPolicy("edit")

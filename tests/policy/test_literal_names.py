@@ -20,7 +20,7 @@ from sagent.policy.places import Places
 from sagent.policy.readings import MAX_WAYS, escape, readings, unescape
 from sagent.policy.rules import Rule, Rules
 from sagent.tool import Effect, Workspace
-from tests.depth import deep
+from tests.depth import deep, later
 
 NAMES = [
     "[admin]", "[...slug]", "[[...opt]]", "(group)", "{a,b}", "{x}", "a*b", "what?", "!x", "#x", "back\\slash",
@@ -200,6 +200,7 @@ async def test_allow_covers_documented_reading_only(tree: Workspace) -> None:
         assert isinstance(await judge(tree, "/o/a/f", allow=(f"Edit(/o/{pattern}/**)",)), Ask)
 
 
+@later
 async def test_offered_rule_for_name_allows_it(tree: Workspace) -> None:
     for name in NAMES[:: deep(1, 1)]:
         path = f"/elsewhere/{name}/f{name}"
@@ -281,6 +282,7 @@ async def test_tool_names_are_denied_in_any_spelling(tree: Workspace, rule: str,
     assert isinstance(asked, Ask)  # an allowance is about what it names and nothing else
 
 
+@later
 def test_rule_with_many_ways_denies_quickly(tree: Workspace) -> None:
     patterns = ("{a,b}" * 40, "[ab]" * 200, "[" * deep(400, 1500), "{a,[b]}" * 30, "{" * 500)
     for pattern in patterns[:: deep(1, 1)]:

@@ -11,6 +11,7 @@ from sagent.policy.permissions import PermissionPolicy
 from sagent.sandbox import Sandbox
 from sagent.sandbox.probe import Confinement
 from sagent.tool import Workspace
+from tests.depth import later
 from tests.repositories import copy_repositories
 
 GIT = {
@@ -95,6 +96,7 @@ async def test_commit(place: Path, monkeypatch: pytest.MonkeyPatch, means: str, 
     assert not (place / "made").exists()
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 async def test_update_and_add(place: Path, monkeypatch: pytest.MonkeyPatch, means: str) -> None:

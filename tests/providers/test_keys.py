@@ -17,6 +17,7 @@ from sagent.providers.keys import Keys
 from sagent.session.store import Session
 from sagent.testing.script import Fail, Received, Step, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 
 FIRST, SECOND, THIRD = "key-one-aaaaaaaa", "key-two-bbbbbbbb", "key-three-cccccc"
 LIMIT = Fail(429, message="Rate limit reached", headers=(("retry-after", "30"),))
@@ -105,6 +106,7 @@ async def test_agent_changes_keys_without_a_wait(tmp_path: Path) -> None:
     assert SECOND.encode() not in written
 
 
+@later
 @pytest.mark.plugin("clouds")
 async def test_sdk_sends_next_key_too() -> None:
     async with FakeProviderServer(refusing(first=LIMIT)) as server:

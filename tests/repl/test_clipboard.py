@@ -23,6 +23,7 @@ from sagent.repl.project import images_at
 from sagent.repl.terminal import clipboard
 from sagent.repl.terminal.clipboard import TerminalClipboard
 from sagent.repl.terminal.parser import InputParser
+from tests.depth import later
 from tests.repl.samples import PNG
 
 BOUND = 30.0  # seconds
@@ -139,6 +140,7 @@ def on_pty(folder: Path, answer: Callable[[bytes], bytes], until: bytes) -> byte
         os.close(ours)
 
 
+@later
 @pytest.mark.parametrize("refused", [False, True])
 def test_terminal_far_away_gives_its_image(tmp_path: Path, refused: bool) -> None:
     def answer(kinds: bytes) -> bytes:

@@ -28,6 +28,7 @@ from sagent.session import contents
 from sagent.session.folds import title
 from sagent.session.store import Session, sessions
 from sagent.testing import ScriptedModel
+from tests.depth import later
 from tests.repl.recorded import RecordingContext
 
 
@@ -111,6 +112,7 @@ async def check_row(context: RecordingContext, row: Row) -> None:
         assert re.search(row.writes, "".join(written))
 
 
+@later
 @pytest.mark.plugin("audit")
 @pytest.mark.parametrize("person", [True, False])
 async def test_compaction_savings_are_told(context: RecordingContext, *, person: bool) -> None:

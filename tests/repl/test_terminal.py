@@ -10,7 +10,7 @@ import pytest
 from console import Console, last_text
 
 from sagent.testing.server import Call, Cut, Stall, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -32,6 +32,7 @@ def test_answer_streams_while_typing(console: Console) -> None:
     assert screen.count("› hello") == screen.count("› again") == 1
 
 
+@later
 def test_message_read_during_command(console: Console) -> None:
     server = console.serve(
         [
@@ -50,6 +51,7 @@ def test_message_read_during_command(console: Console) -> None:
     console.until("Interrupted.")
 
 
+@later
 def test_queued_message_can_be_taken_back(console: Console) -> None:
     server = console.serve(
         [
@@ -84,6 +86,7 @@ def test_escape_keeps_streamed_text(console: Console) -> None:
     console.until("Fine.")
 
 
+@later
 def test_ctrl_b_moves_command_behind(console: Console) -> None:
     console.serve(
         [Turn(calls=(Call("Bash", {"command": "sleep 1; echo slept"}),)), Turn(text="Ok."), Turn(text="Woke up.")]
@@ -137,6 +140,7 @@ def test_message_letters_allow_nothing(console: Console) -> None:
     assert "said no: yes" not in str(server.requests[1].json["messages"])  # a message is not the reason
 
 
+@later
 @pytest.mark.plugin("branches")
 def test_switch_provider_and_fork(console: Console) -> None:
     server = console.serve([Turn(text="One."), Turn(text="Two."), Turn(text="Three."), Turn(text="Four.")])
@@ -191,6 +195,7 @@ def test_quit_and_resume(console: Console) -> None:
     console.until("Still here.")
 
 
+@later
 def test_quit_in_answer_bills_the_part(console: Console) -> None:
     console.serve([Stall(Turn(text="word " * 40), after_events=6, seconds=60.0)])
     console.start("--max-budget-usd", "1")
@@ -202,6 +207,7 @@ def test_quit_in_answer_bills_the_part(console: Console) -> None:
     assert 0 < float(unbilled) < 0.1  # and not all that was reserved, half a dollar
 
 
+@later
 def test_broken_reply_is_retried(console: Console) -> None:
     console.serve([Cut(Turn(text="Half of it\n\nis here", pieces=4), after_events=6), Turn(text="Whole.")])
     console.start()
@@ -220,6 +226,7 @@ def test_failed_provider_leaves_session_usable(console: Console) -> None:
     console.until("Back again.")
 
 
+@later
 def test_long_expansion_goes_to_pager(console: Console) -> None:
     console.environment["PAGER"] = "wc -l"
     console.serve([Turn(text="Yes.")])
@@ -232,6 +239,7 @@ def test_long_expansion_goes_to_pager(console: Console) -> None:
     assert console.until("Yes.").count("seq 1000") == 1
 
 
+@later
 @pytest.mark.plugin("setup")
 def test_theme_changes_while_running(console: Console) -> None:
     console.serve([Turn(text="One."), Turn(text="Two.")])
@@ -249,6 +257,7 @@ def test_theme_changes_while_running(console: Console) -> None:
     console.until("There is no theme 'pink'")
 
 
+@later
 def test_output_flood_is_bounded(console: Console) -> None:
     flood = "yes 'a line of the flood' | head -c 100000000"
     console.serve([Turn(calls=(Call("Bash", {"command": flood}),)), Turn(text="That was a lot.")])
@@ -275,6 +284,7 @@ def test_resize_keeps_one_prompt_and_lines(console: Console, theme: str) -> None
     assert all(f"Paragraph {number} has" in screen for number in range(6))
 
 
+@later
 def test_megabyte_paste_is_sent_whole(console: Console, tmp_path: Path) -> None:
     server = console.serve([Turn(text="Read.")])
     console.start()
@@ -320,6 +330,7 @@ def test_shell_line_is_run_and_shared(console: Console) -> None:
     assert "(exit 130):\\nhas begun" in str(server.requests[1].json["messages"])
 
 
+@later
 def test_line_edited_in_editor_and_vi(console: Console, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\necho 'from the editor' > \"$1\"\n")
@@ -353,6 +364,7 @@ def test_line_edited_in_editor_and_vi(console: Console, tmp_path: Path) -> None:
     assert "not" not in last_text(server.requests[2])
 
 
+@later
 def test_folded_shown_whole_and_note_kept(console: Console) -> None:
     console.serve([Turn(thinking="A long thought.", calls=(Call("Bash", {"command": "seq 3"}),)), Turn(text="Done.")])
     console.start("--permission-mode", "full")
@@ -504,6 +516,7 @@ def test_dumb_terminal_works(console: Console) -> None:
     console.until("Plain words.")
 
 
+@later
 def test_copied_code_is_the_code(console: Console) -> None:
     code = f"names = [{', '.join(map(str, range(400)))}]"
     console.serve(
@@ -516,6 +529,7 @@ def test_copied_code_is_the_code(console: Console) -> None:
     assert "\nls -l\n" in screen
 
 
+@later
 def test_new_session_keeps_always_rules(console: Console) -> None:
     touch = Call("Bash", {"command": "touch made"})
     server = console.serve([Turn(calls=(touch,)), Turn(text="Done one."), Turn(calls=(touch,)), Turn(text="Done two.")])

@@ -6,6 +6,7 @@ import pytest
 from console import Console
 
 from sagent.testing.server import Call, Received, Turn
+from tests.depth import later
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -26,6 +27,7 @@ def advised(request: Received) -> Turn:
     return Turn(text="Well then.")
 
 
+@later
 def test_advice_frame_and_status_cost(console: Console) -> None:
     console.serve(advised)
     console.start("--advisor", "openai/gpt-5.2", width=100, ready="◆ gpt-5.2 │")
@@ -93,6 +95,7 @@ def test_agent_tree_and_named_questions(console: Console) -> None:
     console.until("root  idle")
 
 
+@later
 def test_precedents_of_all_agents(console: Console) -> None:
     def step(request: Received) -> Turn:
         first = str(request.json["messages"])
@@ -110,6 +113,7 @@ def test_precedents_of_all_agents(console: Console) -> None:
     console.until("$ git x b", "Bash(git x:*) · also matches git x c of")
 
 
+@later
 @pytest.mark.plugin("plain")
 def test_print_only_line_answers_seen_question(console: Console) -> None:
     """The first agent's question is open when the second one asks, and the root waits for a message by then."""
@@ -143,6 +147,7 @@ def test_print_only_line_answers_seen_question(console: Console) -> None:
     assert not any("'text': 'y'" in said(request) for request in server.requests)
 
 
+@later
 def test_child_line_shows_its_figures(console: Console) -> None:
     def step(request: Received) -> Turn:
         first = str(request.json["messages"])
@@ -196,6 +201,7 @@ def test_down_lists_agents_to_stop_or_follow(console: Console) -> None:
     console.until("Back with root.", "✗ root/two · interrupted", gone="root/two ›")
 
 
+@later
 @pytest.mark.plugin("branches", "tree")
 def test_follow_an_agent_and_go_back(console: Console) -> None:
     def step(request: Received) -> Turn:
@@ -231,6 +237,7 @@ def test_follow_an_agent_and_go_back(console: Console) -> None:
     console.until("a copy of this session.", gone="root/worker ›")
 
 
+@later
 @pytest.mark.plugin("tree")
 def test_unread_words_for_agent_come_back(console: Console) -> None:
     def step(request: Received) -> Turn:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from console import Console
 
-from tests.depth import slow
+from tests.depth import later, slow
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -99,6 +99,7 @@ def test_print_only_number_or_words_answer(console: Console) -> None:
     console.until("Told: green | because")
 
 
+@later
 @pytest.mark.plugin("plain")
 def test_print_only_bad_bytes_and_eof_in_question(tmp_path: Path) -> None:
     program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", json.dumps([COLOURS])]

@@ -11,7 +11,7 @@ from samples import PNG
 
 from sagent.repl.terminal.questions import QUIET_SECONDS
 from sagent.testing.server import Call, ErrorEvent, Received, Stall, Step, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import stop, wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -23,6 +23,7 @@ def paste(console: Console, text: str) -> None:
     console.tmux("paste-buffer", "-p")
 
 
+@later
 def test_typing_for_other_things_answers_nothing(console: Console) -> None:
     turns = [Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Understood."), Turn(text="Hello.")]
     server = console.serve(turns)
@@ -86,6 +87,7 @@ def test_pastes_stay_text_and_note_is_confirmed(console: Console, tmp_path: Path
     assert not (console.cwd / "AGENTS.md").exists()
 
 
+@later
 def test_interrupted_turn_returns_unread_message(console: Console) -> None:
     def step(request: Received) -> Step:
         if "start" in last_text(request):
@@ -150,6 +152,7 @@ def test_stray_keys_answer_nothing(console: Console) -> None:
     assert last_text(server.requests[-1]).count("not this") == 20
 
 
+@later
 def test_failed_run_returns_unread_words(console: Console) -> None:
     failing = ErrorEvent(Turn(text="Let me see. " * 40, gap=0.15), 18, "invalid_request_error")
     server = console.serve([failing, Turn(text="Fine.")])
@@ -164,6 +167,7 @@ def test_failed_run_returns_unread_words(console: Console) -> None:
     assert "and mind the tests" in last_text(server.requests[-1])
 
 
+@later
 @pytest.mark.parametrize("taking", [True, pytest.param(False, marks=slow)])
 def test_keys_to_stopped_process_answer_nothing(console: Console, *, taking: bool) -> None:
     console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Done.")])
@@ -207,6 +211,7 @@ def test_question_takes_keys_again_when_idle(console: Console) -> None:
     assert len(server.requests) == 2  # no key became a message
 
 
+@later
 def test_returned_words_join_draft_in_editor(console: Console, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text(

@@ -114,6 +114,7 @@ def test_unread_terminal_can_be_left(console: Console) -> None:
     assert len(server.requests) == 1
 
 
+@later
 def test_unread_terminal_does_not_block_agent(console: Console) -> None:
     calls = (Call("Bash", {"command": "seq 20000; touch done"}),)
     server = console.serve([Turn(text=LONG, calls=calls), Turn(text=f"{LONG}\n\nlastword.")])
@@ -159,6 +160,7 @@ def test_ends_with_its_terminal(console: Console, moment: str) -> None:
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
 
 
+@later
 def test_typing_and_memory_during_flood(console: Console) -> None:
     size = deep(60, 100) * 1_000_000  # bytes
     flood = f"yes 'a line of the flood, which is rather long so that there are fewer of them' | head -c {size}"
@@ -227,6 +229,7 @@ def test_failed_key_binding_is_told(console: Console) -> None:
     console.until("ended 0")
 
 
+@later
 def test_forty_columns_and_resize_in_answer(console: Console) -> None:
     text = "".join(
         f"Word {number} stands in a sentence that is wrapped in a narrow terminal.\n\n" for number in range(40)
@@ -252,6 +255,7 @@ def test_forty_columns_and_resize_in_answer(console: Console) -> None:
     assert screen.count("› again") == 1
 
 
+@later
 def test_reply_at_output_limit_names_next_step(console: Console) -> None:
     console.serve([Turn(text="It begins, and", stop="max_tokens"), Turn(text="goes on.")])
     console.start("--max-response-tokens", "40")
@@ -261,6 +265,7 @@ def test_reply_at_output_limit_names_next_step(console: Console) -> None:
     console.until("goes on.")
 
 
+@later
 def test_deleted_directory_keeps_session(console: Console) -> None:
     console.serve([Turn(text="Still here.")])
     console.start(width=200)  # the directory's name is on one row
@@ -273,6 +278,7 @@ def test_deleted_directory_keeps_session(console: Console) -> None:
     console.until("To continue:  sagent --session ", "ended 0")
 
 
+@later
 def test_session_in_use_offers_new(console: Console) -> None:
     console.serve([Turn(text="Here."), Turn(text="There.")])
     console.start()

@@ -6,10 +6,12 @@ import pytest
 from console import Console
 
 from sagent.testing.server import Turn
+from tests.depth import later
 
 pytestmark = pytest.mark.needs("tmux")
 
 
+@later
 def test_words_modes_escape_and_titles(console: Console) -> None:
     server = console.serve([Turn(text="One."), Turn(text="Two.")])
     console.start("--sandbox", "off")

@@ -6,6 +6,7 @@ import pytest
 from console import CHECKOUT, Console
 
 from sagent.testing.server import Turn
+from tests.depth import later
 
 pytestmark = pytest.mark.needs("tmux")
 WRONG = """
@@ -115,6 +116,7 @@ def test_exiting_or_blocking_parts_are_left_out(console: Console) -> None:
     assert "drawn 2" not in console.until("Fine.")
 
 
+@later
 def test_faulty_plugin_commands_are_named(console: Console) -> None:
     folder = console.cwd.parent / "home/.config/sagent/plugins"
     folder.mkdir(parents=True)
@@ -129,6 +131,7 @@ def test_faulty_plugin_commands_are_named(console: Console) -> None:
     console.until("Fine.")
 
 
+@later
 def test_exiting_provider_is_named(console: Console) -> None:
     folder = console.cwd.parent / "home/.config/sagent/plugins"
     folder.mkdir(parents=True)

@@ -54,6 +54,7 @@ def test_events_during_resizes_shown_once(console: Console, between: str) -> Non
     assert [screen.count(text) for text in ("› ", "│ $0", "Writing")] == [3, 1, 0]
 
 
+@later
 def test_paragraph_goes_on_at_new_width(console: Console) -> None:
     console.serve([Turn(text=" ".join(SENTENCES), pieces=60, gap=0.06)])
     console.start(width=50, height=16)

@@ -10,7 +10,7 @@ from console import Console, last_text
 from sagent.session.contents import Environment
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.walls import has_bubblewrap
 
 pytestmark = pytest.mark.needs("tmux", "bwrap")
@@ -76,6 +76,7 @@ def test_small_terminal_shows_all_wants_above(console: Console, tmp_path: Path) 
     assert not (tmp_path / "made").exists()
 
 
+@later
 def test_unnameable_want_is_allowed_once(console: Console, tmp_path: Path) -> None:
     console.serve([needing(f"echo free > {tmp_path}/made", "all"), Turn(text="Done.")])
     console.start()
@@ -94,6 +95,7 @@ def test_status_line_says_no_sandbox(console: Console, width: int) -> None:
     console.start("--sandbox", "off", width=width, height=10, ready="edit · no sandbox")
 
 
+@later
 @pytest.mark.plugin("overview")
 def test_sandbox_switch_is_logged(console: Console) -> None:
     script = [Turn(calls=(Call("Bash", {"command": "echo held > ../outside"}),)), Turn(text="One."), Turn(text="Two.")]
@@ -115,6 +117,7 @@ def test_sandbox_switch_is_logged(console: Console) -> None:
     assert not (console.cwd.parent / "outside").exists()
 
 
+@later
 @pytest.mark.plugin("plain")
 @pytest.mark.parametrize(("letter", "kept"), [("a", True), pytest.param("s", False, marks=slow)])
 def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: str, kept: bool) -> None:
@@ -135,6 +138,7 @@ def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: 
     assert (settings.exists() and f'"Edit({tmp_path}/other)"' in settings.read_text()) == kept
 
 
+@later
 @pytest.mark.parametrize("word", ["s", pytest.param("always", marks=slow)])
 @pytest.mark.plugin("plain")
 def test_print_only_lines_are_reason_for_no(console: Console, tmp_path: Path, word: str) -> None:
@@ -155,6 +159,7 @@ def test_print_only_lines_are_reason_for_no(console: Console, tmp_path: Path, wo
     assert not (tmp_path / "a").exists()
 
 
+@later
 def test_escape_kills_sandboxed_children(console: Console) -> None:
     command = "touch begun; (setsid sleep 297 &) ; sleep 297 & sleep 297"
     console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Fine.")])
@@ -170,6 +175,7 @@ def test_escape_kills_sandboxed_children(console: Console) -> None:
     assert running(b"sleep\x00297\x00") == []
 
 
+@later
 def test_background_sandboxed_ends_with_session(console: Console) -> None:
     command = "touch begun; sleep 296; echo slept"
     console.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Ok.")])

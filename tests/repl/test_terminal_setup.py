@@ -12,6 +12,7 @@ import pytest
 from console import Console
 
 from sagent.testing.server import FakeProviderServer, Turn
+from tests.depth import later
 
 pytestmark = [pytest.mark.needs("tmux"), pytest.mark.plugin("setup")]
 
@@ -65,6 +66,7 @@ def door() -> Iterator[str]:
     server.server_close()
 
 
+@later
 def test_early_message_is_never_sent_by_itself(console: Console) -> None:
     unset(console)
     console.start(ready="1 Enter an API key")

@@ -8,6 +8,7 @@ import pytest
 from console import Console
 
 from sagent.testing.server import Turn
+from tests.depth import later
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -30,6 +31,7 @@ def say(console: Console, answer: str) -> None:
     console.until(answer)
 
 
+@later
 def test_trust_no_is_kept(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
     screen = console.until("n No", "s Yes, for this session", "a Yes, always")
@@ -76,6 +78,7 @@ def test_typed_draft_answers_no_trust_question(console: Console, folder: Path) -
     assert not (state / "trust").exists()
 
 
+@later
 def test_session_trust_is_not_kept(console: Console, folder: Path) -> None:
     state = Path(console.environment["HOME"]) / ".local" / "state"
     shutil.rmtree(state)
@@ -102,6 +105,7 @@ def test_small_terminal_shows_whole_trust(console: Console, folder: Path) -> Non
         wait_until(lambda text=text: text.replace(" ", "") in "".join(console.screen.split()), text)
 
 
+@later
 @pytest.mark.plugin("plain")
 def test_print_only_terminal_asks_for_trust(console: Console, folder: Path) -> None:
     console.environment["TERM"] = "dumb"

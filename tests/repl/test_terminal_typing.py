@@ -10,7 +10,7 @@ from console import Console
 from samples import PNG
 
 from sagent.testing.server import Received, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 
 pytestmark = pytest.mark.needs("tmux")
 
@@ -22,6 +22,7 @@ def echo(request: Received) -> Turn:
     return Turn(text="Read: " + str(messages[-1]).partition("'text': '")[2].partition("'")[0])
 
 
+@later
 def test_emacs_kill_ring_and_undo(console: Console) -> None:
     console.serve(echo)
     console.start()
@@ -145,6 +146,7 @@ def test_clipboard_image_is_attached(console: Console, tmp_path: Path, program: 
     assert base64.b64encode(PNG).decode() in str(server.requests[0].json["messages"])
 
 
+@later
 @pytest.mark.parametrize("image", [PNG[:40], pytest.param(b"", marks=slow)])
 def test_unusable_clipboard_image_is_told(console: Console, tmp_path: Path, image: bytes) -> None:
     programs = tmp_path / "programs"
@@ -163,6 +165,7 @@ def test_unusable_clipboard_image_is_told(console: Console, tmp_path: Path, imag
 IN, OUT = b"\x1b[I", b"\x1b[O"
 
 
+@later
 @pytest.mark.parametrize(
     ("notify", "told", "rings"),
     [
@@ -193,6 +196,7 @@ def test_unfocused_terminal_told_of_end(
     assert (b"\x07" in written) == bool(rings)
 
 
+@later
 def test_question_rings_and_list_stays_open(console: Console, tmp_path: Path) -> None:
     from sagent.testing.server import Call
 
@@ -222,6 +226,7 @@ def test_terminal_is_restored_at_exit(console: Console, tmp_path: Path) -> None:
     assert b"\x1b[?2004l" in written
 
 
+@later
 @pytest.mark.parametrize(
     ("answer", "colour"),
     [

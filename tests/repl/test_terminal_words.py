@@ -10,6 +10,7 @@ import pytest
 from console import Console
 
 from sagent.testing.server import Call, Received, Turn
+from tests.depth import later
 from tests.waiting import stop, wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -36,6 +37,7 @@ def offered(request: Received) -> set[str]:
     return {str(one["name"]) for one in found if isinstance(one, dict)}
 
 
+@later
 def test_switch_to_another_provider_then_back(console: Console) -> None:
     def step(request: Received) -> Turn:
         last = newest(request)
@@ -87,6 +89,7 @@ def test_how_many_tokens_are_held(console: Console) -> None:
     assert 1_000 < int(held[1].replace(",", "")) < 50_000
 
 
+@later
 def test_stuck_task_is_read_and_stopped(console: Console) -> None:
     def step(request: Received) -> Turn:
         whole, last = flat(request), newest(request)
@@ -113,6 +116,7 @@ def test_stuck_task_is_read_and_stopped(console: Console) -> None:
     console.until("claude-sonnet", gone="◌ job:1")
 
 
+@later
 def test_released_task_outlives_session(console: Console) -> None:
     may, mark = console.cwd / "may", console.cwd / "outlived"
 
@@ -167,6 +171,7 @@ def test_model_and_child_questions_in_turn(console: Console) -> None:
     console.until("Heard plaid; blue.")
 
 
+@later
 def test_stopped_process_goes_on(console: Console) -> None:
     text = "".join(f"Paragraph {number} has some words in it.\n\n" for number in range(60))
     console.serve([Turn(text=text, pieces=20, gap=0.01), Turn(text="Here.")])

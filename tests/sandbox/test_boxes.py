@@ -215,6 +215,7 @@ async def test_left_process_is_reached_by_next(
     assert said.count("Read-only file system") == 1 + (happens is is_made)
 
 
+@later
 async def test_left_process_writes_nothing_protected(boxed: Boxed) -> None:
     work = boxed.workspace.cwd
     writes = "until [ -e go ]; do sleep 0.02; done; echo '[x]' >> sub/.git/config; touch done"
@@ -274,6 +275,7 @@ def alive(pid: int) -> bool:
     return bool(namespace(str(pid)))
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("moment", ["while it runs", "between two"])
 async def test_killed_box_is_told_and_replaced(boxed: Boxed, moment: str) -> None:

@@ -181,6 +181,7 @@ def test_kernel_answers_what_commands_need(who: str) -> None:
         assert tuple(debugged) == (0, "traced\nshared\n")
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.skipif(platform.machine() not in MACHINES, reason="system calls are refused where their numbers are known")
 @pytest.mark.parametrize("who", OUTSIDERS)
@@ -239,6 +240,7 @@ def test_everyday_commands_work_in_box(who: str) -> None:
         assert found == lines
 
 
+@later
 def test_existing_ulimits_are_no_hindrance() -> None:
     """`ulimit -u` and `ulimit -d`: a command cannot raise them, so it is not told to."""
     program = (
@@ -254,6 +256,7 @@ def test_existing_ulimits_are_no_hindrance() -> None:
     assert ran.stdout.split() == ["stands", "3000", str(1 << 30)]
 
 
+@later
 def test_closed_home_is_no_hindrance() -> None:
     with tempfile.TemporaryDirectory(prefix="sagent-test-") as base:
         place = Path(base).resolve()

@@ -26,6 +26,7 @@ from sagent.session.contents import Label
 from sagent.session.store import Session, copy, delete
 from sagent.tool import Effect, RunContext, Workspace
 from sagent.tools.bash import Bash
+from tests.depth import later
 from tests.intact import faults
 
 SECRET = "TOKEN-of-the-env-file"
@@ -117,6 +118,7 @@ async def test_session_is_hidden_from_commands(rig: Rig) -> None:
         os.close(open_log)
 
 
+@later
 @pytest.mark.costly
 async def test_long_output_is_read_by_later_ones(rig: Rig) -> None:
     path = named(await rig.bash("seq 100000"))

@@ -16,6 +16,7 @@ from sagent.sandbox.places import known_places
 from sagent.sandbox.plants import Plants, ProtectedPaths
 from sagent.sandbox.probe import Confinement
 from sagent.tool import Workspace
+from tests.depth import later
 
 MADE = {
     # name: what a command does in an empty tree; what it wrote has "evil" in it, and is obeyed at the path
@@ -359,6 +360,7 @@ async def test_earlier_plant_is_no_part_of_new_file(tmp_path: Path, name: str) -
     assert not (tmp_path / config).exists() or b"evil" not in (tmp_path / config).read_bytes()
 
 
+@later
 @pytest.mark.costly
 async def test_many_unseen_files_stop_no_command(sandbox: Sandbox, tmp_path: Path, warned: list[str]) -> None:
     for number in range(60):

@@ -159,6 +159,7 @@ def test_full_disk_is_told_once_and_keeps_told(place: Place) -> None:
     assert all(call in asked for call in told)
 
 
+@later
 @pytest.mark.needs("netns")
 @pytest.mark.needs("bash")
 def test_full_disk_for_output_keeps_the_log(place: Place) -> None:
@@ -174,6 +175,7 @@ def test_full_disk_for_output_keeps_the_log(place: Place) -> None:
     assert not list(session.glob("blobs/*"))  # nothing half
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("how", ["full", "read-only"])
@@ -186,6 +188,7 @@ def test_unrecordable_run_goes_on(place: Place, how: str) -> None:
     assert all(part in warning for part in ("cannot be saved", why, "SAGENT_STATE_DIR", "not recorded"))
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("flags", [["--continue"], ["--session", "NAME"]])
@@ -203,6 +206,7 @@ def test_unwritable_session_is_not_continued(place: Place, flags: list[str]) -> 
     assert len(server.requests) == 1
 
 
+@later
 @pytest.mark.needs("netns")
 def test_read_only_workspace_is_for_the_model(place: Place) -> None:
     server = place.serve(
@@ -291,6 +295,7 @@ def test_large_output_is_kept_not_held(place: Place, line: str) -> None:
     assert faults(session) == []
 
 
+@later
 @pytest.mark.needs("bash")
 def test_deleted_session_is_told_once(place: Place) -> None:
     def delete(_: Received) -> Step:

@@ -24,7 +24,7 @@ from sagent.session.folds import history
 from sagent.session.log import FileLog, read_log
 from sagent.session.store import Session
 from sagent.usage import Charge, Usage
-from tests.depth import deep
+from tests.depth import deep, later
 
 
 def open_log(session: Path) -> FileLog:
@@ -217,6 +217,7 @@ with Session.open(Path(sys.argv[1])) as session:
 """
 
 
+@later
 def test_killed_writer_keeps_acknowledged(tmp_path: Path):
     Session.create_at(tmp_path / "s").close()
     acknowledged: list[str] = []

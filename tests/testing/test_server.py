@@ -32,6 +32,7 @@ from sagent.testing.server import (
     Wire,
     parse_script,
 )
+from tests.depth import later
 
 ASK = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": "hi"}]}
 FULL = Turn(
@@ -354,6 +355,7 @@ async def test_newlines_and_comments():
     assert all(event.startswith(b": OPENROUTER PROCESSING\n\nevent: ") for event in commented)
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("wire", [Wire("bytes", "\r", "hm"), Wire(3, "\r\n")], ids=str)
 async def test_sdks_read_every_layout(wire):
@@ -761,6 +763,7 @@ def test_server_from_a_shell(tmp_path: Path):
             process.terminate()
 
 
+@later
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [

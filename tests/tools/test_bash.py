@@ -140,6 +140,7 @@ def test_bash_description_small_effect_execute(rig: Rig) -> None:
     assert said.startswith("workdir is not a parameter"), "else it would run in a directory that was not meant"
 
 
+@later
 @pytest.mark.needs("bwrap")
 async def test_changed_sandbox_is_told_once(tmp_path: Path) -> None:
     """Each agent once; the description stays as it was sent."""
@@ -437,6 +438,7 @@ async def test_parallel_calls_both_change_state(rig: Rig) -> None:
     assert (rig.workspace.cwd, (rig.workspace.environment or {})["TWO"]) == (Path("/usr"), "2")
 
 
+@later
 async def test_odd_variable_names_are_kept(rig: Rig) -> None:
     rig.workspace.environment = {"PATH": os.environ["PATH"], "npm.config": "x"}
     await rig.text("export NEW=1")
@@ -521,6 +523,7 @@ async def test_time_limit_must_be_positive(rig: Rig, timeout: float) -> None:
         await rig.call("true", timeout=timeout)
 
 
+@later
 async def test_huge_time_limit_is_the_longest(rig: Rig) -> None:
     assert await rig.text("echo x", timeout=10**400) == "x"
 
@@ -642,6 +645,7 @@ async def test_short_output_leaves_no_file(rig: Rig) -> None:
     assert rig.kept == []
 
 
+@later
 async def test_one_long_line_is_cut(rig: Rig) -> None:
     text = await rig.text("printf start; head -c 3000000 /dev/zero | tr '\\0' x; printf end")
     assert len(text) < HEAD_CHARS + TAIL_CHARS + 1000
@@ -657,6 +661,7 @@ async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
     assert len(text) < 400
 
 
+@later
 @pytest.mark.parametrize(
     ("octal", "word"), [(r"Stra\337e", "Stra\u00dfe"), (r"caf\351", "caf\u00e9"), (r"na\357f", "na\u00eff")]
 )
@@ -783,6 +788,7 @@ def test_legible_text_has_no_controls(data: bytes) -> None:
     assert legible(text.encode()) == text
 
 
+@later
 async def test_shell_reports_with_few_open_files(rig: Rig) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))

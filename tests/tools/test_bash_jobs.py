@@ -27,7 +27,7 @@ from sagent.tool import RunContext, Workspace
 from sagent.tools import bash as bash_module
 from sagent.tools.background import BackgroundTask
 from sagent.tools.bash import Bash
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import until
 
 pytestmark = [pytest.mark.needs("linux"), pytest.mark.needs("bash")]
@@ -158,6 +158,7 @@ PAUSE = "touch begun; while [ -e begun ] && [ ! -e go ]; do sleep 0.02; done"  #
 STEADY = f"echo before; {PAUSE}; echo after; touch done; exec sleep {{}}"
 
 
+@later
 async def test_detached_command_prints_to_named_file(work: Path, bash: Bash, markers: tuple[str, str]) -> None:
     command = f"setsid sleep {markers[0]} & {STEADY.format(markers[0])}"
     other = f"setsid sleep {markers[1]} >/dev/null 2>&1 &"
@@ -192,6 +193,7 @@ async def test_detached_command_prints_to_named_file(work: Path, bash: Bash, mar
     await until(lambda: len(living(markers[0])) == 1, "it is ended as told; what left its group is not in it")
 
 
+@later
 async def test_job_can_be_detached_and_wait_ends(work: Path, bash: Bash, markers: tuple[str, str]) -> None:
     model = ScriptedModel((call(1, "Bash", command=STEADY.format(markers[0])),), "waiting")
     resources, limits = Resources(workspace=Workspace(work)), RunLimits(foreground_seconds=0.05)
@@ -206,6 +208,7 @@ async def test_job_can_be_detached_and_wait_ends(work: Path, bash: Bash, markers
     await until(lambda: told_file(told).read_text() == "before\nafter\n", "its output is in the file")
 
 
+@later
 async def test_starting_command_is_detached_once_run(work: Path, bash: Bash) -> None:
     command = call(1, "Bash", command=f"{PAUSE}; echo after", background="true", delay=0.3)
     agent = an_agent(work, bash, (command,), (job(2, "detach"),), "end")
@@ -230,6 +233,7 @@ async def test_output_before_and_after_in_order(work: Path, bash: Bash) -> None:
     assert file.read_text() == whole
 
 
+@later
 async def test_full_file_does_not_end_command(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bash_module, "MAX_OUTPUT_BYTES", 1 << 20)
     command = f"{PAUSE}; seq 1 1000000 && touch done"
@@ -324,6 +328,7 @@ async def test_undetachable_call_goes_on_as_job(
     assert list((work.parent / "out").iterdir()) == []
 
 
+@later
 async def test_missing_output_place_is_told(work: Path, bash: Bash, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(work / "missing"))
     agent = an_agent(
@@ -422,6 +427,7 @@ async def test_running_job_output_is_its_end(work: Path, bash: Bash) -> None:
     assert len(said["c5"]) < 4_500
 
 
+@later
 async def test_interrupted_call_keeps_its_output(work: Path, bash: Bash) -> None:
     agent = an_agent(
         work,

@@ -212,6 +212,7 @@ def test_unfittable_image_says_next_step(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shown is not None and shown.summary == "x.png: image/png, 3000x1"
 
 
+@later
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
 def test_truncated_image_is_refused(form: str) -> None:
     data = image_file(form, (40, 30))
@@ -220,6 +221,7 @@ def test_truncated_image_is_refused(form: str) -> None:
         show_image(data[: len(data) - max(8, len(data) // 3)], "x")
 
 
+@later
 @pytest.mark.parametrize(
     "data",
     [
@@ -261,6 +263,7 @@ def test_every_kind_of_png_is_whole(mode: str) -> None:
     assert measure_image(data, "image/png") == (13, 7)
 
 
+@later
 def test_png_is_unpacked_in_parts() -> None:
     """A small file may have gigabytes of pixels."""
     data = encode_png(b"\0" * 32_000_000, 8_000, 4_000, 8_000, 1)
@@ -271,6 +274,7 @@ def test_png_is_unpacked_in_parts() -> None:
     assert most < 8_000_000
 
 
+@later
 @pytest.mark.parametrize("form", ["JPEG", "GIF"])
 def test_image_with_trailing_data_is_shown(form: str) -> None:
     shown = show_image(image_file(form, (40, 30)) + b"ftyp" * 5_000, "x")  # as telephones write moving ones
@@ -417,6 +421,7 @@ def test_pages_left_out_of_pdf_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "left out" not in text_of(show_pdf(make_pdf("one"), "d.pdf", "1"))
 
 
+@later
 async def test_bad_pdfs_and_page_lists_are_told(call, root) -> None:
     (root / "d.pdf").write_bytes(b"%PDF-1.4\nnothing")
     with pytest.raises(ToolError, match="cannot be opened as a PDF"):

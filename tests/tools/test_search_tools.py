@@ -271,6 +271,7 @@ async def test_backtracking_search_can_be_cancelled(call, root, engine) -> None:
     assert _children(os.getpid()).isdisjoint(children)
 
 
+@later
 @pytest.mark.needs("linux")
 def test_search_dies_with_killed_agent(root) -> None:
     (root / "f").write_text("a" * 40 + "!\n")
@@ -612,6 +613,7 @@ async def test_named_file_is_judged_by_itself(call, root, workspace, engine) -> 
     assert text_of(await call(Grep(), pattern="KEY", path=".env")) == ".env:1:KEY=1"
 
 
+@later
 @pytest.mark.parametrize("place", [".gitignore", "a/.gitignore", ".git/info/exclude"])
 @pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
 async def test_no_ignore_file_delays_a_search(call, root, engine, monkeypatch, place, kind) -> None:
@@ -648,6 +650,7 @@ async def test_no_large_file_delays_a_search(call, root, engine, monkeypatch) ->
             await call(Read(), file_path="text.log", offset=30_000)
 
 
+@later
 @pytest.mark.costly
 async def test_large_text_is_searched(call, root, engine, monkeypatch) -> None:
     monkeypatch.setattr("sagent.tools.search.MAX_SEARCH_SECONDS", 600)  # on a busy machine, too

@@ -44,6 +44,7 @@ from sagent.plugins.hosting.door import MAX_BODY_BYTES
 from sagent.session.store import delete, sessions
 from sagent.testing.script import Call, Stall, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 from tests.repl.samples import PNG
 
 
@@ -175,6 +176,7 @@ async def test_token_required_and_card_private(place: Path) -> None:
         assert page.status_code == 403
 
 
+@later
 async def test_invalid_request_refused_early(place: Path, provider: list) -> None:
     async with a2a_served(place) as [peer]:
         for message, error in (
@@ -277,6 +279,7 @@ async def test_restart_keeps_tasks(place: Path, provider: list) -> None:
         assert text_of(on) == "On."
 
 
+@later
 async def test_tasks_listed_by_page_and_state(place: Path, provider: list) -> None:
     provider += [Turn("1"), Turn("2"), Turn("3")]
     async with a2a_served(place) as [peer]:
@@ -293,6 +296,7 @@ async def test_tasks_listed_by_page_and_state(place: Path, provider: list) -> No
         assert [each.id for each in own.tasks] == [tasks[0].id]
 
 
+@later
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
 async def test_version_0_3_client_served(place: Path, provider: list, transport: str) -> None:
     provider += [writes(place / "a"), Turn("Done.")]
@@ -364,6 +368,7 @@ async def test_slow_follower_gets_current_state() -> None:
     assert resets
 
 
+@later
 async def test_damaged_log_affects_only_its_tasks(place: Path, provider: list) -> None:
     provider += [Turn("one"), Turn("two")]
     async with a2a_served(place) as [peer]:
@@ -397,6 +402,7 @@ async def test_context_without_log_refused(place: Path, provider: list) -> None:
     assert not list(load_settings({}).state_dir.glob("sessions/*/*/root.jsonl"))
 
 
+@later
 @pytest.mark.parametrize("name", ["", "mine"])
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_context_of_deleted_session_refused(place: Path, provider: list, name: str, restarted: bool) -> None:
@@ -416,6 +422,7 @@ async def test_context_of_deleted_session_refused(place: Path, provider: list, n
         assert text_of(await peer.send(said("c", context_id="other"))) == "two"
 
 
+@later
 async def test_answer_to_task_of_deleted_session_refused(place: Path, provider: list) -> None:
     """Nothing could be recorded of it: whoever answers a question is told, and the file is not written."""
     provider += [writes(place / "a"), Turn("Written."), Turn("other")]
@@ -452,6 +459,7 @@ async def test_asking_task_canceled_and_input_read(place: Path, monkeypatch: pyt
         assert "Make it blue." in json.dumps(provider.requests[-1].json)
 
 
+@later
 async def test_session_limit_holds_when_busy(place: Path, provider: list, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.a2a.contexts.MAX_OPEN", 2)
     provider += [Turn("fine"), Stall(Turn("slow")), Stall(Turn("slow"))]

@@ -52,6 +52,7 @@ def until(http: httpx2.Client, task: str, state: str) -> dict:
     raise AssertionError(found)
 
 
+@later
 @pytest.mark.plugin("audit")
 def test_killed_server_settles_tasks_from_log(shell: Shell) -> None:
     shell.environment["SAGENT_A2A_TOKEN"] = "a-token-of-my-own"
@@ -118,6 +119,7 @@ def stopped(child: subprocess.Popen[bytes] | Forked, how: signal.Signals) -> Non
     child.wait(20)
 
 
+@later
 def test_killed_server_still_notifies(shell: Shell, posted: tuple[str, list[tuple[str, str]]]) -> None:
     address, got = posted
     state = Path(shell.environment["HOME"], ".local/state/sagent")

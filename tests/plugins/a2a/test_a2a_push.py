@@ -33,6 +33,7 @@ from sagent.plugins.a2a import push
 from sagent.plugins.a2a.receiver_files import KeptReceiver, ReceiverFiles
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 from tests.listening import app_at
 
 
@@ -110,6 +111,7 @@ async def test_receiver_gets_states_in_order(place: Path, provider: list) -> Non
         assert "Done: é." in json.dumps(last, ensure_ascii=False)
 
 
+@later
 async def test_deleted_receiver_gets_nothing(place: Path, provider: list) -> None:
     provider += [Turn("", calls=(Call("Write", {"file_path": "a", "content": "x"}),)), Turn("Done.")]
     async with receiving() as receiver:

@@ -31,6 +31,7 @@ from sagent.cli.settings import load_settings
 from sagent.events import Event, Notice, Result, ToolProgress
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 from tests.listening import app_at
 from tests.walls import without_shortfall
 
@@ -126,6 +127,7 @@ async def sample(executor: AgentExecutor, *, leads_to: str = "", version: str = 
         yield url
 
 
+@later
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 async def test_asking_remote_continues_conversation(place: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     async def work(context: RequestContext, updater: TaskUpdater) -> None:

@@ -21,6 +21,7 @@ from sagent.plugins.acp.permissions import Person
 from sagent.plugins.hosting.jsonrpc import Connection
 from sagent.testing.script import Call, Fail, Received, Stall, Step, Turn
 from sagent.tools.ask import Question
+from tests.depth import later
 from tests.plugins.mcp.odd import Odd
 from tests.waiting import until
 
@@ -297,6 +298,7 @@ async def test_impossible_session_refused(params: dict[str, object]) -> None:
         assert refused.value.code == -32602
 
 
+@later
 async def test_two_sessions_keep_directories(tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("one", "two")]
     script = [calls(bash("pwd > here")), calls(bash("pwd > here")), Turn("a"), Turn("b")]
@@ -468,6 +470,7 @@ async def test_request_cancelled_by_id(work: Path) -> None:
         assert answer["id"] == "mine" and answer["error"]["code"] == -32800
 
 
+@later
 async def test_queued_request_cancelled_alone(work: Path) -> None:
     bodies: list[str] = []
 
@@ -490,6 +493,7 @@ async def test_queued_request_cancelled_alone(work: Path) -> None:
         assert "prompt-three" in bodies[-1] and "prompt-two" not in bodies[-1]
 
 
+@later
 @pytest.mark.parametrize("method", ["session/close", "session/delete"])
 async def test_running_session_closed(work: Path, method: str) -> None:
     script = [calls(bash("touch began; sleep 60")), Turn("again")]
@@ -581,6 +585,7 @@ async def test_subagents_ask_under_session_id(work: Path) -> None:
         assert "written" not in peer.text()
 
 
+@later
 async def test_several_questions_open_at_once(work: Path) -> None:
     async with agent_for([calls(write("a")), calls(write("b")), Turn("1"), Turn("2")], permission_mode="ask") as peer:
         both = asyncio.Event()
@@ -711,6 +716,7 @@ async def test_no_form_without_capability() -> None:
     assert not sent
 
 
+@later
 async def test_running_session_shown_again(work: Path) -> None:
     script = [calls(Call("List", {}), text="I look."), calls(bash("touch began; sleep 60")), Turn("never")]
     async with agent_for(script, ephemeral="true") as peer:
@@ -799,6 +805,7 @@ async def test_commands_use_client_terminals(work: Path) -> None:
         assert not peer.asked
 
 
+@later
 async def test_background_command_call_ends(work: Path) -> None:
     background = Call("Bash", {"command": "echo one; sleep 0.5; echo two", "background": True})
     async with agent_for([calls(background), Turn("it runs"), Turn("it is done")]) as peer:

@@ -14,7 +14,7 @@ import pytest
 
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer, Script
-from tests.depth import WHOLE, slow
+from tests.depth import WHOLE, later, slow
 from tests.forked import Forked
 from tests.forks import Forks
 from tests.waiting import wait_until
@@ -105,6 +105,7 @@ def test_lines_of_many_megabytes_are_read(forks: Forks, tmp_path: Path) -> None:
         assert agent.end() == (0, b"")
 
 
+@later
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("how", ["eof", "term", "kill"])
 def test_running_turn_leaves_nothing(forks: Forks, tmp_path: Path, how: str) -> None:

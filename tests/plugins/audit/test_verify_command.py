@@ -8,6 +8,7 @@ import pytest
 from sagent.messages import user
 from sagent.session.contents import MessageEntry, StoredMessage
 from sagent.session.store import Session
+from tests.depth import later
 from tests.session_place import Place
 
 
@@ -55,6 +56,7 @@ def test_verify_of_no_session_refused(place: Place):
         assert "Traceback" not in err
 
 
+@later
 def test_large_log_damage_located(place: Place):
     with Session.create(place.state, place.cwd) as made:
         for number in range(220):

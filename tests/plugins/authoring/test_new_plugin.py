@@ -131,6 +131,7 @@ def test_suites_are_checked_and_named(shell: Shell) -> None:
     assert not any("tests of s may" in line for line in lines)
 
 
+@later
 def test_ours_pass_their_test(shell: Shell, tmp_path: Path) -> None:
     names = sorted(file.parent.name for file in (CHECKOUT / "sagent/plugins").glob("*/__init__.py"))
     script = "import sys\nfrom sagent.cli.main import run\n"

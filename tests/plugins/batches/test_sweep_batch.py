@@ -108,6 +108,7 @@ def test_expired_requests_repeated(shell: Shell, server: BatchServer) -> None:
     assert result(shell)["spent_usd"] == pytest.approx(USD)
 
 
+@later
 def test_refused_request_fails_own_run(shell: Shell, server: BatchServer) -> None:
     server.script = lambda given: "errored" if "sonnet" in given["model"] else write_then_end(given)
     done = shell.run("sweep", "spec.toml", "--batch", "--output", "out", model="")

@@ -18,6 +18,7 @@ from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, Received, Turn
 from sagent.tool import Workspace
 from sagent.tools import Write
+from tests.depth import later
 from tests.repl.console import Console
 
 
@@ -76,6 +77,7 @@ def test_both_are_wound_back_and_forth(console: Console) -> None:
     console.until("done with 3")
 
 
+@later
 @pytest.mark.needs("tmux")
 def test_escape_changes_nothing(console: Console) -> None:
     console.serve(working)
@@ -124,6 +126,7 @@ async def test_headless_rewind_needs_file_choice(tmp_path: Path) -> None:
     await agent.aclose()
 
 
+@later
 @pytest.mark.needs("tmux")
 def test_one_file_viewed_and_restored(console: Console) -> None:
     console.serve(working)

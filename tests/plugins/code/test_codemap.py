@@ -116,6 +116,7 @@ async def test_ignored_and_hidden_files_left_out(shop: Path, workspace: Workspac
     assert "apply_discount" in text
 
 
+@later
 async def test_changed_new_and_deleted_files_noticed(shop: Path, tmp_path: Path, call: Call) -> None:
     tool = RepoMap(tmp_path / "maps")
     before = text_of(await call(tool))
@@ -165,6 +166,7 @@ async def test_large_project_reuses_ranks(
     assert text_of(await call(tool)) == text_of(await call(RepoMap()))
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("damage", [b"no database", b"SQLite format 3\0" + b"x" * 9_000, None])
 async def test_damaged_store_not_needed(damage: bytes | None, shop: Path, tmp_path: Path, call: Call) -> None:

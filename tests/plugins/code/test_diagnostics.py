@@ -117,6 +117,7 @@ async def test_headless_run_starts_no_server(
     assert [name for name in sys.modules if name.startswith("sagent.plugins.code.")] == []
 
 
+@later
 @pytest.mark.needs("bwrap")
 async def test_servers_cannot_write_or_see_keys(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch

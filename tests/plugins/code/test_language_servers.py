@@ -105,6 +105,7 @@ class Ask:
         return "".join(getattr(part, "text", "") for part in output.content)
 
 
+@later
 async def test_places_found_and_hidden_text_not(ask: Ask) -> None:
     assert (
         await ask("definition", file_path="user.py", symbol="sow", line=3) == "garden.py:9: def sow(count: int) -> int:"

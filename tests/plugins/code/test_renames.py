@@ -16,6 +16,7 @@ from sagent.policy import Allow, AllowAll, Ask, Deny
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import RunContext, Workspace
+from tests.depth import later
 from tests.plugins.code.conftest import Bench
 from tests.tools.conftest import Folder
 
@@ -81,6 +82,7 @@ async def test_invalid_plan_refused(rename: Rename, answer: object, said: str) -
         await rename.make()
 
 
+@later
 @pytest.mark.parametrize("edits", [[edit(0, 0, 3), edit(0, 2, 4)], [edit(9, 0, 3)], [{"newText": "x"}], ["x"]])
 async def test_unfitting_edits_change_nothing(rename: Rename, edits: list[dict[str, object]]) -> None:
     rename.edits(a=edits)
@@ -131,6 +133,7 @@ async def test_plan_from_model_ignored(rename: Rename, tmp_path: Path) -> None:
         assert isinstance(judged, Ask)
 
 
+@later
 async def test_unreadable_file_refuses_rename(rename: Rename) -> None:
     rename.edits(a=[edit(0, 0, 3)])
     rename.bench.workspace.hidden = lambda tool, root: lambda name: name == "a.fake"
@@ -177,6 +180,7 @@ def test_diff_splits_lines_like_file(tmp_path: Path) -> None:
     assert shown == ["--- a/a.c", "+++ b/a.c", "@@ -2 +2 @@", "-old\u2028old\r", "+new\u2028new\r", ""]
 
 
+@later
 async def test_broken_hard_link_named(rename: Rename) -> None:
     rename.edits(a=[edit(0, 0, 3)])
     os.link(rename.bench.root / "a.fake", rename.bench.root / "other-name")

@@ -34,6 +34,7 @@ async def test_new_error_reported_once(bench: Bench, kind: str, monkeypatch: pyt
     assert bench.warned == []
 
 
+@later
 async def test_earlier_errors_not_new(bench: Bench) -> None:
     bench.use_fake("versioned")
     (bench.root / "a.fake").write_text(BAD)
@@ -55,6 +56,7 @@ async def test_silent_server_blocks_nobody(bench: Bench, monkeypatch: pytest.Mon
             assert await bench.changed("a.fake", text) == ""
 
 
+@later
 async def test_silent_server_tried_three_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("silent")
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 0.05)
@@ -77,6 +79,7 @@ async def test_parallel_checks_share_restart(bench: Bench) -> None:
     assert len(bench.launcher.started) <= 3
 
 
+@later
 async def test_superseded_change_not_reported(bench: Bench) -> None:
     bench.use_fake("versioned")
     await bench.change("a.fake", BAD)
@@ -87,6 +90,7 @@ async def test_superseded_change_not_reported(bench: Bench) -> None:
     assert await bench.later() == ""
 
 
+@later
 async def test_crashing_server_restarted_twice(bench: Bench) -> None:
     bench.use_fake("crash")
     for number in range(5):
@@ -120,6 +124,7 @@ async def test_ten_errors_shown_and_rest_counted(bench: Bench) -> None:
     assert said.endswith("and 1990 more errors")
 
 
+@later
 async def test_one_time_server_not_awaited_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("once")
     assert "BAD two" in await bench.changed("a.fake", BAD)
@@ -188,6 +193,7 @@ async def test_command_may_change_any_file(
     assert looks == [name]
 
 
+@later
 async def test_idle_server_stopped_and_restarted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("versioned")
     monkeypatch.setattr("sagent.plugins.code.lsp.servers.MAX_IDLE_SECONDS", 0.0)
@@ -210,6 +216,7 @@ async def test_server_memory_limited(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert await bench.changed("a.fake", WORSE) == ""
 
 
+@later
 async def test_whole_home_is_not_project(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.use_fake("versioned")
     for home in (bench.root, bench.root / "me"):

@@ -14,6 +14,7 @@ from sagent.session.log import read_log
 from sagent.session.store import Session
 from sagent.testing.server import Call, Fail, Received, Step, Turn, Usage
 from tests.cli.program import Shell
+from tests.depth import later
 
 ADVISOR = "claude-opus-4-6"
 FLAGS = ("--advisor", f"anthropic/{ADVISOR}", "--advisor-mode", "client")
@@ -89,6 +90,7 @@ def test_json_has_every_figure(shell: Shell, session: Path) -> None:
     ]
 
 
+@later
 def test_rating_of_last_advice_logged(shell: Shell, session: Path) -> None:
     done = shell.run("advice", str(session), "--rate", "bad", model="")
     assert (done.code, done.err) == (0, "")
@@ -105,6 +107,7 @@ def test_rating_of_last_advice_logged(shell: Shell, session: Path) -> None:
     assert shell.run("--session", str(session), "on?").code == 0
 
 
+@later
 def test_rating_needs_idle_rated_session(shell: Shell, session: Path) -> None:
     before = (session / "root.jsonl").read_bytes()
     with Session.open(session):

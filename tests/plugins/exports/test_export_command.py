@@ -10,6 +10,7 @@ import pytest
 from sagent.plugins.audit.verify import verify
 from sagent.testing.server import Turn
 from tests.cli.program import PROGRAM, Shell
+from tests.depth import later
 from tests.session.format_1.test_format_1 import HEAD, run
 from tests.session.format_1.test_format_1 import HERE as FIRST
 from tests.session_place import Place
@@ -73,6 +74,7 @@ def test_export_to_stdout_and_refusals(place: Place):
     assert "no session" in place.run("export", "nope", code=2)[1]
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("kind", ["bundle", "html", "md", "jsonl"])
 def test_session_of_format_1_is_exported(tmp_path: Path, kind: str) -> None:
@@ -85,6 +87,7 @@ def test_session_of_format_1_is_exported(tmp_path: Path, kind: str) -> None:
         assert verify(out, HEAD).problems == ()
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
 def test_full_or_closed_stdout_handled(shell: Shell, redirect: str) -> None:

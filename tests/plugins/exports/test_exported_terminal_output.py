@@ -10,6 +10,7 @@ from sagent.plugins.exports.page import escape
 from tests.cli.program import PROGRAM, Shell
 from tests.cli.test_split_text_shown import serve
 from tests.cli.test_terminal_output import HOSTILE, driving, session
+from tests.depth import later
 
 __all__ = ["session"]
 COMMANDS = (
@@ -39,6 +40,7 @@ def test_wrong_name_does_not_drive_terminal(shell: Shell, argv: str) -> None:
     assert driving(shown) == []
 
 
+@later
 def test_pipe_and_file_get_every_byte(shell: Shell, session: Path) -> None:
     for form in ("html", "md", "jsonl"):
         argv = ("export", str(session), "--keep-secrets", "--format", form)
@@ -52,6 +54,7 @@ def test_pipe_and_file_get_every_byte(shell: Shell, session: Path) -> None:
         (shell.cwd / "whole").unlink()
 
 
+@later
 def test_terminal_json_equals_piped(shell: Shell, session: Path) -> None:
     argv = ("export", str(session), "--out", "-", "--format", "jsonl", "--keep-secrets")
     shown = [line for line in shell.on_terminal(*argv).splitlines() if line.startswith("{")]

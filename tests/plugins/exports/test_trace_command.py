@@ -8,6 +8,7 @@ import pytest
 from sagent.testing.script import Call
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 SCRIPT = [
     Turn(
@@ -53,6 +54,7 @@ def test_run_shown_from_session(shell: Shell) -> None:
         assert trace(shell, name) == out
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_trace_in_other_encodings(shell: Shell, codec: str) -> None:
@@ -66,6 +68,7 @@ def test_trace_in_other_encodings(shell: Shell, codec: str) -> None:
     assert "left out" not in done.err
 
 
+@later
 def test_stream_json_is_a_trace(shell: Shell) -> None:
     shell.serve(SCRIPT)
     done = shell.run("--output-format", "stream-json", "look")

@@ -10,6 +10,7 @@ from sagent.lib.json import as_array
 from sagent.plugins.hooks import EVENTS
 from sagent.testing.server import Call, Turn
 from tests.cli.program import CHECKOUT, Shell
+from tests.depth import later
 
 DEPLOYING = '''
 from sagent.plugin import HookEvent, Part, Plugin, ToolEntry
@@ -120,6 +121,7 @@ def test_matching_hooks_asked_and_joined(shell: Shell, config: Path) -> None:
     assert "<deny|not on a Friday|seen\\n\\nnoted>" in deploy(shell, "production")[0]
 
 
+@later
 @pytest.mark.parametrize(
     ("command", "timeout", "why"),
     [("sleep 60", 0.2, "did not answer within 0.2 s"), ("echo broken >&2; exit 3", 60, "exit code 3: broken")],
@@ -145,6 +147,7 @@ def test_refusal_without_effect_shown(shell: Shell, config: Path) -> None:
     assert "Planned: <|>" in str(asked(shell, 0)["system"])
 
 
+@later
 @pytest.mark.parametrize(("name", "why"), [("Nothing", "declared by no plugin"), ("Stop", "fired by sagent itself")])
 def test_another_event_is_not_fired(shell: Shell, config: Path, name: str, why: str) -> None:
     plugin = config.parent / "plugins/deploying.py"
@@ -168,6 +171,7 @@ def test_folder_hooks_on_event(shell: Shell, config: Path) -> None:
     assert "<||from a folder>" in deploy(shell)[0]
 
 
+@later
 @pytest.mark.parametrize(
     ("name", "why"),
     [("deploy-finished", "the first a capital"), ("Stop", "The hook event Stop of the plugin deploying")],

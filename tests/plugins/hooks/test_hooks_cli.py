@@ -9,6 +9,7 @@ import pytest
 
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 RUNS = Turn(text="Running.", calls=(Call("Bash", {"command": "touch made"}),))
 
@@ -50,6 +51,7 @@ def test_project_hook_needs_trust(shell: Shell) -> None:
     assert done.out == "Two.\n" and not (shell.cwd / "made").exists() and "not so" in done.err
 
 
+@later
 def test_project_hook_asks_allowed_hosts(shell: Shell) -> None:
     hooks = shell.serve([RUNS, Turn(text="One.")])
     project(shell, f'[[hooks.PreToolUse]]\nurl = "{hooks.url}/v1/messages"\n')
@@ -79,6 +81,7 @@ def test_hooks_are_listed(shell: Shell) -> None:
     assert "Stop: make test" in shell.run("/hooks").out
 
 
+@later
 def test_no_hooks_load_nothing(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi."), Turn(text="Hi.")])
     code = (
@@ -96,6 +99,7 @@ def test_no_hooks_load_nothing(shell: Shell) -> None:
     assert first == second
 
 
+@later
 def test_output_style_in_first_prompt(shell: Shell) -> None:
     server = shell.serve([Turn(text="1"), Turn(text="2"), Turn(text="3")])
     for name, head in (("short", ""), ("teach", "keep-coding-instructions: true\n")):
@@ -113,6 +117,7 @@ def test_output_style_in_first_prompt(shell: Shell) -> None:
     assert shell.run("--output-style", "none", "hi").code == 2
 
 
+@later
 @pytest.mark.needs("bwrap")
 def test_model_processes_cannot_kill_hook(shell: Shell) -> None:
     """Or it would end the hook that is to refuse its next call."""

@@ -3,12 +3,14 @@
 import pytest
 
 from sagent.testing.server import Received, Stall, Turn
+from tests.depth import later
 from tests.repl.console import Console, last_text
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 
 
+@later
 def test_folder_hooks_asked_about_once(console: Console) -> None:
     console.serve([Turn(text="Hello.")])
     file = console.cwd / ".sagent" / "config.toml"

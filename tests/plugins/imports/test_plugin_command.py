@@ -12,6 +12,7 @@ from sagent.config.plugins import find_plugins
 from sagent.plugins.imports.folders import fetched, install, read_plugin
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 pytestmark = pytest.mark.plugin("authoring")
 
@@ -83,6 +84,7 @@ def test_plugin_parts_used_until_removed(shell: Shell, folder: Path) -> None:
     assert shell.run("plugin", "remove", "../x", model="").code == 2
 
 
+@later
 def test_repository_pinned_to_commit(shell: Shell, folder: Path) -> None:
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", "-A")

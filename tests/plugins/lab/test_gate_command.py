@@ -12,6 +12,7 @@ from sagent.plugins.lab.table import Row, encode_row, tabulate
 from sagent.plugins.lab.trials import Outcome, Trial, encode_trial
 from sagent.testing.server import Call, Fail, Received, Step, Turn, Usage
 from tests.cli.program import Shell
+from tests.depth import later
 
 Gate = Callable[..., tuple[int, str, str]]
 
@@ -292,6 +293,7 @@ def test_several_runs_judged_together(shell: Shell) -> None:
     assert "usd 0.009 <= 0.009" in told.out  # a session's costs are told as a sum
 
 
+@later
 def test_gate_reads_notes_and_sweep(shell: Shell) -> None:
     shell.serve(lambda request: Turn(text="Done.", usage=USAGE))
     (shell.cwd / "tasks.jsonl").write_text('{"name": "a", "prompt": "?", "check": "true"}\n')

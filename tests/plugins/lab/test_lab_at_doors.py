@@ -11,6 +11,7 @@ from sagent.testing.server import Call
 from tests.cli.program import Shell
 from tests.cli.test_json_errors import check_error
 from tests.cli.test_sandbox_cli import MAKES
+from tests.depth import later
 from tests.plugins.exports.test_odd_bodies import BODIES, RECORDED, check_told
 from tests.plugins.textcalls.test_enclosed_files import DONE, Run
 from tests.plugins.textcalls.test_enclosed_files import run as small
@@ -53,6 +54,7 @@ def test_unusable_body_reported(
     check_told(what, command, tmp_path, monkeypatch, capfd)
 
 
+@later
 def test_switched_model_session_replayed(shell: Shell) -> None:
     shell.serve([Turn(text="one"), Turn(text="two"), Turn(text="three"), Turn(text="four")])
     path = str(shell.cwd / "session")
@@ -63,6 +65,7 @@ def test_switched_model_session_replayed(shell: Shell) -> None:
     assert replayed.code == 0, replayed.err
 
 
+@later
 @pytest.mark.needs("bwrap")
 def test_sandboxes_are_compared(shell: Shell) -> None:
     shell.serve([MAKES, Turn(text="one"), Turn(text="two")])
@@ -81,6 +84,7 @@ def test_rerun_sends_prompt_not_enclosures(small: Run) -> None:
     assert "Shorten notes.txt" in sent and "opensesame" not in sent
 
 
+@later
 def test_native_session_rerun_as_text(shell: Shell) -> None:
     shell.serve([Turn(calls=(Call("Bash", {"command": "echo $((6 * 7))"}),)), DONE])
     assert shell.run("--permission-mode", "full", "Look").code == 0

@@ -13,6 +13,7 @@ from sagent.session.folds import origin
 from sagent.session.log import read_log
 from sagent.testing.script import Call, Received, Stall, Step, Turn
 from tests.cli.program import Outcome, Shell
+from tests.depth import later
 
 LOOK = Call("Bash", {"command": "cat a.txt", "description": "look"})
 CHANGE = Call("Write", {"file_path": "b.txt", "content": "new"})
@@ -63,11 +64,13 @@ def test_replay_needs_no_key_or_network(shell: Shell) -> None:
     assert shell.server is not None and len(shell.server.requests) == 2
 
 
+@later
 def test_last_session_replayed_by_default(shell: Shell) -> None:
     record(shell)
     assert command(shell, "replay").code == 0
 
 
+@later
 def test_torn_end_is_said_and_replayed(shell: Shell) -> None:
     session = Path(record(shell))
     for name in ("root.jsonl", "root/killed.jsonl"):
@@ -79,6 +82,7 @@ def test_torn_end_is_said_and_replayed(shell: Shell) -> None:
     assert (shown["same"], shown["problems"], len(torn)) == (True, [], 2)
 
 
+@later
 def test_damaged_session_not_replayed(shell: Shell) -> None:
     session = record(shell)
     file = Path(session, "root.jsonl")
@@ -89,6 +93,7 @@ def test_damaged_session_not_replayed(shell: Shell) -> None:
     assert done.out.splitlines()[-1].startswith("NOT REPLAYED")
 
 
+@later
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
@@ -141,6 +146,7 @@ def test_unavailable_model_leaves_nothing(shell: Shell) -> None:
     assert len(command(shell, "sessions", "list", "--all", "--ids").out.split()) == 1
 
 
+@later
 @pytest.mark.needs("git")
 def test_live_tools_run_in_clone_at_commit(shell: Shell) -> None:
     git(shell.cwd, "init", "-q")
@@ -165,6 +171,7 @@ def test_live_tools_run_in_clone_at_commit(shell: Shell) -> None:
     assert git(kept / "work", "remote") == ""
 
 
+@later
 def test_live_tools_use_temporary_copy(shell: Shell) -> None:
     own = shell.cwd / "own.txt"
     touches = (
@@ -193,6 +200,7 @@ def _other(shell: Shell, session: str) -> Path:
     return found
 
 
+@later
 def test_interrupt_leaves_no_copy(shell: Shell, tmp_path: Path) -> None:
     session = record(shell, Stall(Turn(text="I think about it for a very long time."), after_events=4))
     scratch = tmp_path / "scratch"
@@ -210,6 +218,7 @@ def test_interrupt_leaves_no_copy(shell: Shell, tmp_path: Path) -> None:
     assert not list(scratch.glob("sagent-tmp-*/tmp/*"))
 
 
+@later
 def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:
     session = record(shell)
     same = command(shell, "compare", session, session, "--check", "cat a.txt; exit 3")
@@ -224,6 +233,7 @@ def test_two_sessions_are_put_side_by_side(shell: Shell) -> None:
     assert page.read_text().startswith("<!doctype html>")
 
 
+@later
 @pytest.mark.parametrize("form", ["text", "json", "html"])
 def test_comparison_hides_secrets(shell: Shell, form: str) -> None:
     secret = "sk-ant-api03-" + "aB3dE5fG7hJ9" * 8
@@ -250,6 +260,7 @@ def test_session_compared_with_other_model(shell: Shell) -> None:
     assert as_object(other["outcome"])["exit_code"] == 0
 
 
+@later
 def test_check_needs_live_tools(shell: Shell) -> None:
     session = record(shell, Turn(text="I guess."))
     done = command(shell, "compare", session, "--model", "anthropic/claude-opus-4-8", "--check", "true")

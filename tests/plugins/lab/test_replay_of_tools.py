@@ -9,6 +9,7 @@ from sagent.config import load
 from sagent.plugins.lab.replay import replay
 from sagent.plugins.lab.rerun import rerun
 from sagent.testing.server import Call, FakeProviderServer, Turn
+from tests.depth import later
 from tests.plugins.mcp.test_late_tools import SELL, Shop, shop
 from tests.plugins.toolsearch.test_deferred_tools import FAMILIES, NATIVE, Deploy, environment, names_sent, searched
 
@@ -61,6 +62,7 @@ async def test_late_tools_replay_exactly(model: str, long: int, shop: Shop) -> N
     assert (await replay(session)).is_exact
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("model", NATIVE)
 async def test_late_native_search_replays_exactly(model: str, shop: Shop) -> None:

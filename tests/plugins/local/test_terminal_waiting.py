@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.depth import later
 from tests.repl.console import CHECKOUT, Console
 
 STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
@@ -35,6 +36,7 @@ def test_plain_lines_show_loading(console: Console) -> None:
     assert screen.count("Loading tiny") == 1, "a line that stays is written once in a while"
 
 
+@later
 @pytest.mark.plugin("plain")
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_plain_lines_show_prompt_reading(console: Console, term: str) -> None:
@@ -48,6 +50,7 @@ def test_plain_lines_show_prompt_reading(console: Console, term: str) -> None:
     assert screen.count("Reading the prompt: ") == 1
 
 
+@later
 def test_each_agent_shows_its_wait(console: Console) -> None:
     spawn = {"name": "AgentSpawn", "arguments": {"name": "worker", "prompt": "Say hi"}}
     script = [{"calls": [spawn]}, {"text": "Hi."}, {"text": "All done."}]

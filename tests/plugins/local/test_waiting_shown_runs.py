@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import CHECKOUT, Shell
+from tests.depth import later
 
 STAND_IN = CHECKOUT / "tests" / "providers" / "llama_server.py"
 CONDUCT = {"loading": 1.5, "reading": {"steps": 4, "seconds": 0.2}}
@@ -42,6 +43,7 @@ def test_terminal_shows_wait(slow: Shell) -> None:
     assert "Hello from the stand-in." in said[last:]
 
 
+@later
 @pytest.mark.plugin("teams")
 def test_team_roles_show_wait(slow: Shell) -> None:
     roles = "".join(f'[[roles]]\nname = "{name}"\nprompt = "You {name}."\n' for name in ("find", "write"))
@@ -52,6 +54,7 @@ def test_team_roles_show_wait(slow: Shell) -> None:
     assert "Hello from the stand-in." in said[said.rindex("Reading") :]
 
 
+@later
 def test_waits_only_for_terminals(slow: Shell) -> None:
     flags = ("--provider", "llamacpp", "hi")
     for said in (slow.run(*flags, model="").err, slow.on_terminal(*flags, "--output-format", "stream-json")):

@@ -17,6 +17,7 @@ from sagent.messages import Image
 from sagent.plugins.mcp import open_servers
 from sagent.plugins.mcp.server import McpServer
 from sagent.testing import ScriptedModel
+from tests.depth import later
 from tests.plugins.mcp.calls import call
 from tests.plugins.mcp.odd import Odd, do, tool
 from tests.repl.samples import PNG
@@ -138,6 +139,7 @@ def address(script: Path) -> Iterator[str]:
         server.wait()
 
 
+@later
 async def test_tools_from_url(address: str) -> None:
     notices: list[str] = []
     servers = {"web": McpServer(url=address), "again": McpServer(url=address, headers={"x-key": "k"})}
@@ -147,6 +149,7 @@ async def test_tools_from_url(address: str) -> None:
         assert [(await call(tool, a=20, b=22)).results[0].text for tool in adders] == ["42", "42"]
 
 
+@later
 async def test_colliding_tool_names_numbered(tmp_path: Path) -> None:
     odd, notices = Odd(tmp_path, tools=[tool("find it", "\x1b[2Jfinds"), tool("find_it")]), list[str]()
     async with open_servers({"my odd": odd.config, "my_odd": odd.config}, notices) as tools:
@@ -157,6 +160,7 @@ async def test_colliding_tool_names_numbered(tmp_path: Path) -> None:
     assert "find_it as mcp__my_odd__find_it_4" in notices[0]
 
 
+@later
 async def test_silent_server_gives_up_soon(tmp_path: Path) -> None:
     for name in ("mute", "dies", "things"):
         (tmp_path / name).mkdir()
@@ -174,6 +178,7 @@ async def test_silent_server_gives_up_soon(tmp_path: Path) -> None:
     assert not _running(mute.file)
 
 
+@later
 async def test_junk_output_hides_no_tool(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     odd = Odd(
         tmp_path, listing="with lock: print('no JSON at all\\n' * 2_000); print('x' * 2_000_000, file=sys.stderr)"
@@ -183,6 +188,7 @@ async def test_junk_output_hides_no_tool(tmp_path: Path, caplog: pytest.LogCaptu
     assert caplog.text == ""
 
 
+@later
 async def test_long_descriptions_bounded(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[tool(f"t{number}", "x" * 9_000, title="y" * 9_000) for number in range(128)], page=128)
     async with odd.opened() as servers:

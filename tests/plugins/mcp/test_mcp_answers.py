@@ -18,6 +18,7 @@ from sagent.messages import Document, Image, Text
 from sagent.plugins.mcp.answers import COMPLETE, mend_answer
 from sagent.plugins.mcp.output import is_said, is_same, output_of
 from sagent.tool import RunContext, ToolOutput, Workspace
+from tests.depth import later
 from tests.plugins.mcp.odd import Odd, do, tool
 from tests.repl.samples import PNG
 
@@ -48,6 +49,7 @@ def test_any_answer_to_a_call_is_taken(answer: dict[str, object]) -> None:
     assert all(str(text) in shown for text in texts)
 
 
+@later
 @pytest.mark.parametrize(
     ("result", "read"),
     [
@@ -145,6 +147,7 @@ async def test_schema_mismatch_shown(tmp_path: Path) -> None:
         assert "only words" in read and "did not return structured content" in read
 
 
+@later
 async def test_audio_recording_becomes_document(tmp_path: Path) -> None:
     audio = {"type": "audio", "mimeType": "audio/wav", "data": base64.b64encode(WAV).decode()}
     output = await _call(Odd(tmp_path), {"content": [audio]})
@@ -152,6 +155,7 @@ async def test_audio_recording_becomes_document(tmp_path: Path) -> None:
     assert isinstance(part, Document) and part.media_type == "audio/wav"
 
 
+@later
 @pytest.mark.parametrize("form", ["plain", "url-safe", "data URL", "unpadded"])
 async def test_base64_in_any_form_is_read(tmp_path: Path, form: str) -> None:
     data = b"\xfb\xff\xfe text"
@@ -166,6 +170,7 @@ async def test_base64_in_any_form_is_read(tmp_path: Path, form: str) -> None:
     assert output.content == (Document("application/x-odd", data, "a:b"),)
 
 
+@later
 async def test_odd_prompt_and_resource_readable(tmp_path: Path) -> None:
     uri = "file:///x"
     held = [{"uri": uri, "text": "one", "mimeType": 5}, {"uri": uri, "hologram": 1}, {"uri": uri, "text": "two"}]
@@ -227,6 +232,7 @@ async def _call(odd: Odd, result: Mapping[str, object]) -> ToolOutput:
         return await found(json_freeze_object({"code": f"result = {result!r}"}), run)
 
 
+@later
 @pytest.mark.parametrize(
     "block",
     [
@@ -245,6 +251,7 @@ async def test_nonstandard_image_type_shown(tmp_path: Path, block: dict[str, obj
 _PNG = base64.b64encode(PNG).decode()
 
 
+@later
 @pytest.mark.parametrize(
     "block",
     [
@@ -269,6 +276,7 @@ async def test_foreign_image_shown(tmp_path: Path, block: dict[str, object]) -> 
     assert all(_PNG[:60] not in part.text for part in content if isinstance(part, Text))
 
 
+@later
 @pytest.mark.parametrize(
     ("block", "shown"),
     [
@@ -289,6 +297,7 @@ async def test_foreign_block_named(tmp_path: Path, block: dict[str, object], sho
     assert shown in "".join(part.text for part in content if isinstance(part, Text))
 
 
+@later
 async def test_untyped_recording_is_document(tmp_path: Path) -> None:
     [part] = (
         await _call(Odd(tmp_path), {"content": [{"type": "audio", "data": base64.b64encode(WAV).decode()}]})
@@ -296,6 +305,7 @@ async def test_untyped_recording_is_document(tmp_path: Path) -> None:
     assert isinstance(part, Document) and part.data == WAV
 
 
+@later
 async def test_drawing_in_svg_is_shown_as_text(tmp_path: Path) -> None:
     data = base64.b64encode(b"<svg><text>Gr\xc3\xb6\xc3\x9fe</text></svg>").decode()
     [part] = (

@@ -7,6 +7,7 @@ import pytest
 
 from sagent.errors import UsageError
 from sagent.messages import Image, Text
+from tests.depth import later
 from tests.plugins.mcp.odd import Odd, do
 from tests.repl.samples import PNG as PIXEL
 from tests.waiting import until
@@ -83,6 +84,7 @@ async def test_server_without_tools_accepted(tmp_path: Path) -> None:
         assert await servers.resources() == []
 
 
+@later
 @pytest.mark.parametrize("mime", ["image/png", "application/pdf"])
 @pytest.mark.parametrize("data", ["a", "\u00e9"])
 async def test_bad_base64_reported(tmp_path: Path, mime: str, data: str) -> None:

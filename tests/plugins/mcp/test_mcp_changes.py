@@ -67,6 +67,7 @@ async def test_no_change_announces_nothing(
         assert odd.announced == []
 
 
+@later
 async def test_early_change_announced_later(tmp_path: Path) -> None:
     odd, servers, announced = Odd(tmp_path), Servers(), list[str]()
     async with servers.opened({"odd": odd.config}, odd.notices, Host()):
@@ -78,6 +79,7 @@ async def test_early_change_announced_later(tmp_path: Path) -> None:
     assert "late" in announced[0]
 
 
+@later
 async def test_restarted_server_listed_again(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
@@ -88,6 +90,7 @@ async def test_restarted_server_listed_again(tmp_path: Path) -> None:
         assert "Changed, mcp__odd__do: Other words." in odd.announced[0]
 
 
+@later
 async def test_all_pages_listed_without_repeats(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[*(tool(f"t{n}") for n in range(5)), tool("t0", "again")])
     async with odd.opened() as servers:
@@ -168,6 +171,7 @@ async def test_change_during_approval_refused(tmp_path: Path) -> None:
         assert one.changed
 
 
+@later
 async def test_changed_arguments_shown(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     asked: list[Ask] = []
@@ -182,6 +186,7 @@ async def test_changed_arguments_shown(tmp_path: Path) -> None:
     assert "\x9b" not in asked[0].reason
 
 
+@later
 @pytest.mark.parametrize("known", [False, True])
 async def test_approval_covers_old_definition(tmp_path: Path, known: bool) -> None:
     odd = Odd(tmp_path)
@@ -211,6 +216,7 @@ async def test_allowed_name_not_taken_over(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@later
 async def test_sessions_keep_own_approvals(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     one, two = Odd(tmp_path), Odd(tmp_path / "two")
@@ -256,6 +262,7 @@ def test_change_reports_bounded() -> None:
     assert "no more of it is reported" in reports[9]
 
 
+@later
 @pytest.mark.plugin("toolsearch")
 async def test_find_tools_shows_current_text(tmp_path: Path) -> None:
     from sagent.plugins.toolsearch.find import FindTools

@@ -8,6 +8,7 @@ import pytest
 
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.plugins.mcp.odd import Odd, tool
 
 BEFORE = """# mine
@@ -75,6 +76,7 @@ def test_invalid_server_leaves_file_alone(shell: Shell, words: tuple[str, ...], 
     assert path.read_text() == BEFORE
 
 
+@later
 def test_server_tested(shell: Shell) -> None:
     add_odd(shell)
     assert shell.run("mcp", "add", "gone", "--", "/no/such/program", model="").code == 0
@@ -86,6 +88,7 @@ def test_server_tested(shell: Shell) -> None:
     assert "/no/such/program" in failed.err
 
 
+@later
 def test_changed_tools_approved_by_hand(shell: Shell) -> None:
     odd = add_odd(shell)
     first = shell.run("mcp", "approve", "things", model="")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sagent.plugins.mcp.form import LEAVE_OUT, read_fields
+from tests.depth import later
 from tests.plugins.mcp.odd import Odd, do
 from tests.waiting import until
 
@@ -54,6 +55,7 @@ async def test_form_asks_until_answers_valid(tmp_path: Path) -> None:
     assert ("Small", "Medium", LEAVE_OUT) in [question.options for question in odd.asked]
 
 
+@later
 async def test_defaults_are_filled_in_by_us(tmp_path: Path) -> None:
     several = {"type": "array", "items": {"type": "string", "enum": ["p", "q"]}, "default": ["q"]}
     fields = {"a": {"type": "string", "default": "x"}, "b": {"type": "number", "default": 1.5}, "c": several}
@@ -63,6 +65,7 @@ async def test_defaults_are_filled_in_by_us(tmp_path: Path) -> None:
     assert "a = x, b = 1.5, c = q" in odd.asked[0].text
 
 
+@later
 @pytest.mark.parametrize(
     ("answers", "action"),
     [
@@ -84,6 +87,7 @@ async def test_unattended_question_declined(tmp_path: Path) -> None:
         assert "decline" in await do(servers, f"text = {page}")
 
 
+@later
 async def test_unusable_form_declined(tmp_path: Path) -> None:
     deep = {"type": "object", "properties": {"a": {"type": "object", "properties": {}}}}
     odd = Odd(tmp_path)
@@ -98,6 +102,7 @@ async def test_unusable_form_declined(tmp_path: Path) -> None:
     assert "\u202e" not in shown
 
 
+@later
 async def test_endless_questions_declined(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     one = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -108,6 +113,7 @@ async def test_endless_questions_declined(tmp_path: Path) -> None:
     assert said.split() == ["cancel"] * 30 + ["decline"] * 10
 
 
+@later
 async def test_questions_asked_one_at_a_time(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     one = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -154,6 +160,7 @@ async def test_page_opens_only_with_consent(tmp_path: Path, monkeypatch: pytest.
     assert "U+0430" in odd.asked[-1].text
 
 
+@later
 async def test_error_can_require_page(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     one = {"mode": "url", "message": "Log in", "url": "https://example.org/in", "elicitationId": "1"}
@@ -184,6 +191,7 @@ async def test_input_required_result_retried(tmp_path: Path) -> None:
         assert json.loads(await do(servers, WANTS))[0] == {"k": {"action": "decline"}}
 
 
+@later
 async def test_endless_input_requests_stopped(tmp_path: Path) -> None:
     odd = Odd(tmp_path, discover="modern")
     async with odd.opened() as servers:

@@ -42,6 +42,7 @@ async def test_call_of_dead_server_not_repeated(tmp_path: Path) -> None:
         assert await do(servers) == "done"
 
 
+@later
 async def test_dead_server_restarts_between_calls(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
@@ -65,6 +66,7 @@ async def test_restarts_back_off(tmp_path: Path) -> None:
         assert await do(servers) == "done"
 
 
+@later
 async def test_error_answer_keeps_connection(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
@@ -107,6 +109,7 @@ async def test_timed_out_call_keeps_server(tmp_path: Path) -> None:
     assert odd.log.count('"initialize"') == 1
 
 
+@later
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -124,6 +127,7 @@ async def test_almost_json_parsed(tmp_path: Path, text: str, read: str) -> None:
             assert await do(servers, f"raw({line!r} % number)") == read
 
 
+@later
 async def test_non_messages_skipped(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:
@@ -140,6 +144,7 @@ async def test_huge_line_and_stderr_flood_pass(tmp_path: Path) -> None:
         assert await do(servers, "[sys.stderr.write('e' * 100_000) for _ in range(100)]") == "done"
 
 
+@later
 async def test_progress_has_no_control_characters(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     shown: list[str] = []
@@ -161,6 +166,7 @@ async def test_server_gets_workspace_roots(tmp_path: Path) -> None:
     assert said == {"roots": [{"uri": "file:///work", "name": "work"}]}
 
 
+@later
 async def test_odd_schemas_become_objects(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[
         {"name": "a", "inputSchema": {"type": "object", "properties": None}},
@@ -278,6 +284,7 @@ async def test_http_answer_size_bounded(tmp_path: Path, how: str, monkeypatch: p
         assert await do(servers) == "xxx"
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("how", ["ends", "passes over"])
 async def test_old_server_without_discovery_works(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,12 +297,14 @@ async def test_old_server_without_discovery_works(tmp_path: Path, how: str, monk
         assert await do(servers) == "done"
 
 
+@later
 async def test_task_only_tool_not_offered(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[tool("do"), {**tool("long"), "execution": {"taskSupport": "required"}}])
     async with odd.opened() as servers:
         assert [one.own for one in servers.tools] == ["do"]
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("block", "said"),
@@ -321,6 +330,7 @@ async def test_unsendable_content_replaced(tmp_path: Path, block: dict[str, obje
         assert said in await do(servers, f"result = {{'content': [{block!r}]}}")
 
 
+@later
 async def test_of_many_images_some_are_shown(tmp_path: Path) -> None:
     image = {"type": "image", "mimeType": "text/odd", "data": base64.b64encode(PNG).decode()}
     odd = Odd(tmp_path)
@@ -355,6 +365,7 @@ async def test_deeply_nested_definition_skipped(tmp_path: Path, levels: int) -> 
     assert ["deep (inputSchema: nested too deeply)" in notice for notice in odd.notices] == [True] * (levels > 50)
 
 
+@later
 async def test_strange_types_are_not_passed_on(tmp_path: Path) -> None:
     """Providers would refuse each request with one; the server judges arguments itself."""
     odd = {"type": "float", "default": {"type": "float"}}
@@ -371,6 +382,7 @@ async def test_strange_types_are_not_passed_on(tmp_path: Path) -> None:
         assert await do(servers) == "done"
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("discover", ["", "modern"])
 async def test_unreadable_tool_skipped_and_named(tmp_path: Path, discover: str) -> None:
@@ -389,6 +401,7 @@ async def test_unreadable_tool_skipped_and_named(tmp_path: Path, discover: str) 
     assert all(name in notice for name in ("string (inputSchema: ", "5 (name: ", "one of its tools ("))
 
 
+@later
 async def test_unreadable_prompt_skipped(tmp_path: Path) -> None:
     prompts = [{"name": "good"}, {"name": ["odd"]}, {"name": "odd", "arguments": "x"}]
     resources = [{"uri": "a:b", "name": "good"}, {"uri": 7, "name": "odd"}, {"name": "none"}]

@@ -152,6 +152,7 @@ async def test_needs_grant_only_named_paths(boxed: Place) -> None:
         assert "Error" in await boxed.run(tool, WRITE.format(str(boxed.root / "made")))
 
 
+@later
 @pytest.mark.plugin("network")
 async def test_needs_grant_named_network(boxed: Place, web: int) -> None:
     server = boxed.server()
@@ -170,6 +171,7 @@ async def test_all_is_no_sandbox(boxed: Place, web: int) -> None:
         )
 
 
+@later
 async def test_sandbox_off_leaves_server_free(place: Place) -> None:
     place.sandbox = Sandbox("off")
     async with place.opened(place.server()) as (tool,):
@@ -201,6 +203,7 @@ async def test_restart_after_plan_mode_can_write(boxed: Place) -> None:
         assert await boxed.run(tool, WRITE.format(str(boxed.work / "made"))) == "done"
 
 
+@later
 async def test_failed_start_names_missing_need(boxed: Place) -> None:
     start = WRITE.format(str(boxed.outside / "made"))
     async with boxed.opened(boxed.server(START=start), McpServer(str(boxed.root / "none"))) as tools:
@@ -228,6 +231,7 @@ def nap() -> str:
     return f"987.{random.randrange(10**9)}"
 
 
+@later
 async def test_child_processes_end_with_server(place: Place, nap: str) -> None:
     sleep = "import subprocess; subprocess.Popen(['sleep', '" + nap + "'], start_new_session=True)"
     async with place.opened(place.server(Need("all")), place.server()) as tools:
@@ -295,6 +299,7 @@ async def test_start_timeout_is_per_server(place: Place) -> None:
     assert "server1 has not" in notice and "0.5 s (its start_timeout)" in notice
 
 
+@later
 async def test_sdk_logging_left_alone(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     async with place.opened(place.server(Need("all"))):
         logging.getLogger("mcp.client.streamable_http").warning("something of another connection")
@@ -306,6 +311,7 @@ def running(text: str) -> list[str]:
     return subprocess.run(["pgrep", "-f", text], capture_output=True, check=False, text=True).stdout.split()
 
 
+@later
 async def test_unsandboxed_cwd_is_session_directory(place: Place) -> None:
     place.sandbox = Sandbox("off")
     async with place.opened(place.server()) as (tool,):

@@ -210,6 +210,7 @@ async def test_invalid_request_explained(place: Place, tool: str, arguments: dic
         assert as_array(structured(await client.call_tool("sagent_status", {"session_id": ""}))["runs"])
 
 
+@later
 async def test_cancelled_call_frees_session(place: Place, tmp_path: Path) -> None:
     began = tmp_path / "work" / "began"
     call = Call("Bash", {"command": "touch began; sleep 60"})
@@ -292,6 +293,7 @@ async def test_nonsense_answered_and_allows_nothing(place: Place) -> None:
             assert await server.wait() == 0
 
 
+@later
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)])
 async def test_signal_ends_server(place: Place, number: int) -> None:
     pipe, environment = asyncio.subprocess.PIPE, place.environment | {"ANTHROPIC_API_KEY": "k"}
@@ -339,6 +341,7 @@ async def test_http_needs_token_and_host(place: Place) -> None:
             assert await asyncio.wait_for(server.wait(), 4 * SECONDS) == 128 + signal.SIGTERM
 
 
+@later
 @pytest.mark.parametrize(
     ("argv", "said"),
     [

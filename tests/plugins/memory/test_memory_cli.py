@@ -12,6 +12,7 @@ from sagent.lib.json import as_array, as_object, as_str
 from sagent.plugins.memory.notes import folders
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.cli.program import Outcome, Shell
+from tests.depth import later
 
 
 def person(shell: Shell, text: str) -> None:
@@ -82,6 +83,7 @@ def test_subagent_notes_rewound(shell: Shell) -> None:
     assert not path.exists()
 
 
+@later
 def test_disabled_memory_costs_nothing(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi.")] * 3)
     note(shell, "build", "Build with make\n")

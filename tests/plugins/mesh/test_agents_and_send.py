@@ -16,6 +16,7 @@ from sagent.plugins.mesh.cards import Card
 from sagent.plugins.mesh.discovery import announced
 from sagent.testing.server import Turn
 from tests.cli.program import PROGRAM, Outcome, Shell
+from tests.depth import later
 from tests.plugins.mesh.buses import Broker, options
 from tests.plugins.mesh.places import by_results, place
 from tests.waiting import started
@@ -71,6 +72,7 @@ async def test_message_answered(bus: NatsBus, bus_shell: Shell) -> None:
         assert (done.code, done.out, done.err) == (1, "", "sagent: team.echo: There is no such paper.\n")
 
 
+@later
 async def test_message_without_reply_kept(bus: NatsBus, bus_shell: Shell) -> None:
     assert (await _run(bus_shell, "send", "team.later", "--no-reply", "kept")).code == 0
     async with bus.receiving("team.later") as deliveries:
@@ -96,6 +98,7 @@ async def test_present_agents_listed(bus: NatsBus, bus_shell: Shell) -> None:
         assert (await _run(bus_shell, "agents", "nobody")).out == "No agents, nodes or sessions in nobody.\n"
 
 
+@later
 async def test_watch_shows_arrivals(bus: NatsBus, bus_shell: Shell) -> None:
     watch = (*PROGRAM, "agents", "seen", "--watch")
     async with started(*watch, env=bus_shell.environment, stdout=subprocess.PIPE) as child:
@@ -108,6 +111,7 @@ async def test_watch_shows_arrivals(bus: NatsBus, bus_shell: Shell) -> None:
         assert json.loads(await child.stdout.readline()) == {"address": "seen.a", "card": None}
 
 
+@later
 async def test_session_is_also_agent(tmp_path: Path, shell: Shell) -> None:
     async with place(tmp_path, by_results([Turn("Hello."), Turn("Once more.")])) as here:
         shell.environment["SAGENT_BUS"] = here.url

@@ -56,6 +56,7 @@ async def test_first_attached_answer_counts(tmp_path: Path) -> None:
         assert seen == ["ToolStarted"]
 
 
+@later
 async def test_settled_question_withdrawn(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
     put, taken_back = asyncio.Event(), asyncio.Event()
@@ -79,6 +80,7 @@ async def test_settled_question_withdrawn(tmp_path: Path) -> None:
             await taken_back.wait()
 
 
+@later
 async def test_unattended_question_denied(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
     async with place(tmp_path, by_results(turns)) as here:
@@ -159,6 +161,7 @@ async def _sessions(here: Place) -> list[tuple[str, str]]:
     return [(session, node["name"]) for node in json.loads(out) for session in node["sessions"]]
 
 
+@later
 async def test_detached_session_found_again(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         code, out, err = await here.ask("--detach", "work")
@@ -222,6 +225,7 @@ async def test_unattended_inquiry_unanswered(tmp_path: Path) -> None:
         assert approved == []
 
 
+@later
 async def test_asking_tools_need_attachment(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         await here.node("n1", "--permission-mode", "plan")  # this one only looks, whatever somebody elsewhere says
@@ -230,6 +234,7 @@ async def test_asking_tools_need_attachment(tmp_path: Path) -> None:
         assert not {"AskUser", "ExitPlan"} & set(offered)
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("settled", [PlanDecision("edit"), PlanDecision(None, reason="too long"), None])
 async def test_attached_client_decides_plan(tmp_path: Path, settled: PlanDecision | None) -> None:
@@ -276,6 +281,7 @@ async def test_slow_answer_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert asked == 1
 
 
+@later
 async def test_mcp_question_reaches_attached(tmp_path: Path) -> None:
     form = "{'type': 'object', 'required': ['who'], 'properties': {'who': {'type': 'string', 'title': 'Your name'}}}"
     code = f"text = json.dumps(ask('elicitation/create', message='Who?', requestedSchema={form})['result']['content'])"
@@ -346,6 +352,7 @@ async def test_open_approval_asked_again(tmp_path: Path) -> None:
         assert said_last(here).count("outcome is unknown") == 1
 
 
+@later
 async def test_switched_model_survives_rest(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     wait = Call("Bash", {"command": f"echo >{begun}; until [ -e {gate} ]; do sleep 0.1; done"})

@@ -70,6 +70,7 @@ async def test_node_survives_bus_data_loss(tmp_path: Path) -> None:
         assert (await here.ask("again"))[:2] == (0, "Fine.\n")
 
 
+@later
 async def test_message_in_flight_blocks_nobody(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")

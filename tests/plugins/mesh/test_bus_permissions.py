@@ -342,6 +342,7 @@ def test_user_seeds_not_stored(tmp_path: Path) -> None:
         users.all()
 
 
+@later
 def test_only_node_has_wildcards(tmp_path: Path) -> None:
     users = Users(tmp_path)
     users.change("a", [("person", "p", ()), ("observer", "o", ()), ("agent", "g", ("x",)), ("node", "n", ())], [])

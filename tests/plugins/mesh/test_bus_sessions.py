@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from sagent.testing.server import Turn
-from tests.depth import few
+from tests.depth import few, later
 from tests.plugins.mesh.places import by_results, place
 
 
+@later
 @pytest.mark.plugin("lab")
 async def test_bus_sessions_list_export_and_share(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Hello from afar.")])) as here:

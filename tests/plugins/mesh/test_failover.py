@@ -60,6 +60,7 @@ async def test_finished_work_leaves_queue(tmp_path: Path) -> None:
                 await asyncio.sleep(0.1)
 
 
+@later
 async def test_labelled_node_takes_all_work(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Done.")])) as here:
         await here.node("n1", "--slots", "1", *(word for name in "abc" for word in ("--label", name)))
@@ -139,6 +140,7 @@ async def test_other_version_named_not_listed(tmp_path: Path) -> None:
         assert "node.late" in err and "version 9" in err and "knows 1" in err and err.count("\n") == 1
 
 
+@later
 async def test_drained_node_loses_nothing(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >>{begun}; sleep 1; echo finished"}),)), Turn("Done.")]

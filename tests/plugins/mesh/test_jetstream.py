@@ -14,7 +14,7 @@ from sagent.plugins.mesh import names
 from sagent.plugins.mesh.errors import Fenced, NobodyThere, Refused, TooLarge, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.server import MAX_PAYLOAD_BYTES, ServerOptions, serving
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.plugins.mesh.test_failover import Wire
 from tests.waiting import SECONDS
 
@@ -236,6 +236,7 @@ async def test_taken_port_named(server: Broker, tmp_path: Path) -> None:
             pass
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("folder", ["bü s", 'a "b" \\ $HOME', "it's {x} # y"])
 async def test_directory_name_may_be_odd(tmp_path: Path, folder: str) -> None:

@@ -31,6 +31,7 @@ async def test_prompt_above_8_mb_arrives(tmp_path: Path) -> None:
         assert [entry async for entry in here.bus.read(f"OBJ_{names.PARCELS}", "$O.sagent-parcels.C.>")] == []
 
 
+@later
 async def test_oversized_prompt_leaves_no_record(tmp_path: Path) -> None:
     async with place(tmp_path, ()) as here:
         mesh, prompt = Mesh(here.bus), "a" * (MAX_BODY_BYTES + 1)

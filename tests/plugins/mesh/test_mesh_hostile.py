@@ -13,6 +13,7 @@ from sagent.plugins.mesh.errors import WrongVersion
 from sagent.plugins.mesh.records import InboxMessage, Records, SessionRecord, encode
 from sagent.plugins.mesh.remote import Mesh, RemotePeer
 from sagent.testing.server import Turn
+from tests.depth import later
 from tests.plugins.mesh.places import Place, by_results, place
 
 
@@ -94,6 +95,7 @@ async def test_other_version_blocks_no_session(tmp_path: Path) -> None:
                 await waiting
 
 
+@later
 async def test_damaged_log_answered_with_error(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")
@@ -105,6 +107,7 @@ async def test_damaged_log_answered_with_error(tmp_path: Path) -> None:
         assert await answered(here, SessionRecord("s2")) == ("Fine.", "")
 
 
+@later
 async def test_invalid_label_refused_at_once(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         for label in ("a b", "*", ">", "a.b", "ä"):

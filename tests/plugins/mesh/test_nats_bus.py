@@ -18,6 +18,7 @@ from sagent.plugins.mesh.bus_suite import BusSuite
 from sagent.plugins.mesh.buses.nats import NatsBus, nats_bus
 from sagent.plugins.mesh.cards import Card
 from sagent.plugins.mesh.errors import DeadlineExceeded, Unavailable, WrongVersion
+from tests.depth import later
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +143,7 @@ async def test_failed_answer_blocks_no_message(broker: Broker, monkeypatch: pyte
     assert waited[-1] > 50  # an answer is of use until its deadline
 
 
+@later
 async def test_other_version_reported_to_sender(broker: Broker) -> None:
     async with nats_bus(broker.url) as bus, nats_bus(broker.url) as other:
         to = Address(f"odd.a{new_id()}")

@@ -16,7 +16,7 @@ from sagent.plugins.mesh.remote import Mesh
 from sagent.plugins.mesh.session_worker import NodeOptions
 from sagent.plugins.mesh.tasks import end
 from sagent.testing.server import Call, Received, Step, Turn
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.plugins.mesh.places import MODEL, by_results, place
 
 
@@ -49,6 +49,7 @@ async def test_remote_child_survives_parent_node(tmp_path: Path) -> None:
         assert sum(price or 0 for price in prices) <= result.cost.total + result.cost.unbilled <= Decimal("0.5")
 
 
+@later
 async def test_unknown_label_returns_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mesh.remote._LABEL_CHECK_DELAY_SECONDS", 0.3)
     call = Call("NodeAgent", {"prompt": "Do a part.", "label": "gqu", "budget_usd": 0.2}, id="c1")

@@ -100,6 +100,7 @@ async def _kinds_over_a_kill(program: list[str], server: dict[str, str], bus: Bu
                 yield frame.kind
 
 
+@later
 async def test_token_required(server: dict[str, str]) -> None:
     async with http_bus(server["url"], "x" * 32) as bus:
         with pytest.raises(Refused, match="token"):

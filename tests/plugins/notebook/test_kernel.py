@@ -74,6 +74,7 @@ async def test_variables_errors_images_and_limit(notebook: Notebook, call: Call)
     assert text_of(await call(notebook, code="x")) == "41\n"
 
 
+@later
 async def test_missing_kernel_explained(notebook: Notebook, call: Call, workspace: Workspace) -> None:
     place = workspace.cwd / "{name}" / ".venv"
     package = place / "lib" / "python3.12" / "site-packages"
@@ -114,6 +115,7 @@ async def test_interrupts_keep_kernel_exits_end_it(
     assert "NameError" in text_of(await call(notebook, code="x", restart=True))
 
 
+@later
 async def test_one_kernel_per_agent(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
     blobs = Folder(tmp_path / "blobs")
 
@@ -208,6 +210,7 @@ async def test_approval_shows_whole_cell(workspace: Workspace) -> None:
     assert "shutil.rmtree" in shown
 
 
+@later
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("changed", [False, pytest.param(True, marks=later)])
 async def test_sandboxed_and_restarted_on_change(

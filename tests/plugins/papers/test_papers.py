@@ -21,6 +21,7 @@ from sagent.plugins.web import WebAccess
 from sagent.policy import Allow, Ask
 from sagent.policy.permissions import PermissionPolicy
 from sagent.tool import ToolOutput, Workspace
+from tests.depth import later
 from tests.plugins.web.conftest import http
 
 SHA = "649def34f8be52c8b66281af98ae884c09aef38b"
@@ -288,6 +289,7 @@ async def test_free_pdf_named_and_fetched(call, access, site) -> None:
         await call(PaperFetch(access), url="http://127.0.0.1:9/x.pdf")
 
 
+@later
 async def test_damaged_pdf_reported(call, access, site) -> None:
     site.pages["/arxiv/pdf/2401.00001"] = http("<html>Not here yet</html>")
     site.pages["/arxiv/pdf/2401.00002"] = http(b"%PDF-1.4 nothing", "application/pdf")

@@ -16,6 +16,7 @@ from sagent.errors import UsageError
 from sagent.testing.script import Call, Fail
 from sagent.testing.server import Cut, FakeProviderServer, Step, Turn, Usage
 from tests.cli.program import Outcome, Shell
+from tests.depth import later
 from tests.repl.recorded import RecordingContext
 
 FAR = {**BAD, "file": "b.py", "line": 99, "end_line": 99, "severity": "low", "title": "Far", "suggestion": "x"}
@@ -46,6 +47,7 @@ def test_range_reviewed_and_priced(shell: Shell, shas: tuple[str, str]) -> None:
     assert asked(shell).count("Approve everything") == 2  # of two requests: nowhere else
 
 
+@later
 def test_non_text_files_reported(shell: Shell, shas: tuple[str, str]) -> None:
     (shell.cwd / "run.sh").write_bytes(b"#!/bin/sh\ncurl example.org | sh\n# \0\n")
     (shell.cwd / "large.sql").write_bytes(b"select 1;\n" * 50_000)
@@ -58,6 +60,7 @@ def test_non_text_files_reported(shell: Shell, shas: tuple[str, str]) -> None:
     assert "latin.txt" in asked(shell)
 
 
+@later
 @pytest.mark.parametrize("form", ["json", "sarif", "text", "annotations"])
 def test_half_character_keeps_report(shell: Shell, shas: tuple[str, str], form: str) -> None:
     shell.serve([answer({**BAD, "title": "Half \ud800", "suggestion": "\udc00"}, summary="\ud83d")])
@@ -92,6 +95,7 @@ def test_hostile_repository_cannot_write(shell: Shell, shas: tuple[str, str]) ->
     assert sorted(tools) == ["Glob", "Grep", "List", "Read"]
 
 
+@later
 def test_git_internals_not_read(shell: Shell, shas: tuple[str, str]) -> None:
     """A job's checkout may leave the token there by which it was made."""
     git(shell.cwd, "config", "http.extraheader", "authorization: c2VjcmV0")
@@ -149,6 +153,7 @@ def test_each_failure_has_its_exit_code(
     assert done.out == ""
 
 
+@later
 def test_subdirectory_reviews_whole_repository(shell: Shell, shas: tuple[str, str]) -> None:
     (shell.cwd / "deep").mkdir()
     shell.serve([Turn(calls=(Call("Read", {"file_path": "a.py"}),)), answer(BAD)])
@@ -182,6 +187,7 @@ def test_fix_edits_without_running(shell: Shell, shas: tuple[str, str]) -> None:
     assert not (shell.cwd / "ran.txt").exists()
 
 
+@later
 @pytest.mark.parametrize("spent", [149_500, 400_000])
 def test_budget_covers_review_and_fixes(shell: Shell, shas: tuple[str, str], spent: int) -> None:
     reviewed = replace(answer(BAD), usage=Usage(input=spent, output=1))
@@ -192,6 +198,7 @@ def test_budget_covers_review_and_fixes(shell: Shell, shas: tuple[str, str], spe
     assert "high: a.py:2" in done.out
 
 
+@later
 def test_lost_call_counts_against_fixes(shell: Shell, shas: tuple[str, str]) -> None:
     reviewed = replace(answer(BAD), usage=Usage(input=52_000, output=1))
     server = shell.serve([Cut(reviewed, after_events=-1), reviewed, Turn(text="Fixed.")])
@@ -243,6 +250,7 @@ def test_review_posted_once_then_updated(shell: Shell, shas: tuple[str, str], ap
     assert api.tokens == {"Bearer t0ken"}
 
 
+@later
 def test_resolved_finding_noted_once(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     shell.serve([answer(BAD), answer(), answer(), answer(BAD)])
@@ -252,6 +260,7 @@ def test_resolved_finding_noted_once(shell: Shell, shas: tuple[str, str], api: R
     assert len(api.lines) == 1
 
 
+@later
 def test_refused_line_keeps_others(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     api.shown = {"a.py": {1}}
@@ -263,6 +272,7 @@ def test_refused_line_keeps_others(shell: Shell, shas: tuple[str, str], api: Rep
     assert "1 of them have no comment" in api.comments[0]["body"]
 
 
+@later
 def test_github_and_own_limits_respected(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     api.fail = [(429, {"Retry-After": "0"}), (403, {"Retry-After": "0"})]
@@ -277,6 +287,7 @@ def test_github_and_own_limits_respected(shell: Shell, shas: tuple[str, str], ap
     assert "35 left out" in done.err
 
 
+@later
 def test_github_error_posts_nothing_twice(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     shell.serve([answer(BAD)])
@@ -300,6 +311,7 @@ def test_forks_and_drafts_are_left_alone(
     assert api.calls == []
 
 
+@later
 def test_review_and_posting_jobs_apart(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     event(shell, shas)
     shell.serve([answer(BAD)])
@@ -334,6 +346,7 @@ def test_fix_needs_write_access(shell: Shell, shas: tuple[str, str], api: Reposi
     assert "Divides by zero" in asked(shell)
 
 
+@later
 def test_non_event_refused(shell: Shell, shas: tuple[str, str], api: Repository) -> None:
     for text in ("", "[]", '{"repository": {"full_name": "../x"}}', '{"repository": {"full_name": "o/r"}, "ref": "x"}'):
         (shell.cwd / ".git/event.json").write_text(text)

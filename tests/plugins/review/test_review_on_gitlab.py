@@ -8,6 +8,7 @@ from gitlab_api import Project, gitlab
 from reviewed import BAD, KEY, answer, two_commits
 
 from tests.cli.program import Outcome, Shell
+from tests.depth import later
 
 FIRST = {
     **BAD,
@@ -55,6 +56,7 @@ def test_review_posts_threads_and_note(shell: Shell, api: Project) -> None:
     assert api.tokens == {"glpat-x"}
 
 
+@later
 def test_multiline_suggestion_not_command(shell: Shell, api: Project) -> None:
     commands = ("x\n/merge", "\n\r/merge", "/\rmerge", "/\u200bmerge")
     shell.serve([answer({**BAD, "line": 1}, *({**BAD, "title": repr(each), "suggestion": each} for each in commands))])
@@ -75,6 +77,7 @@ def test_notes_of_others_are_never_changed(shell: Shell, api: Project) -> None:
     assert [api.lines[0], api.notes[0]] == before
 
 
+@later
 def test_paged_threads_read(shell: Shell, api: Project) -> None:
     for number in range(150):
         api.add(None, body=f"talk {number}", author={"id": 1})
@@ -138,6 +141,7 @@ def test_refused_gitlab_spends_nothing(shell: Shell, api: Project) -> None:
     assert not server.requests
 
 
+@later
 def test_failed_post_finished_next_run(shell: Shell, api: Project) -> None:
     shell.serve([answer(BAD, FIRST), answer(BAD, FIRST)])
     api.fail = [(0, {})] * 4 + [(500, {})]  # the second thread
@@ -147,6 +151,7 @@ def test_failed_post_finished_next_run(shell: Shell, api: Project) -> None:
     assert (len(api.lines), len(api.notes)) == (2, 1)
 
 
+@later
 def test_review_posted_later_with_token(shell: Shell, api: Project) -> None:
     shell.serve([answer(BAD, FIRST)])
     del shell.environment["GITLAB_TOKEN"]

@@ -22,6 +22,7 @@ from sagent.plugins.hosting.opening import state_of
 from sagent.repl.settings_file import add_rule
 from sagent.session.store import delete, sessions
 from sagent.testing.script import Call, Stall, Turn
+from tests.depth import later
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -56,6 +57,7 @@ async def test_session_starts_streams_and_continues(place: Path, provider: list)
         assert [each["id"] for each in listed] == [name]
 
 
+@later
 async def test_stream_survives_restart_once(place: Path, provider: list) -> None:
     provider += [wants_to_write(place / "a"), Turn("one"), Turn("two"), Turn("three")]
     async with served(place) as client:
@@ -161,6 +163,7 @@ async def test_incomparable_change_shown_raw(place: Path, provider: list) -> Non
         assert "diff" not in asked and json.loads(asked["text"]) == edit
 
 
+@later
 async def test_wider_approval_is_as_shown(place: Path, provider: list) -> None:
     target, other, config = place.parent / "a.txt", place.parent / "b.txt", place.parent / "config.toml"
     provider += [wants_to_write(target), wants_to_write(target), wants_to_write(other), Turn("done")]
@@ -309,6 +312,7 @@ async def test_idempotency_key_repeats_once(place: Path, provider: list) -> None
         assert [each.status_code for each in wrong] == [404, 404]
 
 
+@later
 @pytest.mark.parametrize("is_open", [False, True])
 async def test_session_deleted_by_others_is_gone(place: Path, provider: list, is_open: bool) -> None:
     provider += [Turn("one")]
@@ -536,6 +540,7 @@ async def test_broken_request_is_no_fault(place: Path, capsys: pytest.CaptureFix
     assert "Traceback" not in capsys.readouterr().err
 
 
+@later
 async def test_slow_client_resumes_from_log(place: Path, provider: list) -> None:
     much = "".join(f"{number:010}" for number in range(150_000))
     provider += [Turn(much, pieces=3000), Turn("after")]

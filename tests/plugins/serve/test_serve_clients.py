@@ -12,6 +12,7 @@ from page_story import CHECKOUT, story_server
 
 from sagent.plugins.serve.client import Client, ServeError, ServerEvent
 from sagent.testing.script import Call, Turn
+from tests.depth import later
 from tests.forks import Forks
 from tests.listening import lasting_port
 
@@ -48,6 +49,7 @@ def test_typescript_example_works(forks: Forks, tmp_path: Path) -> None:
         assert (story.cwd / "note.txt").read_text() == "42\n"
 
 
+@later
 def test_event_stream_survives_restart(forks: Forks, tmp_path: Path) -> None:
     found: list[ServerEvent] = []
     port = str(lasting_port())

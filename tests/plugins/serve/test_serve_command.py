@@ -14,7 +14,7 @@ from sagent.plugins.hosting import listening
 from sagent.plugins.serve import command
 from sagent.testing.script import Call, Turn
 from tests.cli.program import Shell
-from tests.depth import slow
+from tests.depth import later, slow
 from tests.waiting import wait_until
 
 Started = tuple[subprocess.Popen[bytes], dict, httpx2.Client]
@@ -33,6 +33,7 @@ def _own_model(shell: Shell) -> None:
     config.write_text('model = "anthropic/claude-sonnet-4-6"\n')
 
 
+@later
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=slow)])
 def test_signal_leaves_resumable_session(shell: Shell, number: int) -> None:
     shell.serve([Turn("", calls=(Call("Bash", {"command": "touch began; sleep 300"}),)), Turn("went on")])

@@ -12,6 +12,7 @@ from sagent.plugins.setup.doctor import examine
 from sagent.sandbox import probe
 from sagent.sandbox.probe import Confinement, keep
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.repl.recorded import RecordingContext
 
 CHECKING = """
@@ -32,6 +33,7 @@ async def test_doctor_and_bug_slash_commands(context: RecordingContext) -> None:
             await context.do(line)
 
 
+@later
 def test_failing_plugin_check_is_finding(shell: Shell) -> None:
     file = Path(shell.environment["HOME"]) / ".config/sagent/plugins/harbour.py"
     file.parent.mkdir(parents=True)
@@ -65,6 +67,7 @@ async def test_hanging_check_is_finding(tmp_path: Path, monkeypatch: pytest.Monk
     assert "the check of harbour" in pier.detail and why in pier.detail
 
 
+@later
 def test_unreadable_home_is_finding(shell: Shell) -> None:
     shell.environment["XDG_CONFIG_HOME"] = "/" + "x" * 300
     assert re.search(r"^✗ +settings +/x+", shell.run("doctor", model="").out, re.MULTILINE)

@@ -14,6 +14,7 @@ from sagent.model import ModelInfo, ModelLimits
 from sagent.plugins.setup.models import Finding, compare
 from sagent.testing.server import Listed
 from tests.cli.program import Shell
+from tests.depth import later
 
 PRICES = {"acme/big": {"input": 3, "output": 15, "cache_read": Decimal("0.3")}, "acme/gone": {"input": 1, "output": 1}}
 
@@ -138,6 +139,7 @@ def test_local_server_models_listed(shell: Shell) -> None:
         assert re.search(rf"^{name}/qwen3:8b +- +8.0 B +native$", listed.out, re.MULTILINE)
 
 
+@later
 def test_own_providers_listed(shell: Shell) -> None:
     mine = shell.cwd / "mine.toml"
     mine.write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9"\n[prices."acme/big"]\ninput = 1\noutput = 2\n')
@@ -147,6 +149,7 @@ def test_own_providers_listed(shell: Shell) -> None:
     assert "google/claude-" not in done.out
 
 
+@later
 def test_default_list_short(shell: Shell) -> None:
     usual, one, everything = (shell.run("models", *argv, model="").out for argv in ((), ("openai",), ("--all",)))
     row = re.search(r"^anthropic/claude-sonnet-4-6 +1000000 +64000 +3 +15 +see, think$", usual, re.MULTILINE)

@@ -7,6 +7,7 @@ import pytest
 
 from sagent.testing.server import Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 
 def test_models_list_window_and_price(shell: Shell) -> None:
@@ -20,6 +21,7 @@ def test_models_list_window_and_price(shell: Shell) -> None:
     assert (bad.code, "anthropic" in bad.err) == (2, True)
 
 
+@later
 def test_short_name_shown_full_logged(shell: Shell) -> None:
     shell.serve([Turn(text="Fine.")])
     rows = [line.split() for line in shell.run("models", model="").out.splitlines()]
@@ -32,6 +34,7 @@ def test_short_name_shown_full_logged(shell: Shell) -> None:
     assert full in (Path(str(done["session_path"])) / "root.jsonl").read_text("utf-8")
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_narrow_terminal_keeps_names(shell: Shell, term: str) -> None:

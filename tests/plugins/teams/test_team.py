@@ -38,7 +38,7 @@ from sagent.testing import Line, ScriptedModel
 from sagent.testing.server import FakeProviderServer, Received, Turn
 from sagent.tools import Glob, Read
 from sagent.usage import Usage
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.intact import faults
 from tests.messages import call
 
@@ -517,6 +517,7 @@ async def test_invalid_unicode_task_resumes(tmp_path: Path) -> None:
     assert crew.roles == ["a", "b", "b"]
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 async def test_cut_log_repeats_no_finished_role(tmp_path: Path, mode: str) -> None:

@@ -25,6 +25,7 @@ from sagent.plugins.teams.command import progress
 from sagent.plugins.teams.handoffs import RoleReport
 from sagent.testing.server import Call, Fail, Received, Stall, Step, Turn, Usage
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.intact import faults
 from tests.waiting import wait_until
 
@@ -242,6 +243,7 @@ def test_team_cap_holds_with_three_roles(shell: Shell, crew) -> None:
     assert done.json["cost_usd"]["total"] == pytest.approx(float(billed))
 
 
+@later
 def test_smallest_cap_holds(shell: Shell, crew) -> None:
     shell.serve(says)
 
@@ -302,6 +304,7 @@ def test_run_advisor_inherited_by_roles(shell: Shell, crew) -> None:
     assert [b'"advisor"' in request.body for request in server.requests] == [True, False, True]
 
 
+@later
 @pytest.mark.parametrize(
     ("step", "code", "kind"),
     [
@@ -321,6 +324,7 @@ def test_failing_role_ends_sequence(shell: Shell, crew, step: Step, code: int, k
     assert faults(sessions(shell)[0]) == []
 
 
+@later
 def test_parallel_failure_told_to_joiner(shell: Shell, crew) -> None:
     server = shell.serve(failing("two", Fail(400, message="no such thing")))
     done = team(shell, crew("parallel", 'editor = "three"'), *MODEL, "The task.", "--output-format", "json")
@@ -330,6 +334,7 @@ def test_parallel_failure_told_to_joiner(shell: Shell, crew) -> None:
     assert "two failed (invalid_request: " in joiner and "What one found." in joiner
 
 
+@later
 def test_ctrl_c_stops_team_with_report(shell: Shell, crew) -> None:
     server = shell.serve(failing("two", Stall(Turn(text="Half of it"), after_events=3)))
     child = shell.start("team", "run", *MODEL, crew(), "The task.", model="")
@@ -377,6 +382,7 @@ def test_killed_team_skips_finished_roles(shell: Shell, crew, mode: str) -> None
     assert again.code == 2 and "no unfinished team task" in again.err
 
 
+@later
 def test_failed_team_resumed_by_same_command(shell: Shell, crew) -> None:
     broken = True
     server = shell.serve(lambda request: failing("two", Fail(400, message="no"))(request) if broken else says(request))
@@ -475,6 +481,7 @@ def test_presets_listed_and_shown(shell: Shell) -> None:
     assert "--visible-handoffs" in shell.run("team", "run", "--help", model="").out
 
 
+@later
 @pytest.mark.plugin("audit", "exports")
 def test_exports_know_team_session(shell: Shell, crew) -> None:
     shell.serve(says)

@@ -85,6 +85,7 @@ def test_content_only_on_request(shell: Shell, collected: Collected) -> None:
     assert collected.metrics == {}
 
 
+@later
 @pytest.mark.parametrize("value", ["EVENTS", "event_only"])
 def test_unsupported_content_setting_named(shell: Shell, collected: Collected, value: str) -> None:
     shell.serve(SCRIPT)
@@ -97,6 +98,7 @@ def test_unsupported_content_setting_named(shell: Shell, collected: Collected, v
     assert "look" not in str([values_of(span.attributes) for span in collected.spans])
 
 
+@later
 @pytest.mark.parametrize("answers", [False, True], ids=["refused", "silent"])
 def test_dead_collector_costs_one_line(shell: Shell, *, answers: bool) -> None:
     shell.serve(SCRIPT)

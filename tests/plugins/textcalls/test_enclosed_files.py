@@ -13,6 +13,7 @@ from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tool import Workspace
 from tests.cli.program import Shell
+from tests.depth import later
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 REPLACED = Turn(text="I shorten it.\n\nnotes.txt\n```\nshort\n```\n")
@@ -55,6 +56,7 @@ def test_denied_unseen_file_kept(run: Run) -> None:
     assert "opensesame" not in "".join(sent) and "you have not seen it" in sent[1]
 
 
+@later
 def test_hook_keeps_unseen_file_hidden(run: Run) -> None:
     _hook(run, "exit 2")
     sent = run.sent("Shorten what I wrote")
@@ -62,6 +64,7 @@ def test_hook_keeps_unseen_file_hidden(run: Run) -> None:
     assert "opensesame" not in "".join(sent) and "you have not seen it" in sent[1]
 
 
+@later
 def test_hook_is_asked_of_each_file(run: Run) -> None:
     _hook(run, "if grep -q notes.txt; then exit 2; fi")
     (run.shell.cwd / "free.txt").write_text("gazebo\n")
@@ -76,6 +79,7 @@ def test_session_title_is_prompt_text(run: Run) -> None:
     assert run.shell.run("sessions", "list", model="").out.splitlines()[0].endswith("  Shorten notes.txt")
 
 
+@later
 @pytest.mark.plugin("audit")
 def test_rewind_drops_enclosed_file(run: Run) -> None:
     run.server = run.shell.serve([DONE, DONE, DONE], models=SMALL, require_key=False)
@@ -87,6 +91,7 @@ def test_rewind_drops_enclosed_file(run: Run) -> None:
     assert "opensesame" in sent[1] and "opensesame" not in sent[2] and "Hello" in sent[2]
 
 
+@later
 def test_empty_file_may_be_written_unseen(run: Run) -> None:
     run.notes.write_text("")
     run.sent("Write something")
@@ -120,6 +125,7 @@ def test_words_looked_up_bounded(tmp_path: Path) -> None:
     assert [name for name, _ in found] == ["first.txt"]
 
 
+@later
 @pytest.mark.parametrize("content", ["opensesame\n", "opensesame\r\n"])
 def test_unchanged_write_reported(shell: Shell, content: str) -> None:
     same = Turn(text="notes.txt\n```\nopensesame\n```\n")
@@ -132,6 +138,7 @@ def test_unchanged_write_reported(shell: Shell, content: str) -> None:
     assert "Is the task done?" not in sent[1] and "the command that does it" in sent[2]
 
 
+@later
 def test_unchanged_write_checked_by_command(shell: Shell) -> None:
     same = Turn(text="notes.txt\n```\nopensesame\n```\n")
     run = Run(shell, shell.serve([same, DONE, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
@@ -152,6 +159,7 @@ def test_files_named_in_enclosed_file_added(run: Run) -> None:
     assert "size = 4711" in run.sent("Which size has conf/limits.conf?")[0]
 
 
+@later
 @pytest.mark.parametrize("flags", [(), ("--deny", "Read(.env)", "--deny", "Read(notes.txt)")])
 def test_unnamed_files_short_and_visible(run: Run, flags: Sequence[str]) -> None:
     others = [run.shell.cwd / f"other{number}.txt" for number in range(3)]
@@ -178,6 +186,7 @@ def test_imported_modules_enclosed(run: Run) -> None:
 LOSING = Turn(text="sums.py\n```\ndef mean(values): ...\n```\n")
 
 
+@later
 @pytest.mark.parametrize(
     ("request_text", "turns", "kept", "left"),
     [
@@ -238,6 +247,7 @@ def test_directories_of_text(tmp_path: Path, text: str, named: bool) -> None:
     assert bool([*named_directories(text, Workspace(tmp_path / "work"))]) == named
 
 
+@later
 def test_denied_directory_not_listed(run: Run) -> None:
     (run.shell.cwd / "src").mkdir()
     (run.shell.cwd / "src/gazebo.py").write_text("")

@@ -17,6 +17,7 @@ from sagent.messages import user
 from sagent.peer import Compact, Switch
 from sagent.testing.script import Call, Fail, Received, Step, Turn
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 
 SMALL = "tiny-1b"
 SHORTEN = "I shorten it.\n\nnotes.txt\n```\nshort\n```\n"
@@ -89,6 +90,7 @@ async def test_spawned_agent_sees_overwritten_file(work: Path) -> None:
     assert (work / "notes.txt").read_text() == "short\n"
 
 
+@later
 @pytest.mark.parametrize(
     ("said", "more"),
     [
@@ -146,6 +148,7 @@ async def test_missing_path_asked_once(work: Path, asked: str, said: str, told: 
     assert not any("no tool was called" in sent for sent in stage.sent)
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("asked", "command", "told"),
@@ -167,6 +170,7 @@ async def test_explained_fault_asked_once_to_fix(work: Path, asked: str, command
     assert ["Then change it" in each for each in stage.sent] == [False, False, *([True] * 3 if told else [])]
 
 
+@later
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -228,6 +232,7 @@ async def test_mid_turn_message_gets_files(work: Path, moment: str) -> None:
     assert stage.sent[-1].index("gazebo") > stage.sent[-1].index("And compare with")
 
 
+@later
 async def test_message_during_job_gets_files(work: Path) -> None:
     stage = Stage(work, [], [])
     async with stage.agent(f"own/{SMALL}") as agent:
@@ -281,6 +286,7 @@ async def test_late_advisor_still_asked(work: Path) -> None:
     assert not advice and "VERDICT" in stage.sent[-1]
 
 
+@later
 async def test_file_shown_after_advisor_switch(work: Path) -> None:
     turns = [Turn(text="ok."), *[Turn(text=SHORTEN)] * 3, *[Turn(text="Done.")] * 3]
     stage = Stage(work, [Turn(text="VERDICT: proceed\nNEXT: nothing") for _ in range(4)], turns)
@@ -312,6 +318,7 @@ async def test_cleared_file_shown_before_overwrite(work: Path) -> None:
     assert (work / "notes.txt").read_text() == "short\n"
 
 
+@later
 async def test_cleared_run_keeps_request_file(work: Path) -> None:
     answers = [Turn(text="```bash\necho hi\n```\n"), Turn(text=SHORTEN), Turn(text="Done.")]
     stage = Stage(work, [], answers)

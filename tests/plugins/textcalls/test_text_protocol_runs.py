@@ -10,6 +10,7 @@ import pytest
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import Call, FakeProviderServer
 from tests.cli.program import Shell
+from tests.depth import later
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 FIX = Turn(text="I fix it.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n")
@@ -66,6 +67,7 @@ def test_command_names_no_files(shell: Shell) -> None:
     assert "return a - b" not in first and "marked" in first and "return a - b" in second
 
 
+@later
 def test_unseen_file_shown_before_overwrite(shell: Shell) -> None:
     server, flags = _serve(shell, [FIX, FIX, Turn(text="Done.")], SMALL)
     (shell.cwd / "calc.py").write_text("VERSION = 7\n" + BROKEN)
@@ -75,6 +77,7 @@ def test_unseen_file_shown_before_overwrite(shell: Shell) -> None:
     assert (shell.cwd / "calc.py").read_text() == BROKEN.replace("-", "+")
 
 
+@later
 @pytest.mark.plugin("setup")
 def test_big_model_native_until_text_call(shell: Shell) -> None:
     written = Turn(text='```json\n{"name": "Read", "arguments": {"file_path": "calc.py"}}\n```')
@@ -99,6 +102,7 @@ def _body_of(shell: Shell, place: tuple[FakeProviderServer, tuple[str, ...]]) ->
     return _bodies(place[0])[0]
 
 
+@later
 def test_repeated_block_runs_once(shell: Shell) -> None:
     again = Turn(text="```bash\necho x >> log.txt\n```\n\n" * 25, pieces=100)
     server, flags = _serve(shell, [again, again, Turn(text="Done.")], SMALL)

@@ -22,6 +22,7 @@ from sagent.testing.script import Fail, Received
 from sagent.testing.server import Call, FakeProviderServer, Step, Turn
 from sagent.tool import Answer, Effect, RunContext, Workspace, arguments_schema
 from tests.chosen import entries, made
+from tests.depth import later
 
 FAMILIES = {
     "anthropic/claude-sonnet-4-6": "ANTHROPIC",
@@ -157,6 +158,7 @@ class _Numbered(Deploy):
         self.name = f"mcp__many__thing_{number}"
 
 
+@later
 @pytest.mark.parametrize("model", FAMILIES)
 async def test_events_name_real_tool(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
@@ -234,6 +236,7 @@ async def test_call_tool_runs_nothing_by_itself(
     assert not (tmp_path / "work" / "made").exists()
 
 
+@later
 @pytest.mark.parametrize("shape", ["flat", "text"])
 @pytest.mark.parametrize("model", FAMILIES)
 async def test_weak_model_argument_shapes_accepted(
@@ -255,6 +258,7 @@ async def test_weak_model_argument_shapes_accepted(
         assert json.loads(body["input"][1]["arguments"]) == given
 
 
+@later
 async def test_session_survives_provider_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     deploy = Deploy()

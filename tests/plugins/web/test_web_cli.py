@@ -11,6 +11,7 @@ import pytest
 from sagent.lib.json import as_array, as_object
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 PAGE = b"<html><head><title>Tides</title></head><body><h1>Tides</h1><p>High water is at noon.</p></body></html>"
 
@@ -56,6 +57,7 @@ def test_allowed_host_fetched(shell: Shell, port: int) -> None:
     assert "High water" not in results(shell)
 
 
+@later
 def test_web_tools_off_unless_chosen(shell: Shell) -> None:
     server = shell.serve([Turn(text="ok")] * 3)
     for flags in ([], ["--tools", "default,web"], ["--tools", "web"]):

@@ -26,7 +26,7 @@ from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
 from sagent.testing.tool_suite import ToolSuite
 from sagent.tool import ToolOutput, Workspace
-from tests.depth import WHOLE
+from tests.depth import WHOLE, later
 from tests.plugins.web.conftest import http
 
 ARTICLE = "The lighthouse was built in 1871 and it still guides ships into the harbour. " * 8
@@ -85,6 +85,7 @@ def test_page_cannot_close_its_mark() -> None:
     assert f"</{tag[1]}>" not in text
 
 
+@later
 async def test_article_and_whole_page_extractors(call, access, site) -> None:
     noise = "".join(f"<p>Link {n} of many, many links.</p>" for n in range(300))
     site.pages["/news"] = http(
@@ -111,6 +112,7 @@ def test_page_base_refresh_and_superscript(plain: bool) -> None:
     assert "sends browsers" not in page.text, "such a line may be for browsers without scripts"
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(
     "broken",
@@ -163,6 +165,7 @@ def test_charset_declared_wrong_or_unknown(data: bytes, kind: str, text: str) ->
     assert decode(data, kind) == text
 
 
+@later
 async def test_long_page_in_parts_and_kept_whole(call, access, site) -> None:
     numbered = "\n".join(f"line {n} of a long text" for n in range(4_000))
     site.pages["/long"] = http(numbered, "text/plain")
@@ -241,6 +244,7 @@ async def test_failure_shows_status_and_page(call, access, site) -> None:
         await call(WebFetch(access), url="http://example.org/wall")
 
 
+@later
 async def test_post_sends_json(call, access, site) -> None:
     site.pages["/api"] = http("fine", "text/plain")
     await call(WebFetch(access), url="http://example.org/api", json={"n": [1, None]})
@@ -255,6 +259,7 @@ async def test_post_sends_json(call, access, site) -> None:
             await call(WebFetch(access), url="http://example.org/api", **arguments)
 
 
+@later
 async def test_empty_arguments_not_sent(call, access, site) -> None:
     site.pages["/"] = http("fine", "text/plain")
     for number, empty in enumerate(

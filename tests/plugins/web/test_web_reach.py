@@ -11,6 +11,7 @@ from sagent.errors import ToolError
 from sagent.plugins.gateway.address import check_secrets, parse_address
 from sagent.plugins.gateway.gateway import Bounds
 from sagent.plugins.web import WebAccess, WebFetch
+from tests.depth import later
 from tests.plugins.web.conftest import PUBLIC, http
 
 NOT_PUBLIC = [
@@ -218,6 +219,7 @@ async def test_bomb_counted_when_inflated(call, internet, site, tmp_path, layers
             await call(WebFetch(access), url="http://example.org/bomb")
 
 
+@later
 async def test_compressed_read_and_damaged_named(call, access, site) -> None:
     page = b"<p>squeezed</p>"
     site.pages["/gzip"] = http(gzip.compress(page), content_encoding="gzip")
