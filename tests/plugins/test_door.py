@@ -363,17 +363,20 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
         assert f"there is no tool {tool}: it is of the plugin {name}" in done.stderr
     typed = [command.name for command in mine.commands]
     typed += [f"/{command.name}" for command in mine.slash_commands]
-    typed += [extra.to for extra in mine.extras if extra.help and extra.to.split()[0] not in typed]
+    modes = [extra.to.split()[1] for extra in mine.extras if extra.to.startswith("mode ")]
+    operations = [extra.to for extra in mine.extras if extra.help and not extra.to.startswith("mode ")]
+    typed += [line for line in operations if line.split()[0] not in typed]
     for line in few(typed):
         words = [*run[:-2], line] if line.startswith("/") else [*run[:3], *line.split()]
         told = subprocess.run(words, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
         assert told.returncode == 2
         assert f"`{line}` is a command of the plugin {name}, which is not loaded" in told.stderr
     given = [["--tools", tool] for tool in tools] + [[f"--{each.flag_name}", "x"] for each in settings if each.help]
+    given += [["--permission-mode", mode] for mode in modes]
     for words in few([*given, *([f"--{flag.name}", "x"] for flag in mine.flags if not flag.of)]):
         told = subprocess.run([*run, *words], cwd=shell.cwd, env=shell.environment, capture_output=True, text=True)
         assert told.returncode == 2
-        assert f"of the plugin {name}, which is not loaded" in told.stderr
+        assert f"the plugin {name}, which is not loaded" in told.stderr
     run = [*run[:3], "help", "all"]
     shown = subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=True)
     assert not [setting.name for setting in settings if f"--{setting.flag_name}" in shown.stdout]
