@@ -162,6 +162,9 @@ class Overrides(TypedDict, total=False):
     hook_hosts: _Names | None
     memory: bool | None
     plain: bool | None
+    budget_day: _Usd | None
+    budget_month: _Usd | None
+    budget_project: _Usd | None
     telemetry: bool | None
     tool_calls: Literal["auto", "native", "text"] | None
     worktree_setup: str | None

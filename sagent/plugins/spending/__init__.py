@@ -1,9 +1,22 @@
-"""What was spent over days: `/usage`, by day, week, project or model."""
+"""What was spent over days, and budgets that all sessions of a person share: a day's, a month's, a project's."""
 
-from sagent.plugin import Plugin, SlashCommand
+from sagent.config.values import usd
+from sagent.plugin import SESSIONS, Command, Part, Plugin, Setting, SlashCommand
 
+_USD = ("Decimal | None", "_Usd | None", "lower")
+DAY = Setting("budget_day", usd, None, *_USD, metavar="N", help="spend at most N USD a day, in all sessions")
+MONTH = Setting("budget_month", usd, None, *_USD, metavar="N", help="spend at most N USD a month, in all sessions")
+PROJECT = Setting("budget_project", usd, None, *_USD, metavar="N", help="spend at most N USD in this project, ever")
+_BUDGETS = (DAY, MONTH, PROJECT)
 plugin = Plugin(
     "spending",
-    "what was spent over days, by day, week, project or model",
+    "what was spent over days, and budgets of a day, a month and a project",
+    commands=(
+        Command(
+            "usage", "show what all sessions have cost", "sagent.plugins.spending.command:run_usage", group=SESSIONS
+        ),
+    ),
+    parts=(Part("sagent.plugins.spending.part:add", tuple(each.name for each in _BUDGETS), "around"),),
+    settings=_BUDGETS,
     slash_commands=(SlashCommand("usage", "sagent.plugins.spending.slash:usage"),),
 )

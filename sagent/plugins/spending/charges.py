@@ -1,4 +1,4 @@
-"""The charges of all sessions in a state directory, each with its time and its project."""
+"""The charges of all sessions in a state directory, each with its time, its project and its person."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -15,15 +15,23 @@ from sagent.session.log import read_log
 from sagent.session.store import log_files, sessions
 from sagent.usage import Charge, Sum
 
-Grouping: TypeAlias = Literal["day", "week", "project", "model"]
+Grouping: TypeAlias = Literal["day", "week", "project", "model", "person"]
 
 
 class Paid(NamedTuple):
-    """A settled charge. `day` is a date of this machine's time zone."""
+    """A settled charge and its log entry. `person` is the account on this machine that owns the log."""
 
-    day: date
+    at: datetime
     project: str
     charge: Charge
+    person: str = ""
+    session: Path = Path()
+    entry: str = ""
+
+    @property
+    def day(self) -> date:
+        """The date in this machine's time zone."""
+        return self.at.astimezone().date()
 
 
 class Spending(NamedTuple):
@@ -43,25 +51,40 @@ class Spending(NamedTuple):
         return total(each.unbilled for each in self.sums.values())
 
 
-def paid(state: Path) -> Iterator[Paid]:
-    """Yield every settled charge once: a copied session begins with the charges of its original. Logs that cannot be
-    read, and what follows damage, are left out."""
+def paid(state: Path, since: datetime | None = None) -> Iterator[Paid]:
+    """Yield every settled charge once, or those of logs that were written `since` then: a copied session begins with
+    the charges of its original. Logs that cannot be read, and what follows damage, are left out."""
     seen = set[str]()
     for session in sessions(state):
         project = ""
         with suppress(OSError, SagentError, ValueError):
             for file in log_files(session):
+                facts = file.stat()
+                if since is not None and facts.st_mtime < since.timestamp():
+                    continue
+                person = _account(facts.st_uid)
                 for entry in read_log(file):
                     if not project:
                         project = origin([entry]).cwd or str(session.parent)
                     if entry.kind != "spent" or entry.id in seen or not isinstance(entry.content, ChargeEntry):
                         continue
                     seen.add(entry.id)
-                    yield Paid(datetime.fromisoformat(entry.at).astimezone().date(), project, entry.content.charge)
+                    at = datetime.fromisoformat(entry.at)
+                    if since is None or at >= since:
+                        yield Paid(at, project, entry.content.charge, person, session, entry.id)
+
+
+def _account(uid: int) -> str:
+    from pwd import getpwuid
+
+    try:
+        return getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def grouped(charges: Iterable[Paid], by: Grouping) -> Spending:
-    """Return the sums by day or week, latest first, or by project or model, dearest first."""
+    """Return the sums by day or week, latest first, or by project, model or person, dearest first."""
     sums, unpriced = dict[str, Sum](), dict[str, None]()
     for each in charges:
         charge, name = each.charge, _name(each, by)
@@ -83,3 +106,5 @@ def _name(each: Paid, by: Grouping) -> str:
             return each.project
         case "model":
             return f"{each.charge.provider}/{each.charge.model}"
+        case "person":
+            return each.person

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from sagent.lib.figures import bill, count
+from sagent.plugins.spending.budgets import budgets_of, in_words
 from sagent.plugins.spending.charges import Paid, Spending, grouped, paid
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.greeting import short_path
@@ -15,18 +16,26 @@ from sagent.repl.view.lines import Line, Span, table
 
 MAX_ROWS = 14
 _BAR = 16  # columns
-_WAYS = (("day", "the last days"), ("week", "the last weeks"), ("project", "by directory"), ("model", "by model"))
+_WAYS = (
+    ("day", "the last days"),
+    ("week", "the last weeks"),
+    ("project", "by directory"),
+    ("model", "by model"),
+    ("person", "by account"),
+)
 
 
 @command(complete=_WAYS, here=True)
-async def usage(context: CommandContext, by: Literal["day", "week", "project", "model", ""] = "") -> None:
+async def usage(context: CommandContext, by: Literal["day", "week", "project", "model", "person", ""] = "") -> None:
     """Show what all sessions here have cost.
 
-    By day, week, project or model. Without one of these, the last days, and the sums of today, the week and the month.
+    By day, week, project, model or person. Without one of these, the last days, the sums of today, the week and the
+    month, and what is left of the standing budgets.
     """
     found = await asyncio.to_thread(lambda: list(paid(context.settings.state_dir)))
     spending = grouped(found, by or "day")
-    lines: list[Line] = [] if by else [*_sums(found), ()]
+    budgets = [] if by else await asyncio.to_thread(budgets_of, context.settings)
+    lines: list[Line] = [] if by else [*_sums(found), *((("", f"  {in_words(each)}"),) for each in budgets), ()]
     lines += _rows(spending, is_path=by == "project") or [(("class:dim", "  nothing was spent yet"),)]
     if spending.unpriced:
         lines.append((("class:warning", f"  At least: no known price of {', '.join(spending.unpriced)}"),))
