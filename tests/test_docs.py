@@ -144,6 +144,7 @@ def check_config(text: str, where: str, environment: dict[str, str], tmp_path: P
     return name
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "example",
     [

@@ -18,6 +18,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(CHECKOUT)}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("words", "code"),
     [("--version", 0), ("config show", 0), ("--help", 0), ("--frob", 2), ("config nothing", 2)],

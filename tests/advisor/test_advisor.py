@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sagent.advisor.advisor import READ_ONLY_TOOLS, Advisor, parse_advisor, role_text
 from sagent.errors import UsageError
 from sagent.model import EFFORTS
+from tests.depth import later
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ def test_invalid_advisor_says_what_is_wrong(text: str, said: str) -> None:
         parse_advisor(text)
 
 
+@later
 @given(
     st.builds(
         Advisor,

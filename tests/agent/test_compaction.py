@@ -155,6 +155,7 @@ async def test_compacted_log_reads_the_same(tmp_path: Path) -> None:
     await agent.aclose()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("asked_for", [True, False])
 async def test_summary_uses_cached_prefix(tmp_path: Path, *, asked_for: bool) -> None:
     """And it has seen every outcome: no stub took the place of one before."""

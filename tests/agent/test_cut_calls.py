@@ -576,6 +576,7 @@ WHOLE_REPLIES: Mapping[str, Raw] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=25)
 @given(st.data())

@@ -194,6 +194,7 @@ Agent(ScriptedModel(calls), tools=[swift, deadly], session=sys.argv[1]).run_sync
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("names", [["deadly"], ["swift", "deadly"]])
 def test_killed_open_calls_get_results(names: list[str], tmp_path: Path, forks: Forks) -> None:
     (tmp_path / "killed.py").write_text(KILLED)

@@ -13,6 +13,7 @@ from sagent.model import full_name
 from sagent.providers import built_in
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 
 
 def chosen(tmp_path: Path, config: str = "", **given: object) -> Choice:
@@ -20,6 +21,7 @@ def chosen(tmp_path: Path, config: str = "", **given: object) -> Choice:
     return Choice(load(given, {"HOME": str(tmp_path)}, tmp_path, file=tmp_path / "mine.toml"))
 
 
+@later
 def test_each_alias_has_a_price() -> None:
     book = PriceBook()
     for name in shipped():

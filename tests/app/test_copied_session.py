@@ -32,6 +32,7 @@ class Model:
         return Turn(calls=(Call("Read", {"file_path": found[1]}), Call("Grep", {"path": found[1], "pattern": "port"})))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["fork", "fork, and the first one deleted", "moved"])
 async def test_cut_file_is_readable_in_copy(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()

@@ -43,6 +43,7 @@ async def test_loop_runs_during_opening(long: Settings) -> None:
     assert ticks > 100
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("rounds", [1, 3, 30])
 async def test_leaving_during_opening_closes_it(long: Settings, rounds: int) -> None:
     async def opening() -> None:

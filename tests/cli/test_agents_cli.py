@@ -180,6 +180,7 @@ def test_killed_agents_jobs_messages_return(shell: Shell) -> None:
     assert faults(session) == []
 
 
+@later
 def test_run_waits_for_jobs_unless_told(shell: Shell, processes: Callable[[str], list[int]]) -> None:
     marker = f"0.5{os.getpid()}"
     job = Call("Bash", {"command": f"sleep {marker}; echo slept", "background": True})

@@ -40,6 +40,7 @@ def test_lone_or_broken_picture_is_refused(shell: Shell, words: list[str], data:
     assert not server.requests
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", [[], ["run"]])
 def test_image_flag_attaches_files(shell: Shell, command: list[str]) -> None:
     server = shell.serve([Turn(text="I see.")])

@@ -10,6 +10,7 @@ from program import Shell
 
 from sagent.cost.prices import PriceBook
 from sagent.testing.server import Cut, FakeProviderServer, Received, Stall, Step, Turn
+from tests.depth import later
 from tests.waiting import wait_until
 
 CAP = Decimal("0.30")
@@ -29,6 +30,7 @@ def lost(_: Received) -> Step:
     return Cut(Turn(text="Never seen."), after_events=-1, how="reset")
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(("script", "number"), [(killed, signal.SIGKILL), (lost, None)])
 def test_possibly_billed_counts_in_later_runs(

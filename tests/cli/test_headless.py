@@ -102,6 +102,7 @@ def test_stream_json_tells_all_as_lines(shell: Shell) -> None:
     assert done.code == 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("argv", "stdin", "prompt"),
     [
@@ -204,6 +205,7 @@ def test_first_provider_with_a_key_is_used(shell: Shell) -> None:
     assert str(done.json["model"]).startswith("moonshot/kimi")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("argv", "model"),
     [
@@ -223,6 +225,7 @@ def test_any_server_and_model_from_shell(shell: Shell, argv: list[str], model: s
     assert done.json["result"] == "ok"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("step", "kind", "words"),
     [
@@ -444,6 +447,7 @@ def test_killed_first_run_has_logged_its_server(shell: Shell) -> None:
     assert refused.code == 2 and "last used openai at " in refused.err and not public.requests
 
 
+@later
 def test_session_has_one_writer(shell: Shell) -> None:
     server = shell.serve([Turn(text="slow", delay=30.0), Turn(text="quick")])
     path = str(shell.cwd / "session")
@@ -587,6 +591,7 @@ def test_non_blocking_stdin_is_waited_for(shell: Shell, flags: list[str], sent: 
     assert (child.returncode, out) == (0, b"Told.\n"), err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", ["/advisor rate good a b c", "/advisor a/b,role=~no-user/x"])
 def test_impossible_command_is_wrong_usage(shell: Shell, command: str) -> None:
     shell.serve([])
@@ -774,6 +779,7 @@ print(json.dumps([code, url, asked]))
 """
 
 
+@later
 @pytest.mark.needs("netns")
 def test_only_the_provider_is_contacted(shell: Shell) -> None:
     done = subprocess.run(
@@ -821,6 +827,7 @@ def test_standard_streams_full_or_closed(shell: Shell, redirect: str, code: int)
             assert b"the output could not be written" in done.stderr, argv
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("flags", [["--max-turns", "x"], ["--session", "{held}"]])
 def test_every_failure_is_an_object_in_json(shell: Shell, flags: list[str]) -> None:

@@ -20,6 +20,7 @@ def send_ignored(child: subprocess.Popen[bytes]) -> None:
         child.send_signal(number)
 
 
+@later
 def test_ignored_signals_do_not_stop_a_run(shell: Shell) -> None:
     command = "touch begun; until [ -e go ]; do sleep 0.05; done; echo went on"
     shell.serve([Turn(calls=(Call("Bash", {"command": command}),)), Turn(text="Done.")])

@@ -11,6 +11,7 @@ from program import PROGRAM, Shell
 from sagent.cli import headless
 from sagent.cli.headless import read_prompt, read_text
 from sagent.testing.server import Turn
+from tests.depth import later
 
 
 class Heard(io.StringIO):
@@ -76,6 +77,7 @@ def test_closed_pipe_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert err.getvalue() == ""
 
 
+@later
 def test_program_says_pipe_is_held_open(shell: Shell) -> None:
     shell.serve([Turn(text="ok")])
     argv = [*PROGRAM, "--model", "claude-sonnet-4-6", "what is this?"]

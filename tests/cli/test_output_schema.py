@@ -57,6 +57,7 @@ def test_nonconforming_answer_mended_once(shell: Shell) -> None:
     assert "size must be at least 1" in json.dumps(server.requests[1].json)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("wrong", [MISFIT, "I cannot say.", '{"name": "x"}', '{"name": "x", "size": 1, "y": 2}', "[]"])
 def test_wrong_data_has_exit_code_6(wrong: str, shell: Shell) -> None:
     shell.serve([Turn(text=wrong)] * 2)

@@ -10,6 +10,7 @@ import pytest
 from program import PROGRAM, Shell
 
 from sagent.testing.script import Call, Fail, Turn
+from tests.depth import later
 from tests.intact import faults
 
 HALVES, WHOLE = "a\ud83d\ude00 \ud83d\ude80\ud83d\ude00 b\ud83d", "a😀 🚀😀 b\ufffd"
@@ -58,6 +59,7 @@ def test_stream_json_events_are_valid_text(shell: Shell) -> None:
     assert faults(Path(path)) == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", ["text", "json", "stream-json"])
 def test_error_message_is_valid_text(shell: Shell, form: str) -> None:
     shell.serve([Fail(400, message=f"no {HALVES}")])
@@ -68,6 +70,7 @@ def test_error_message_is_valid_text(shell: Shell, form: str) -> None:
     assert "\ud83d" not in said
 
 
+@later
 def test_odd_argument_is_sent(shell: Shell) -> None:
     server = shell.serve([Turn("ok")])
     child = shell.start(os.fsdecode(b"caf\xe9 \xf0\x9f"), program=PROGRAM)

@@ -23,6 +23,7 @@ WAIT = re.compile(
 )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("flags", [(), ("--output-format", "json")])
 def test_wait_behind_hung_call_is_told(shell: Shell, tmp_path: Path, flags: tuple[str, ...]) -> None:
     settings = tmp_path / "settings.toml"

@@ -205,6 +205,7 @@ def retold_frame(true: Usage, chance: Random, says: str) -> bytes:
     return frame({":event-type": "metadata", ":message-type": "event"}, json.dumps(told).encode())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("family", [*FAMILIES])
 @pytest.mark.parametrize("says", ["nothing", "zero", "input", "output", "nonsense", "huge", "huge input"])
 async def test_true_cost_over_http_within_cap(family: str, says: str) -> None:

@@ -62,6 +62,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
     return started
 
 
+@later
 def test_run_prints_table_and_keeps_row(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
     with start() as process:
         out, err = process.communicate()

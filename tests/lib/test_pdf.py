@@ -90,6 +90,7 @@ def test_pages_in_object_streams_are_counted(data: bytes, pages: int) -> None:
     assert count_pages(data) == pages
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "hide",
     [
@@ -107,6 +108,7 @@ def predicted(data: bytes) -> bytes:
     return zlib.compress(b"".join(b"\0" + row for row in rows))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("pack", "filters"),
     [
@@ -125,6 +127,7 @@ def test_invisible_pages_counted_by_pypdfium2() -> None:
     assert count_pages(two(pdf(300).replace(b"/Root", b"/Encrypt 1 0 R/Root"))) >= 300
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "written",
     [b"", b"/Type\0/Page", b"/Type%c\n/Page", b"/Type 99 0 R"],
@@ -142,6 +145,7 @@ def test_page_shown_many_times_counts_each() -> None:
     assert count_pages(once.replace(kids, (b"3 0 R " * 40).ljust(len(kids))[: len(kids)])) == 40
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("pack", "filters"),
     [

@@ -65,6 +65,7 @@ def make_odd(kind: str, path: Path) -> None:
         path.symlink_to("/dev/zero")
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(sys.platform != "linux", reason="sockets are bound by way of /proc")
 @pytest.mark.parametrize("kind", ["a FIFO", "a directory", "a socket", "/dev/zero"])
 def test_non_regular_file_is_not_waited_for(tmp_path: Path, kind: str, forks: Forks) -> None:

@@ -176,6 +176,7 @@ def test_no_plugins_leaves_only_ours(shell: Shell, folder: Path) -> None:
     assert [*found(folder, foreign=False).names] == [name for name in found(folder).names if name != "hello"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("source", WRONG.values(), ids=WRONG)
 def test_broken_plugin_named_rest_works(shell: Shell, folder: Path, source: str) -> None:
     (folder / "wrong.py").write_text(source)

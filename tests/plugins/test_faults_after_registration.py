@@ -127,6 +127,7 @@ def test_command_exit_text_shown(shell: Shell, folder: Path) -> None:
     assert (done.code, done.err) == (1, "no boat today\n")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("line", "why", "stays"), FAILING.values(), ids=FAILING)
 def test_failing_part_left_out_whole(shell: Shell, folder: Path, line: str, why: str, *, stays: bool) -> None:
     (folder / "added.py").write_text(PART.format(line=line))
@@ -341,6 +342,7 @@ def test_notice_of_another_kind_is_shown(shell: Shell, folder: Path) -> None:
     assert (done.code, done.out, "sagent: 7\n" in done.err) == (0, "Fine.\n", True)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("raised", ["type('Panic', (BaseException,), {})('bang')", "asyncio.CancelledError"])
 def test_tool_that_raises_anything_answers_so(shell: Shell, folder: Path, raised: str) -> None:
     source = ODD.format(schema="{}").replace('return "ok"', f"import asyncio; raise {raised}")

@@ -173,6 +173,7 @@ WRONG = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("source", WRONG.values(), ids=WRONG)
 def test_invalid_declaration_left_out(shell: Shell, folder: Path, source: str) -> None:
     (folder / "boom.py").write_text(HELLO)
@@ -304,6 +305,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_index_rebuilt(shell: Shell, folder: Path, damage: str | None) -> None:
     (folder / "boom.py").write_text(HELLO)
@@ -605,6 +607,7 @@ def change(folder: Path, how: str) -> None:
     place.chmod(0o660 if mode == "group" else 0o700 if mode == "owner" else int(mode, 8))
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.needs("root-of-machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")

@@ -110,6 +110,7 @@ def test_price_and_default_used(shell: Shell, folder: Path) -> None:
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
 
 
+@later
 @pytest.mark.plugin("setup")
 def test_its_default_is_listed(shell: Shell, folder: Path) -> None:
     (folder / "acme.py").write_text(ACME)

@@ -170,6 +170,7 @@ def test_table_with_failing_reader_ignored(shell: Shell, folder: Path) -> None:
     assert "harbours is ignored" in done.err and "AttributeError" in done.err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("project", ["no", "ask"])
 def test_project_table_needs_trust(shell: Shell, folder: Path, project: str) -> None:
     (folder / "harbour.py").write_text(HARBOUR.replace('":read", show', f'":read", "{project}", show'))
@@ -211,6 +212,7 @@ FILES = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("source", FILES.values(), ids=FILES)
 @pytest.mark.parametrize("how", ["./my tool.py", "my tool.py", "absolute", "file"])
 def test_file_tools_chosen_by_path(shell: Shell, source: str, how: str) -> None:

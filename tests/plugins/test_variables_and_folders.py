@@ -41,6 +41,7 @@ def test_unknown_prefixed_variable_warned(tmp_path: Path, file: Path, name: str)
     assert name in warning
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("user", ["", "ann"])
 async def test_served_agent_avoids_secrets(place: Path, provider: list[Step], file: Path, user: str) -> None:
     state = load_settings({}).state_dir

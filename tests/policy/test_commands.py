@@ -258,6 +258,7 @@ def test_wildcard_lookup_is_bounded(tree, monkeypatch: pytest.MonkeyPatch):
         assert "names too many files to be judged" in asked.reason
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("line", [")" * 40_000, "a|" * 40_000, "echo " + "()" * 40_000])
 def test_slow_to_read_line_is_asked_about(tree, line: str, monkeypatch: pytest.MonkeyPatch):
     if not WHOLE:
@@ -619,6 +620,7 @@ def arena(tmp_path_factory) -> Path:
     return base
 
 
+@later
 @settings(max_examples=deep(400, 1000), deadline=None)
 @given(atoms=st.lists(st.sampled_from(ATOMS), min_size=1, max_size=12))
 def test_allowed_scripts_run_only_the_allowed(atoms, arena):

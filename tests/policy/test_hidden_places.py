@@ -64,6 +64,7 @@ async def found(judging: PermissionPolicy, tool: Grep | Glob, root: Path, cwd: P
     return {os.path.relpath(cwd / line, root) for line in lines if not line.startswith(("(", "No "))}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("tool", [Grep(), Glob()])
 async def test_search_from_above_shows_no_keys(tool, home, tree):
     assert await found(policy(home), tool, home, tree) == {"notes.txt", "project/a.py"}

@@ -15,7 +15,7 @@ from sagent.policy.permissions import MODES, Mode, PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.sandbox.places import known_places
 from sagent.tool import Effect, Workspace
-from tests.depth import deep
+from tests.depth import deep, later
 
 
 @pytest.fixture
@@ -199,6 +199,7 @@ async def test_writing_autorun_files_asks(home, tree):
     assert isinstance(await judge(named, "Write", written(tree.cwd / ".git/config"), tree), Ask)
 
 
+@later
 async def test_obeyed_files_are_asked_unless_full(home, tree):
     planted = (
         ".vscode/tasks.json",

@@ -85,6 +85,7 @@ def work(made: Path, tmp_path: Path) -> Path:
     return place / "work"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("means", ["bubblewrap", "landlock"])
 @pytest.mark.parametrize("name", PLANT)
 async def test_nothing_is_planted(work: Path, monkeypatch: pytest.MonkeyPatch, name: str, means: str) -> None:

@@ -29,6 +29,7 @@ class Heard:
                 self.unshown.append(item.unshown)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_arguments_are_reported_as_they_come(family: str) -> None:
     heard = Heard()

@@ -68,6 +68,7 @@ async def test_google_cuts_change_nothing() -> None:
         assert seen[0] == seen[1] == seen[2], path.name
 
 
+@later
 @recorded
 async def test_every_status_has_its_kind() -> None:
     seen = 0
@@ -165,6 +166,7 @@ def check_usage(found: Reply, told: list, name: str) -> None:
     assert [charge.usage for charge in found.charges] == [found.usage], name
 
 
+@later
 @recorded
 async def test_recordings_pass_sdk_types(genai: ModuleType) -> None:
     """Every recorded reply, answered and sent back; the same parts with the same signatures."""

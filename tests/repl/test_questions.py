@@ -47,6 +47,7 @@ from sagent.tools.ask import Question
 from sagent.tools.edit import Edit
 from sagent.tools.read import Read
 from sagent.tools.write import Write
+from tests.depth import later
 from tests.waiting import until
 
 RULED = Ask("It needs permission.", "Allowed with --allow 'Bash(make test)'.")
@@ -223,6 +224,7 @@ async def test_question_being_written_takes_no_key(monkeypatch: pytest.MonkeyPat
         assert desk.screen.buffer.text == ""
 
 
+@later
 async def test_tab_takes_question_others_go_to_draft(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with seated(monkeypatch, tmp_path) as desk:
         asked = await desk.ask()

@@ -215,6 +215,7 @@ def test_broken_reply_is_retried(console: Console) -> None:
     console.until("The reply starts again", "Whole.")
 
 
+@later
 def test_failed_provider_leaves_session_usable(console: Console) -> None:
     broken = [Cut(Turn(text="Half of it\n\nis here", pieces=4), after_events=6)] * 2
     console.serve([*broken, Turn(text="Back again.")])
@@ -467,6 +468,7 @@ def test_wrong_settings_exit_with_reason(console: Console) -> None:
     assert "SAGENT_EFFORT" in console.screen
 
 
+@later
 def test_early_typing_is_kept(console: Console) -> None:
     server = console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
     console.start(ready="›")

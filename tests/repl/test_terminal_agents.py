@@ -76,6 +76,7 @@ def family(request: Received) -> Turn:
     return Turn(text="Both are at work.")
 
 
+@later
 @pytest.mark.plugin("tree")
 def test_agent_tree_and_named_questions(console: Console) -> None:
     console.serve(family)

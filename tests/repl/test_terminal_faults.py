@@ -297,6 +297,7 @@ def test_session_in_use_offers_new(console: Console) -> None:
         console.until("There.")
 
 
+@later
 def test_failed_turn_goes_on_by_a_key(console: Console) -> None:
     refused = Fail(401, message="invalid key")
     server = console.serve([refused, Turn(text="Hello."), refused, Turn(text="Other."), Turn(text="Third.")])

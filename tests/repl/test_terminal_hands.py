@@ -57,6 +57,7 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     assert console.tmux("display", "-p", "#{pane_title}").strip() != "work · sagent"
 
 
+@later
 def test_own_keys_status_line_and_git(console: Console) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=console.cwd, check=True)
     (console.cwd / "old.txt").touch()

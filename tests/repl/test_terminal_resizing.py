@@ -109,6 +109,7 @@ def test_resize_leaves_nothing_of_question(console: Console) -> None:
     assert screen.count("? The model asks") == 0
 
 
+@later
 @pytest.mark.parametrize("low", [(40, 12), pytest.param((80, 9), marks=slow)])
 def test_answered_question_gone_after_growth(console: Console, low: tuple[int, int]) -> None:
     question = "\n\n".join(f"Line {number} of what is to be known before this can be answered." for number in range(6))

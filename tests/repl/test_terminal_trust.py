@@ -49,6 +49,7 @@ def test_trust_no_is_kept(console: Console, folder: Path) -> None:
     console.until("you declined it")
 
 
+@later
 def test_trust_always_until_wish_changes(console: Console, folder: Path) -> None:
     console.start(ready=ASKED)
     console.until("a Yes, always")

@@ -89,6 +89,7 @@ def test_cleared_input_comes_back(console: Console) -> None:
     console.until("› a long thought")
 
 
+@later
 def test_enter_sends_only_completion(console: Console) -> None:
     for name in ("alone.txt", "twin-one.txt", "twin-two.txt"):
         (console.cwd / name).write_text(f"in {name}")
@@ -118,6 +119,7 @@ def test_completion_prefix_is_not_sent(console: Console) -> None:
     assert not server.requests
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("program", "writes", "key"),
     [

@@ -73,6 +73,7 @@ def test_models_are_told_with_prices(console: Console) -> None:
     console.until("openai/gpt-5", " in and ")
 
 
+@later
 def test_how_many_tokens_are_held(console: Console) -> None:
     def step(request: Received) -> Turn:
         if "tool_result" not in newest(request):
@@ -145,6 +146,7 @@ def test_released_task_outlives_session(console: Console) -> None:
     wait_until(mark.exists, "the job goes on after the session")
 
 
+@later
 def test_model_and_child_questions_in_turn(console: Console) -> None:
     def step(request: Received) -> Turn:
         first, last = json.dumps(request.json["messages"]), newest(request)

@@ -161,6 +161,7 @@ def paths(changes: FileChanges) -> dict[str, str]:
     return {Path(change.path).name: change.how for change in changes.changed}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("where", ["plain", "repository"])
 async def test_tools_and_commands_rewind_and_back(where: str, request: pytest.FixtureRequest) -> None:
     cwd: Path = request.getfixturevalue(where)
@@ -745,6 +746,7 @@ async def test_job_is_blamed_for_its_own_changes(plain: Path) -> None:
         assert set(tree(plain)) == {"a.txt", "below/b.txt"}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("where", ["plain", "repository"])
 @pytest.mark.parametrize("other", ["Write", "Bash"])
 async def test_job_change_before_other_call_returns(other: str, where: str, request: pytest.FixtureRequest) -> None:

@@ -61,6 +61,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
             process.communicate()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("child", [(), ("one.example",), ("one.example", "two.example:8080")])
 async def test_agents_with_less_network_see_no_more(rig: Rig, child: tuple[str, ...]) -> None:
     parent = await rig.start("echo there; read", "one.example", "two.example")
@@ -71,6 +72,7 @@ async def test_agents_with_less_network_see_no_more(rig: Rig, child: tuple[str, 
     assert await rig.run(SHOW, *child) == "0"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("origin", ["other", "unknown"])
 async def test_agents_that_read_less_see_no_more(rig: Rig, origin: str) -> None:
     rig.origin = () if origin == "unknown" else ("edit",)

@@ -198,6 +198,7 @@ async def test_grant_of_what_is_not_there(work: Path, means: str, name: str) -> 
     assert file.exists(), (said, told)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", [".vscode/x", ".husky/pre-commit", ".git/hooks/pre-commit"])
 async def test_grant_of_one_file_in_a_new_directory(work: Path, name: str) -> None:
     """Before anything is run, its directory is asked for: that would be undone with the file."""

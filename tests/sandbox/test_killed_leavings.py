@@ -35,6 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_killed_programs_leavings_removed(tmp_path: Path, place: Path, name: str) -> None:
     check_leavings(tmp_path, place, PROGRAMS[name], named=name != "half-made")

@@ -179,6 +179,7 @@ def contents(ground: Ground) -> dict[Path, bytes]:
     return {place: place.read_bytes() if place.is_file() else b"" for place in places}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["self", "nobody"])
 def test_no_way_leads_outside(name: str, way: str) -> None:
@@ -187,6 +188,7 @@ def test_no_way_leads_outside(name: str, way: str) -> None:
     assert tried(name, free=False)[way]
 
 
+@pytest.mark.costly
 @pytest.mark.needs("root-of-machine")
 @pytest.mark.needs("unconfined")
 @pytest.mark.parametrize("name", ["self", "nobody"])
@@ -215,6 +217,7 @@ def test_allowed_work_is_done(ground: Ground) -> None:
     assert sorted(said.split()) == sorted([*words.split(), *noted])
 
 
+@pytest.mark.costly
 def test_swapped_links_lead_no_command_out(ground: Ground) -> None:
     code = """
 import os, sys

@@ -102,6 +102,7 @@ def test_places_are_known_by_real_path(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("link", [".cache", ".cache/pip"])
 async def test_caches_on_another_disk_are_written(tmp_path: Path, link: str) -> None:
     home, disk, tree = tmp_path / "home", tmp_path / "disk", tmp_path / "tree"

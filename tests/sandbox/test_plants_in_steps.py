@@ -13,6 +13,7 @@ from sagent.sandbox import Confined, Sandbox
 from sagent.sandbox.probe import Confinement
 from sagent.sandbox.profile import Need
 from sagent.tool import Workspace
+from tests.depth import later
 
 WHO = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 CACHE = "mkdir -p ~/.cache/pip/x/y; cp evil ~/.cache/pip/x; cd ~/.cache/pip/x"
@@ -166,6 +167,7 @@ def test_same_steps_run_it_without_sandbox(work: Path, name: str) -> None:
     assert (work.parent / "made").exists()
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.usefixtures("means")
 async def test_harmless_links_and_moves_stay(work: Path) -> None:

@@ -327,6 +327,7 @@ def spawn_after(text: str) -> Turn:
     return Turn(text=text, calls=(Call("AgentSpawn", {"prompt": "child, do it", "name": "a"}),))
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.needs("netns")
 @pytest.mark.parametrize("cap", [["--max-budget-usd", "5"], []])

@@ -58,6 +58,7 @@ def complaints(*contents: dict, model: str = "gemini-3.1-pro-preview", **body: o
     return list(GOOGLE.complaints(Received("POST", path, "", {}, data, json.loads(data), 0.0, 1, "google")))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model_id", ["gemini-2.5-flash", "gemini-3.5-flash"])
 async def test_sdk_reads_turn_streamed_and_whole(genai: ModuleType, model_id: str) -> None:
     async with FakeProviderServer([FULL, FULL]) as server:

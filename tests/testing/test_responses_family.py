@@ -31,6 +31,7 @@ def shape(response) -> list[tuple]:
     return said
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("stream", [True, False])
 async def test_openai_sdk_reads_responses_turn(stream):
     asked = {"model": "m", "input": "hi", "store": False, "include": ["reasoning.encrypted_content"]}

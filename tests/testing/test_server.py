@@ -116,6 +116,7 @@ def openai_client(server: FakeProviderServer, **options: object):
 # Anthropic Messages
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 async def test_anthropic_sdk_reads_scripted_turn(streamed):
     async with FakeProviderServer([FULL]) as server, anthropic_client(server) as client:

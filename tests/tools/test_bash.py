@@ -226,6 +226,7 @@ async def test_syntax_error_is_told_without_wrapper(rig: Rig, command: str) -> N
     assert [line.partition(": line ")[0] for line in lines] == ["bash: eval", "[exit code 2]"]
 
 
+@pytest.mark.costly
 async def test_no_terminal_and_no_input(rig: Rig) -> None:
     text = await rig.text('cat; read -r x; echo "read: $?"; cat < /dev/tty; [ -t 0 ] || [ -t 1 ] || echo none')
     assert "read: 1" in text
@@ -473,6 +474,7 @@ KEYS = (
 NO_KEYS = ("SSH_AUTH_SOCK", "MAX_TOKENS", "KEYBOARD", "XAUTHORITY", "GIT_ASKPASS", "COMPASS", "DESKTOP_SESSION")
 
 
+@pytest.mark.costly
 async def test_key_variables_are_kept_from_commands(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*KEYS, *NO_KEYS):
         monkeypatch.setenv(name, "value")
@@ -633,6 +635,7 @@ async def test_long_output_keeps_both_ends(rig: Rig) -> None:
     assert kept.read_bytes().count(b"\n") == 5_000_000
 
 
+@pytest.mark.costly
 async def test_medium_output_is_kept_too(rig: Rig) -> None:
     text = await rig.text("seq 1 10000")
     [kept] = rig.kept
@@ -640,6 +643,7 @@ async def test_medium_output_is_kept_too(rig: Rig) -> None:
     assert kept.read_text().splitlines() == [str(n) for n in range(1, 10_001)]
 
 
+@pytest.mark.costly
 async def test_short_output_leaves_no_file(rig: Rig) -> None:
     assert (await rig.text("seq 1 5000")).splitlines() == [str(n) for n in range(1, 5001)]
     assert rig.kept == []
@@ -653,6 +657,7 @@ async def test_one_long_line_is_cut(rig: Rig) -> None:
     assert text.endswith("xend")
 
 
+@pytest.mark.costly
 async def test_binary_output_is_named_not_sent(rig: Rig) -> None:
     text = await rig.text("printf '\\211PNG\\r\\n\\032\\n'; head -c 300000 /dev/urandom")
     [kept] = rig.kept
@@ -684,6 +689,7 @@ async def test_older_encodings_of_output_are_read(rig: Rig) -> None:
     assert (await rig.text(r"printf '\1\2\377\0\0\0\220\223%.0s' $(seq 40)")).startswith("[binary output: ")
 
 
+@pytest.mark.costly
 async def test_colours_go_and_progress_collapses(rig: Rig) -> None:
     text = await rig.text(r"printf '\e[1;31mred\e[0m\r\n 10%%\r 50%%\r100%%\r\n\e]0;title\abold\n'; find . -print0")
     assert text == "red\n100%\nbold\n.␀"

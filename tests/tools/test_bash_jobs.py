@@ -272,6 +272,7 @@ ENDS = {
 RARER = {"without closing", "at once", "kill -9", "without handles"}
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("end", [pytest.param(end, marks=slow) if end in RARER else end for end in ENDS])
 async def test_detached_command_outlives_process(work: Path, markers: tuple[str, str], end: str) -> None:

@@ -326,6 +326,7 @@ async def test_threaded_search_ends_when_cancelled(call, root) -> None:
     assert len(list(found)) < 49
 
 
+@pytest.mark.costly
 async def test_glob_patterns(call, root, engine) -> None:
     make(root, PROJECT)
     for arguments, names in (
@@ -505,6 +506,7 @@ PATTERN = st.lists(st.tuples(st.sampled_from(ATOMS.split()), REPEATS).map("".joi
 LINES = st.lists(st.text('ab é1_.{}"]&A\t\x1f\0', max_size=6), max_size=5)
 
 
+@later
 @pytest.mark.needs("rg")
 @settings(max_examples=deep(12, 40), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @example(parts=["$"], contents=[["1"]], end="\n", multiline=True, ignore_case=False)

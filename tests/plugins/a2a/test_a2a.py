@@ -48,6 +48,7 @@ from tests.depth import later
 from tests.repl.samples import PNG
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
 async def test_task_streams_and_context_continues(place: Path, provider: list, transport: str) -> None:
     provider += [Turn("I look.", calls=(Call("List", {}),)), Turn("There is **nothing**: é."), Turn("Still.")]

@@ -66,6 +66,7 @@ def asks(prompt: str, name: str = "peer", **more: str) -> Turn:
     return Turn("", calls=(Call(f"a2a__{name}", {"prompt": prompt, **more}),))
 
 
+@later
 async def test_remote_answers_with_unknown_cost(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A2A_PEER_TOKEN", TOKEN)
     asked = Asked()

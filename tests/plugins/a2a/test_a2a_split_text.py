@@ -10,6 +10,7 @@ from sagent.testing.script import Step
 from tests.split_text import CUT, SPLIT, WHOLE, check
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
 async def test_a2a_updates_are_valid_text(place: Path, provider: list[Step], transport: str) -> None:
     provider += SPLIT

@@ -688,6 +688,7 @@ async def test_questions_become_forms(work: Path) -> None:
             assert not peer.asked
 
 
+@later
 async def test_client_mcp_servers_connected(work: Path) -> None:
     odd = Odd(work).config
     server = {

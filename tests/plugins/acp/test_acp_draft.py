@@ -14,6 +14,7 @@ from sagent.plugins.acp.command import AcpHost
 from sagent.plugins.acp.server import Server
 from sagent.testing.script import Call, Fail, Stall, Turn
 from sagent.testing.server import FakeProviderServer, Script
+from tests.depth import later
 from tests.waiting import until
 
 
@@ -76,6 +77,7 @@ async def test_version_negotiated(latest: int, asked: int, agreed: int) -> None:
         assert (await found.ask(method))["error"]["code"] == (-32601 if agreed == 2 else -32602)
 
 
+@later
 async def test_prompts_accepted_while_turns_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = [
         Turn("", calls=(Call("Bash", {"command": "touch began; sleep 60"}),)), Fail(400, message="no"),

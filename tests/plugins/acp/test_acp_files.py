@@ -129,6 +129,7 @@ async def test_other_files_written_directly(work: Path, tmp_path: Path) -> None:
         assert editor.written == ["crlf.txt"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("fs", [{}, {"readTextFile": True}, {"writeTextFile": False}, {"writeTextFile": None}])
 async def test_client_without_write_not_asked(work: Path, fs: dict[str, object]) -> None:
     async with agent_for([write("a.txt", "x"), Turn("done")], {"fs": fs}) as peer:

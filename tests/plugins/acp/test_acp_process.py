@@ -68,6 +68,7 @@ def program(forks: Forks, place: Path, script: Script, *argv: str) -> Iterator[A
             yield Agent(process)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "argv",
     [

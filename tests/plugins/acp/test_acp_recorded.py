@@ -71,6 +71,7 @@ class Replay:
         await until(lambda: open_ <= self.answers.keys(), "the answers")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
 async def test_recorded_session_reproduces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path) -> None:
     lines = file.read_text().splitlines()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sagent.testing.script import Call, Received, Stall, Step, Turn
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.waiting import until
 
 REPLIES: Mapping[str, Step] = {
@@ -109,6 +109,7 @@ async def take(peer: Peer, work: Path, steps: list[tuple[str, Any]], wanted: lis
         assert reason in ("end_turn", "cancelled", -32800, -32002), each
 
 
+@later
 @settings(max_examples=deep(20, 120), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=12), answers=ANSWERS)
 def test_requests_answered_and_calls_ended(tmp_path: Path, steps: list[tuple[str, Any]], answers: list[str]) -> None:

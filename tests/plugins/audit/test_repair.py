@@ -153,6 +153,7 @@ def works(session: Path) -> None:
     assert verify(session).problems == ()
 
 
+@later
 @settings(max_examples=deep(40, 200), deadline=None)
 @given(st.data())
 def test_flipped_bit_restored(whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
@@ -173,6 +174,7 @@ def test_flipped_bit_restored(whole: Path, tmp_path_factory: pytest.TempPathFact
     shutil.rmtree(session.parent)
 
 
+@later
 @settings(max_examples=deep(40, 200), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_intact_entries_kept(whole: Path, tmp_path_factory: pytest.TempPathFactory, chance: random.Random):

@@ -29,6 +29,7 @@ from sagent.session.store import Session, named_logs
 from sagent.testing.server import Call, FakeProviderServer, Received, Turn, Usage
 from sagent.tool import Workspace
 from sagent.usage import Charge, Saving
+from tests.depth import later
 
 SUMMARY = "\n".join(f"## {heading}\nsomething that matters here" for heading in HEADINGS)
 SYSTEM = "You are careful. " * 400
@@ -197,6 +198,7 @@ RULES = (
 )
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("window", "writes", "runs", "words", "compact_at", "summed"),

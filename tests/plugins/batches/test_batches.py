@@ -418,6 +418,7 @@ async def test_anthropic_sdk_sends_the_same(server: BatchServer) -> None:
     assert ours == theirs
 
 
+@later
 async def test_openai_sdk_sends_the_same(server: BatchServer) -> None:
     import openai
 

@@ -21,6 +21,7 @@ from sagent.providers import Anthropic, OpenAI, provider_named, read_rows
 from sagent.providers.abilities import accepts_images, can_reason
 from sagent.providers.registry import row_named
 from sagent.usage import Usage
+from tests.depth import later
 from tests.waiting import until
 
 USAGE = {"input_tokens": 11, "output_tokens": 3}
@@ -231,6 +232,7 @@ async def test_claude_on_vertex(google_login, monkeypatch: pytest.MonkeyPatch, r
     assert text == "from the cloud"
 
 
+@later
 async def test_gemini_on_vertex(google_login, monkeypatch: pytest.MonkeyPatch, raw_server) -> None:
     async with raw_server(TOKEN, sse(GEMINI)) as server:
         google_login(server.url)

@@ -11,7 +11,7 @@ from sagent.plugins.clouds.sdk.transport import SdkTransport
 from sagent.providers import Anthropic, Google, OpenAI, OpenAICompatible
 from sagent.providers.access import Access
 from sagent.providers.wire.transport import DirectTransport, Transport
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.providers.replayed import recordings, serve
 
 pytestmark = pytest.mark.needs("recordings")
@@ -41,6 +41,7 @@ async def read_all(path: Path, endpoint: str, transport: Transport) -> tuple[lis
         return read, [(request["method"], request["path"], request["body"]) for request in server.received]
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(("endpoint", "part"), PARTS)
 async def test_transports_send_and_read_alike(endpoint: str, part: int) -> None:

@@ -246,6 +246,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", SAMPLES)
 async def test_definitions_found_in_all_languages(name: str) -> None:
     language = language_of(name) or ""

@@ -106,6 +106,7 @@ async def test_rename_can_be_rewound_per_file(
     assert all(touch.before.kind == "file" for touch in touched[0].files)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("flags", [{}, {"diagnostics": "off"}])
 async def test_headless_run_starts_no_server(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, flags: dict[str, object]

@@ -67,6 +67,7 @@ async def test_unchanged_uses_named(rename: Rename) -> None:
     assert (rename.bench.root / "a.fake").read_bytes() == b"new x\r\nnew y\r\n"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

@@ -22,6 +22,7 @@ from tests.waiting import until
 GOOD, BAD, WORSE = "one\n", "one\nBAD two\n", "one\nBAD two\nBAD three\n"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ["versioned", "unversioned", "stale", "old-version", "late", "asks"])
 async def test_new_error_reported_once(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "unversioned":

@@ -57,6 +57,7 @@ def test_bash_completion(typed: str, completed: str, shell: Shell) -> None:
     assert " ".join(complete_in_bash(shell, typed)) == completed
 
 
+@later
 @pytest.mark.plugin("audit")
 def test_sessions_complete_by_their_ids(shell: Shell) -> None:
     shell.serve([Turn(text="Yes.")])

@@ -18,6 +18,7 @@ from tests.session_place import Place
 SECRET = "sk-ant-abcdefghij0123456789"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("kind", "suffix"), [("bundle", "tar"), ("html", "html"), ("md", "md"), ("jsonl", "jsonl")])
 def test_every_format_written_without_secrets(place: Place, kind: str, suffix: str):
     path = place.session(f"my key is {SECRET}")

@@ -25,6 +25,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", COMMANDS)
 def test_output_does_not_drive_terminal(shell: Shell, session: Path, command: str) -> None:
     shown = shell.on_terminal(*command.format(session).split())

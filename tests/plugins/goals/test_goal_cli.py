@@ -2,6 +2,7 @@
 
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 
 WRITE = Turn(text="Writing.", calls=(Call("Write", {"file_path": "made.txt", "content": "x\n"}),))
 
@@ -14,6 +15,7 @@ def test_run_continues_until_goal(shell: Shell) -> None:
     assert len(server.requests) == 3
 
 
+@later
 def test_unmet_goal_fails_the_run(shell: Shell) -> None:
     shell.serve([Turn(text="Done.")] * 9)
     done = shell.run("--goal", "!false", "--goal-attempts", "2", "--output-format", "json", "go")

@@ -13,6 +13,7 @@ from sagent.events import Event, Notice
 from sagent.plugins.hosting.live import ClientOptions, LiveSession, OpenSession, Question
 from sagent.plugins.hosting.opening import opening_of
 from sagent.testing.script import Call, Turn
+from tests.depth import later
 
 FLAGS = {"model": "anthropic/claude-sonnet-4-6"}
 
@@ -78,6 +79,7 @@ async def test_question_waits_for_own_answer(place: Path, provider: list) -> Non
     await live.aclose()
 
 
+@later
 async def test_close_or_interrupt_keeps_session(place: Path, provider: list) -> None:
     sleep = Turn("", calls=(Call("Bash", {"command": "touch began; sleep 60"}),))
     provider += [sleep, sleep, Turn("again")]

@@ -265,6 +265,7 @@ def test_run_and_its_session(shell: Shell) -> None:
     assert "it is not known" in shell.run("gate", session, "--max-seconds", "60", model="").out
 
 
+@later
 def test_failed_or_limited_run_fails_gate(shell: Shell) -> None:
     def script(request: Received) -> Step:
         said = json.dumps(request.json["messages"])

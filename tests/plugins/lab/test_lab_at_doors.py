@@ -76,6 +76,7 @@ def test_sandboxes_are_compared(shell: Shell) -> None:
     assert compared["a"]["sandbox"] == "off"
 
 
+@later
 def test_rerun_sends_prompt_not_enclosures(small: Run) -> None:
     small.sent("Shorten notes.txt")
     again = small.shell.serve([DONE])

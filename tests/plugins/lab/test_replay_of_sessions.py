@@ -26,6 +26,7 @@ ENDLESS = Turn("I read the file. " * 20_000, pieces=200)
 CALL_AS_TEXT = Turn('```json\n{"name": "look", "arguments": {"path": "b"}}\n```')
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("steps", "reason"),
@@ -47,6 +48,7 @@ async def test_assisted_session_replayed(steps: Sequence[Step], reason: str, tmp
     assert (replayed.divergence, replayed.turns) == (None, replayed.recorded)
 
 
+@pytest.mark.costly
 async def test_team_session_replays(session: Path) -> None:
     """What the team said into the conversation was no reply of a model, and is where a replay of it ends."""
     found = await replay(session)

@@ -247,6 +247,7 @@ def test_killed_sweep_ends_checks(sweep: Shell, processes: Callable[[str], list[
     wait_until(lambda: processes(f"sleep\0{marker}") == [])
 
 
+@later
 def test_unreachable_provider_stops(sweep: Shell) -> None:
     server = sweep.serve(lambda request: Fail(401, message="no such key"))
     done = sweep.run("sweep", "spec.toml", "--output", "out", model="")

@@ -481,6 +481,7 @@ async def test_shared_child_outlives_canceller(opened: Callable[..., LlamaCpp], 
     assert (reply.message.content, len(starts(here))) == ("Hello from the stand-in.", 1)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ignore_term", [False, True])
 async def test_closing_ends_child(
     opened: Callable[..., LlamaCpp], here: Path, monkeypatch: pytest.MonkeyPatch, ignore_term: bool

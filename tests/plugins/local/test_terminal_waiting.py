@@ -26,6 +26,7 @@ def use_server(console: Console, **conduct: Any) -> None:
     }
 
 
+@later
 @pytest.mark.plugin("plain")
 def test_plain_lines_show_loading(console: Console) -> None:
     use_server(console, loading=3)

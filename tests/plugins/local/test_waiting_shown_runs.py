@@ -70,6 +70,7 @@ def test_server_models_listed_unloaded(slow: Shell) -> None:
     assert not (slow.cwd / "starts").exists()
 
 
+@pytest.mark.costly
 @pytest.mark.plugin("setup")
 @pytest.mark.parametrize("flags", [("--base-url", "{url}"), ("llamacpp", "--base-url", "{url}"), ("llamacpp",)])
 def test_models_of_running_server(shell: Shell, flags: tuple[str, ...]) -> None:

@@ -167,6 +167,7 @@ async def test_late_tools_bounded(shop: Shop) -> None:
         assert len(late) == 127
 
 
+@later
 async def test_late_tool_reaches_subagents(shop: Shop) -> None:
     async with shop.opened("moonshot/kimi-k2.6", long=200) as agent:
         for name, tools in (("all", None), ("some", ("Read", "find_tools", "call_tool"))):

@@ -104,6 +104,7 @@ async def test_odd_answer_is_shown(tmp_path: Path, result: dict[str, object], re
         assert await do(servers, f"result = { ({**extra, **result})!r}") == read
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("answer", "read"),
     [

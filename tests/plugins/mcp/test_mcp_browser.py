@@ -108,6 +108,7 @@ def test_browser_uses_sandbox_proxy(tmp_path: Path) -> None:
     assert '"proxy"' not in json.dumps(configuration("/usr/bin/chromium", tmp_path, {}))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("installed", "missing"), [((), "playwright-mcp"), (("playwright-mcp",), "Chromium")])
 def test_missing_program_named(installed: tuple[str, ...], missing: str, tmp_path: Path) -> None:
     import subprocess

@@ -10,6 +10,7 @@ import pytest
 from sagent.lib.process import ProcessGroup
 from sagent.plugins.mcp import link, pipes
 from sagent.plugins.programs.piped import PipedProcess
+from tests.depth import later
 
 IGNORE = "import signal, time, os, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 SERVERS = {
@@ -21,6 +22,7 @@ SERVERS = {
 }
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("name", SERVERS)
 async def test_stubborn_server_stops_first(name: str, tmp_path: Path) -> None:

@@ -270,6 +270,7 @@ class Wordy(Forgetful):
             self.wfile.write(data)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["plain", "gzip", "events"])
 async def test_http_answer_size_bounded(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sagent.plugins.mcp.bodies.MAX_LINE_BYTES", 1 << 20)

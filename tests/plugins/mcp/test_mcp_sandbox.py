@@ -217,6 +217,7 @@ async def test_failed_start_names_missing_need(boxed: Place) -> None:
     assert not list(boxed.outside.iterdir())
 
 
+@later
 async def test_servers_share_sandbox(boxed: Place) -> None:
     async with boxed.opened(*[boxed.server()] * 5) as tools:
         code = "import os; said = os.readlink('/proc/self/ns/mnt')"

@@ -135,6 +135,7 @@ async def test_prompt_returns_cost_and_session(place: Place, mode: str) -> None:
         assert [as_object(run)["state"] for run in runs] == ["done", "done"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("answer", ["allow", "deny", "decline"])
 async def test_policy_asks_client_person(place: Place, mode: str, answer: str) -> None:

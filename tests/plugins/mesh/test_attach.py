@@ -29,6 +29,7 @@ from tests.waiting import stop
 ODD = Path(__file__).parents[1] / "mcp" / "odd_server.py"
 
 
+@later
 async def test_first_attached_answer_counts(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
     asked: list[Question] = []
@@ -326,6 +327,7 @@ async def test_open_question_asked_again(tmp_path: Path) -> None:
         assert "unknown" not in said_last(here)
 
 
+@later
 async def test_open_approval_asked_again(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     calls = (Call("Bash", {"command": f"echo >>{first}; sleep 60"}), Call("Bash", {"command": f"echo >>{second}"}))

@@ -36,6 +36,7 @@ async def ended(process: Process) -> int:
         return await process.process.wait()
 
 
+@later
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=slow)])
 async def test_first_signal_ends_client_and_node(tmp_path: Path, how: signal.Signals) -> None:
     pipe = asyncio.subprocess.PIPE

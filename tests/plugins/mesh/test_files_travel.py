@@ -47,6 +47,7 @@ async def test_offering_leaves_other_refs_alone(tmp_path: Path) -> None:
         assert git(mine, "status", "--porcelain") == before[1]
 
 
+@later
 async def test_follower_gets_session_files(tmp_path: Path) -> None:
     mine, other = repository(tmp_path / "mine"), repository(tmp_path / "other", "another\n")
     turns = [Turn("One.", calls=(Call("Bash", {"command": "echo new >b.txt"}),)), Turn("Done.")]

@@ -8,6 +8,7 @@ import pytest
 from sagent.config import Settings
 from sagent.plugins.mesh.commands.node import settings_of
 from sagent.plugins.mesh.session_worker import Opening
+from tests.depth import later
 from tests.plugins.hosting.test_flags_after_agentself import Door, check_kept, door
 
 __all__ = ["door"]
@@ -17,6 +18,7 @@ def of_node(flags: Mapping[str, object], session: Path) -> Settings:
     return settings_of(flags, Opening(session, Path(str(flags["cwd"])), {"max_turns": "9"}))
 
 
+@later
 async def test_node_flag_keeps_session_choice(
     door: Door,
     tmp_path: Path,

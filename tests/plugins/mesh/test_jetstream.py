@@ -203,6 +203,7 @@ async def test_bad_login_and_missing_bus_named(server: Broker, tmp_path: Path) -
                 pass
 
 
+@later
 async def test_acknowledged_survives_server_kill(tmp_path: Path, name: str) -> None:
     """And who is connected goes on with the server that takes its place, at the same address."""
     subject, folder = names.log_subject(name), tmp_path / "bus"

@@ -43,6 +43,7 @@ async def test_oversized_prompt_leaves_no_record(tmp_path: Path) -> None:
         assert await mesh.sessions() == []
 
 
+@later
 async def test_missing_prompt_body_answered(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(30):
         records = Records(here.bus)

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from sagent.plugins.mesh import names
 from sagent.testing.server import Turn
+from tests.depth import later
 from tests.plugins.mesh.places import by_results, place
 
 
+@later
 async def test_session_with_lost_log_refused(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Hello."), Turn("Again.")])) as here:
         await here.node("n1")

@@ -117,6 +117,7 @@ async def test_invalid_label_refused_at_once(tmp_path: Path) -> None:
         assert await Records(here.bus).all() == []
 
 
+@later
 async def test_smuggled_flag_refused(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         await here.node("n1")

@@ -6,12 +6,14 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from sagent.plugins.mesh.trace import attached_context, current_context
 from sagent.testing.server import Turn
+from tests.depth import later
 from tests.plugins.mesh.places import by_results, place
 from tests.plugins.telemetry.otlp_receiver import collector
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
+@later
 async def test_session_span_below_caller_span(tmp_path: Path) -> None:
     with collector() as collected:
         async with place(tmp_path, by_results([Turn("Hello.")])) as here:

@@ -13,9 +13,11 @@ from sagent.plugins.mesh.lease import Lease
 from sagent.plugins.mesh.node import Node
 from sagent.plugins.mesh.session_worker import NodeOptions
 from sagent.testing.server import Turn
+from tests.depth import later
 from tests.plugins.mesh.places import by_results, place
 
 
+@later
 async def test_duplicate_node_name_refused(tmp_path: Path) -> None:
     async with place(tmp_path, by_results([Turn("Fine.")])) as here:
         first = await here.node("n1")

@@ -65,6 +65,7 @@ async def agent(
         await process.wait()
 
 
+@later
 async def test_other_language_plays_and_streams(program: list[str], server: dict[str, str]) -> None:
     async with http_bus(server["url"], server["token"]) as bus, agent(program, server):
         for number in range(3):

@@ -6,11 +6,13 @@ from pathlib import Path
 from sagent.events import Event, TextDelta, ThinkingDelta, ToolFinished
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Call, Turn
+from tests.depth import later
 from tests.plugins.mesh.places import by_results, place
 
 HALVES, WHOLE = "a\ud83d\ude00 e\u0301 \ud83d\udc69\u200d\ud83d\udc69 b\ud83d", "a😀 e\u0301 👩\u200d👩 b\ufffd"
 
 
+@later
 async def test_remote_deltas_are_valid_text(tmp_path: Path) -> None:
     cut = Call("Bash", f'{{"command": "touch {tmp_path}/ran', cut=True)
     turns = [Turn("", calls=(cut,), stop="max_tokens"), Turn(HALVES, thinking=HALVES, pieces=1)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sagent.plugins.mesh.remote import Mesh
 from sagent.testing.server import Received, Step, Turn
+from tests.depth import later
 from tests.plugins.mesh.places import place
 
 
@@ -14,6 +15,7 @@ def write_then_end(received: Received) -> Step:
     return Turn("Done.") if len(messages) > 1 else Turn("I write.\n\nb.txt\n```\ny\n```\n")
 
 
+@later
 async def test_text_session_runs_on_node(tmp_path: Path) -> None:
     async with place(tmp_path, write_then_end) as here:
         await here.node("n1")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deleted import copied_without
+from tests.depth import later
 
 SCRIPT = """
 import asyncio, json, subprocess
@@ -37,6 +38,7 @@ asyncio.run(main())
 """
 
 
+@later
 @pytest.mark.needs("bwrap")
 def test_missing_plugin_keeps_hosts_closed(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(copied_without("network", tmp_path / "copy"))}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import later
 from tests.sandbox.leavings import check_leavings
 
 KERNEL = """
@@ -17,6 +18,7 @@ asyncio.run(main())
 """
 
 
+@later
 def test_killed_kernel_files_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path.resolve() / "t"
     place.mkdir()

@@ -260,6 +260,7 @@ PAPER = pdf(
 )
 
 
+@later
 async def test_arxiv_paper_read_by_page(call, access, site) -> None:
     site.pages["/arxiv/pdf/1706.03762"] = http(PAPER, "application/pdf")
     output = await call(PaperFetch(access), id="https://arxiv.org/abs/1706.03762v7")

@@ -89,6 +89,7 @@ def act(shell: Shell, place: Path, **inputs: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
+@later
 def test_action_reviews_and_posts_apart(shell: Shell, api: Repository, tmp_path: Path) -> None:
     event(shell, two_commits(shell))
     shell.serve([answer(BAD)])

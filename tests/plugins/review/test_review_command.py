@@ -133,6 +133,7 @@ def test_nothing_outside_repository_read(shell: Shell, shas: tuple[str, str]) ->
     assert asked(shell).count("only files of its repository") == 4
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("argv", "steps", "code"),
     [
@@ -168,6 +169,7 @@ def test_clean_tree_not_reviewed(shell: Shell, shas: tuple[str, str]) -> None:
     assert (done.code, "no changes" in done.err) == (2, True)
 
 
+@later
 @pytest.mark.plugin("code")
 def test_fix_edits_without_running(shell: Shell, shas: tuple[str, str]) -> None:
     edit = Call("Edit", {"file_path": "a.py", "old_string": "/ n", "new_string": "/ max(n, 1)"})

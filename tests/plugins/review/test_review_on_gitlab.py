@@ -66,6 +66,7 @@ def test_multiline_suggestion_not_command(shell: Shell, api: Project) -> None:
     assert (len(api.lines), bodies.count("suggestion:")) == (5, 1)
 
 
+@later
 def test_notes_of_others_are_never_changed(shell: Shell, api: Project) -> None:
     shell.serve([answer(BAD), answer(BAD)])
     assert run(shell).code == 0

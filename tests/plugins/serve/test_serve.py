@@ -606,6 +606,7 @@ async def test_mode_model_and_interrupt_actions(place: Path, provider: list) -> 
         assert (await client.post(f"/{name}/open")).json()["state"] == "idle"
 
 
+@later
 async def test_urgent_message_backgrounds_call(place: Path, provider: list) -> None:
     provider += [Turn("", calls=(Call("Bash", {"command": "touch began; sleep 60"}),)), Turn("I read it.")]
     async with served(place, permission_mode="full", wait_for_jobs=False) as client:

@@ -86,6 +86,7 @@ def test_event_stream_survives_restart(forks: Forks, tmp_path: Path) -> None:
     assert [each.data.get("type") for each in found].count("received") == 2
 
 
+@later
 def test_always_rule_saved_and_reused(forks: Forks, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     write = Turn("", calls=(Call("Write", {"file_path": str(outside), "content": "42\n"}),))

@@ -59,6 +59,7 @@ def test_signal_leaves_resumable_session(shell: Shell, number: int) -> None:
     child.wait(20)
 
 
+@later
 def test_token_file_private(shell: Shell) -> None:
     child, said, http = start(shell)
     with http:

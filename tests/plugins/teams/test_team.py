@@ -151,6 +151,7 @@ async def test_request_has_last_handoffs_only() -> None:
         await provider.aclose()
 
 
+@later
 @settings(max_examples=deep(10, 20), deadline=None)
 @given(st.integers(1, 6), st.integers(0, 7))
 def test_visible_and_left_out_cover_all(count: int, visible: int) -> None:
@@ -213,6 +214,7 @@ async def test_handoff_fits_token_and_byte_budget(tmp_path: Path, budget: Handof
     assert faults(tmp_path / "s") == []
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.plugin("audit")
 @pytest.mark.parametrize("budget", [None, HandoffBudget(tokens=200), HandoffBudget(bytes=1_000)])

@@ -121,6 +121,7 @@ def test_unusable_exporter_named(shell: Shell) -> None:
     assert "'nowhere'" in done.err
 
 
+@later
 def test_unreadable_variable_one_line_each(shell: Shell, collected: Collected) -> None:
     shell.serve(SCRIPT)
     shell.environment |= {

@@ -173,6 +173,7 @@ def test_unnamed_files_short_and_visible(run: Run, flags: Sequence[str]) -> None
     assert "endless" not in sent and "opensesame" not in sent
 
 
+@later
 def test_imported_modules_enclosed(run: Run) -> None:
     folder = run.shell.cwd / "src"
     (folder / "shapes").mkdir(parents=True)

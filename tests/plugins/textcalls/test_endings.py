@@ -16,7 +16,7 @@ from sagent.plugins.textcalls.task import commands_to_run, demanded_checks
 from sagent.plugins.textcalls.writing import NEXT, OUTPUT, enclose
 from sagent.testing.script import Call, Listed, Turn
 from tests.cli.program import Shell
-from tests.depth import deep
+from tests.depth import deep, later
 from tests.eval.suites import Say, Task
 from tests.eval.tasks import TASKS
 
@@ -258,6 +258,7 @@ def test_orders_to_run() -> None:
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("said", "code", "kind"),
     [
@@ -277,6 +278,7 @@ def test_exit_of_run(shell: Shell, said: list[str], code: int, kind: str) -> Non
     assert kind in done.out
 
 
+@later
 def test_native_model_that_only_announces(shell: Shell) -> None:
     (shell.cwd / "cart.py").write_text("x = 0\n")
     says = Turn(text="I will now edit cart.py.")

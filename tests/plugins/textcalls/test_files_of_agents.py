@@ -125,6 +125,7 @@ async def test_switched_root_gets_files(work: Path) -> None:
     assert "opensesame" in stage.sent[0]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("asked", "said", "told"),
     [

@@ -14,6 +14,7 @@ from sagent.plugins.textcalls.protocols import LearnedProtocols, split_place
 from sagent.providers.listings import weights_in_name
 from sagent.testing.script import Listed
 from sagent.testing.server import FakeProviderServer
+from tests.depth import later
 
 PROCESSES, EACH = 4, 40
 KEEPS = f"""
@@ -33,6 +34,7 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 """
 
 
+@later
 def test_parallel_processes_keep_all_learned(tmp_path: Path) -> None:
     file = tmp_path / "state/protocols.json"
     subprocess.run([sys.executable, "-c", KEEPS, str(file)], check=True)

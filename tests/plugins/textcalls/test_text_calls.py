@@ -686,6 +686,7 @@ HOSTILE = ["{", "[", "`", "` ``", "{\n", '{"name": "a",\n', "<tool_call>", "<too
 HOSTILE += ["<tool>\n", '<tool name="a"', "<code>\n", "tool: a\nargs:\n", "call:a{", "<tool_call ", "<tool><a>\n"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_hostile_text_is_read(unit: str) -> None:
     """A reply of 200 kB that is nothing but beginnings of calls is searched to its end, and shown whole."""

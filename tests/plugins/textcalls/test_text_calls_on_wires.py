@@ -22,6 +22,7 @@ FAMILIES: dict[str, Callable[[str], Model]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 24])
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_call_parsed_from_any_chunks(family: str, size: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from sagent.testing.script import Listed, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.cli.program import Shell
+from tests.depth import later
 
 SMALL = [Listed("tiny-q4", window=16_384, owner="llamacpp", weights=1_777_088_000)]
 LOOK = Turn(text="I look.\n\n```bash\nls\n```\n")
@@ -17,6 +18,7 @@ def _bodies(server: FakeProviderServer) -> list[Mapping[str, Any]]:
     return [request.json for request in server.requests if request.method == "POST"]
 
 
+@later
 def test_native_advisor_asked_by_block(shell: Shell) -> None:
     asks, advises = Turn(text="```advisor\nWhat first?\n```"), Turn(text="VERDICT: proceed\nNEXT: look")
     server = shell.serve([asks, advises, LOOK, DONE])

@@ -43,6 +43,7 @@ def test_small_model_edits_named_file(shell: Shell) -> None:
     assert {str(each["role"]) for each in third["messages"]} == {"system", "user", "assistant"}
 
 
+@later
 def test_denied_file_is_not_enclosed(shell: Shell) -> None:
     server, flags = _serve(shell, [Turn(text="No.")], SMALL)
     (shell.cwd / "keys.txt").write_text("opensesame\n")
@@ -58,6 +59,7 @@ def test_denied_file_is_not_enclosed(shell: Shell) -> None:
     assert "opensesame" not in sent and "xxxx" not in sent and "foreign" not in sent and "```\\n\\u0000" not in sent
 
 
+@later
 def test_command_names_no_files(shell: Shell) -> None:
     server, flags = _serve(shell, [Turn(text="```bash\ncat calc.py\n```"), Turn(text="Yes.")], SMALL)
     (shell.cwd / "calc.py").write_text(BROKEN)

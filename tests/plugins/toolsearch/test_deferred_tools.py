@@ -97,6 +97,7 @@ def another(model: str) -> str:
     return next(name for name in FAMILIES if name != model)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", MEASURED)
 async def test_full_first_request_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"tools": EVERYTHING, "memory": True, "plan": True, "advisors": [another(model)]}
@@ -108,6 +109,7 @@ async def test_full_first_request_small(model: str, tmp_path: Path, monkeypatch:
     assert not {*found, "AgentSelf", "mcp__many__thing_7"} & {*names}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("groups", [*((group,) for group in GROUPS), *pairwise(GROUPS)])
 async def test_partial_tools_no_larger(
     groups: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -131,6 +133,7 @@ async def test_default_tools_small(model: str, tmp_path: Path, monkeypatch: pyte
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", MEASURED)
 async def test_terminal_request_small(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = ["default", "TodoWrite", "AskUser"]
@@ -184,6 +187,7 @@ async def test_events_name_real_tool(model: str, tmp_path: Path, monkeypatch: py
     assert len(heads) == 1, "what is sent first never changes"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "flags",
     [{"permission_mode": "full", "deny": [Deploy.name]}, {"permission_mode": "plan"}, {"permission_mode": "ask"}],
@@ -204,6 +208,7 @@ async def test_policy_holds_through_call_tool(
     assert [event.denial.tool for event in seen if isinstance(event, Denied)] == [deploy.name]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "given",
     [
@@ -414,6 +419,7 @@ async def searched(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return session, sent
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("model", NATIVE)
 async def test_own_endpoint_searches_if_set(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, sent = await searched(model, tmp_path, monkeypatch)

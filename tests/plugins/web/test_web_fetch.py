@@ -269,6 +269,7 @@ async def test_empty_arguments_not_sent(call, access, site) -> None:
         assert site.asked[number].startswith(b"GET /?")
 
 
+@later
 async def test_recent_page_cached_except_own_server(call, access, internet, site, tmp_path) -> None:
     site.pages["/"] = http("<p>cached</p>")
     site.pages["/secret"] = http("<p>fresh</p>", cache_control="private, no-store")

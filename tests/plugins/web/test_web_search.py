@@ -15,6 +15,7 @@ from sagent.policy import Allow, Ask, Deny
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.tool import Workspace
+from tests.depth import later
 from tests.plugins.web.conftest import http
 
 VARIABLES = [variable for row in SEARCHES.values() for variable in row.variables]
@@ -192,6 +193,7 @@ DUCKDUCKGO = """<html><body><div class="serp__results"><div class="result result
 </div></div></div></body></html>"""
 
 
+@later
 async def test_without_key_uses_duckduckgo(call, services, site) -> None:
     access = services(ddgs={"base_url": f"http://127.0.0.1:{site.port}/html/"})
     site.pages["/html/"] = http(DUCKDUCKGO)
