@@ -1,0 +1,17 @@
+"""Runs at the times of a cron line: by systemd's or launchd's timers, or while `sagent schedule serve` runs."""
+
+from sagent.plugin import Command, Plugin, SlashCommand
+
+plugin = Plugin(
+    "schedules",
+    "runs at the times of a cron line",
+    commands=(
+        Command(
+            "schedule",
+            "run a prompt at the times of a cron line; list, remove",
+            f"{__name__}.command:run_schedule",
+            elsewhere=("cron", "schedules"),
+        ),
+    ),
+    slash_commands=(SlashCommand("schedule", f"{__name__}.slash:schedule"),),
+)
