@@ -9,7 +9,7 @@ export interface NewSession {
   cwd?: string;
   model?: string;
   effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";
-  permission_mode?: "plan" | "ask" | "edit" | "full";
+  permission_mode?: "plan" | "ask" | "edit" | "auto" | "full";
   max_budget_usd?: number;
   text?: string;
 }
@@ -43,7 +43,7 @@ export interface Action {
   model?: string;
   effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";
   advisor?: string;
-  permission_mode?: "plan" | "ask" | "edit" | "full";
+  permission_mode?: "plan" | "ask" | "edit" | "auto" | "full";
   hints?: string;
   question?: string;
   call_id?: string;
@@ -62,7 +62,7 @@ export interface Session {
   state: "idle" | "working" | "asking" | "closed";
   model?: string;
   effort?: string;
-  permission_mode?: "plan" | "ask" | "edit" | "full";
+  permission_mode?: "plan" | "ask" | "edit" | "auto" | "full";
   max_budget_usd?: number | null;
   cost_usd?: Cost;
   agents: Array<Agent>;

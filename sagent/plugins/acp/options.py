@@ -29,6 +29,8 @@ class Options:
 
     def __init__(self, agent: "Agent", policy: "PermissionPolicy", models: Sequence[tuple[str, str]]) -> None:
         self._agent, self._policy, self._models = agent, policy, models
+        own = {} if policy.mode in MODES else {policy.mode: (policy.mode.capitalize(), "As the session began")}
+        self._modes: Mapping[Mode, tuple[str, str]] = {**MODE_WORDS, **own}
         self._chosen: dict[str, str] = {}  # made during a turn; used from its next model call on
 
     def settle(self) -> None:
@@ -37,7 +39,7 @@ class Options:
 
     def modes(self) -> Mapping[str, object]:
         """Return the permission modes, for clients that do not support other options."""
-        known = [{"id": mode, "name": MODE_WORDS[mode][0], "description": MODE_WORDS[mode][1]} for mode in MODES]
+        known = [{"id": mode, "name": name, "description": about} for mode, (name, about) in self._modes.items()]
         return {"currentModeId": self._policy.mode, "availableModes": known}
 
     def every(self) -> list[Mapping[str, object]]:
@@ -49,7 +51,7 @@ class Options:
         advisor = self._chosen.get("advisor", self._advisor())
         advisors = [(OFF, "Off", "Ask no advisor"), *self._model_choices(advisor)]
         return [
-            _select("mode", "Mode", "mode", self._policy.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
+            _select("mode", "Mode", "mode", self._policy.mode, [(mode, *words) for mode, words in self._modes.items()]),
             _select("model", "Model", "model", model, self._model_choices(model)),
             _select("effort", "Effort", "thought_level", effort, [(_UNSET, "Default", ""), *efforts]),
             _select("advisor", "Advisor", "_advisor", advisor, advisors),
@@ -57,10 +59,9 @@ class Options:
 
     def set_mode(self, mode: object) -> None:
         """Set the permission mode. Raises RpcError."""
-        known: Mode | None = next((each for each in MODES if each == mode), None)
-        if known is None:
-            raise RpcError(INVALID_PARAMS, f"There is no mode {mode!r}. The modes are {', '.join(MODES)}.")
-        self._policy.mode = known
+        if not isinstance(mode, str) or mode not in self._modes:
+            raise RpcError(INVALID_PARAMS, f"There is no mode {mode!r}. The modes are {', '.join(self._modes)}.")
+        self._policy.mode = mode
 
     def set(self, option: object, value: object) -> None:
         """Set an option. Raises RpcError for an unknown option or an unusable value."""

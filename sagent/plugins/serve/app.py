@@ -261,8 +261,8 @@ async def _act(request: Request) -> Response:
     agent, kind = _agent(live, given), as_str(given["type"])
     if kind == "mode":
         mode = as_str(given.get("permission_mode"))
-        if mode not in ("plan", "ask", "edit", "full"):
-            raise UsageError("mode needs permission_mode: plan, ask, edit or full.")
+        if mode not in ("plan", "ask", "edit", "auto", "full"):
+            raise UsageError("mode needs permission_mode: plan, ask, edit, auto or full.")
         live.policy.mode = mode
     elif kind == "compact" and not agent.running and agent is live.agent:
         await live.agent.compact(as_str(given.get("hints")))
