@@ -138,7 +138,8 @@ class Book:
         rows: list[tuple[float, str, int, str, str]] = []
         for each in paid(self.state, since):
             at = each.at.timestamp()
-            if not any(first <= at <= last for first, last in runs.get(str(each.session), ())):
+            own = (run for name in (each.session.name, each.origin) if name for run in runs.get(name, ()))
+            if not any(first <= at <= last for first, last in own):
                 rows.append((at, project_of(each.project), _up(_cost(each.charge)), "", each.entry))
         with self._writing():
             self._database.executemany("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?)", rows)
@@ -146,14 +147,14 @@ class Book:
             self._database.execute("INSERT INTO read VALUES (?)", (began,))
 
     def _runs(self) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Return the runs with the book by their sessions: when each began and ended, or had its last bill."""
+        """Return the runs with the book by their sessions' ids: when each began and ended, or had its last bill."""
         found: dict[str, list[tuple[float, float]]] = {}
         last = "SELECT MAX(at) FROM charges WHERE charges.run = runs.run"
         rows = self._database.execute(f"SELECT run, session, began, ended, ({last}) FROM runs")  # noqa: S608 -- no given text
         for run, session, began, ended, billed in rows.fetchall():
             lives = ended is None and (run == self.run or _is_held(self.state / FOLDER / f"{run}.lock"))
-            until = float("inf") if lives else (ended or billed or began) + LOG_DELAY_SECONDS
-            found.setdefault(session, []).append((began, until))
+            until = float("inf") if lives else ended or (billed or began) + LOG_DELAY_SECONDS
+            found.setdefault(Path(session).name, []).append((began, until))
         return found
 
     def _sums(self, limit: Limit, now: datetime) -> tuple[int, int]:

@@ -26,6 +26,7 @@ class Paid(NamedTuple):
     charge: Charge
     person: str = ""
     session: Path = Path()
+    origin: str = ""  # id of the session that the log began as: a copy begins with the entries of its original
     entry: str = ""
 
     @property
@@ -56,7 +57,7 @@ def paid(state: Path, since: datetime | None = None) -> Iterator[Paid]:
     the charges of its original. Logs that cannot be read, and what follows damage, are left out."""
     seen = set[str]()
     for session in sessions(state):
-        project = ""
+        project = begun = ""
         with suppress(OSError, SagentError, ValueError):
             for file in log_files(session):
                 facts = file.stat()
@@ -65,13 +66,14 @@ def paid(state: Path, since: datetime | None = None) -> Iterator[Paid]:
                 person = _account(facts.st_uid)
                 for entry in read_log(file):
                     if not project:
-                        project = origin([entry]).cwd or str(session.parent)
+                        opened = origin([entry])
+                        project, begun = opened.cwd or str(session.parent), opened.session
                     if entry.kind != "spent" or entry.id in seen or not isinstance(entry.content, ChargeEntry):
                         continue
                     seen.add(entry.id)
                     at = datetime.fromisoformat(entry.at)
                     if since is None or at >= since:
-                        yield Paid(at, project, entry.content.charge, person, session, entry.id)
+                        yield Paid(at, project, entry.content.charge, person, session, begun, entry.id)
 
 
 def _account(uid: int) -> str:

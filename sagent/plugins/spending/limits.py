@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.config import Settings
@@ -59,14 +60,14 @@ def _midnight(year: int, month: int, day: int) -> float:
     return datetime(year, month, day).timestamp()  # noqa: DTZ001 -- the person's
 
 
-def project_of(settings: Settings) -> str:
-    """Return the project of a session: its repository, or its directory."""
-    return str(repository_root(settings.cwd) or settings.cwd)
+def project_at(cwd: str) -> str:
+    """Return the project of a session in a directory, which may be gone: its repository, or the directory."""
+    return str(repository_root(Path(cwd)) or cwd)
 
 
 def limits_of(settings: Settings) -> tuple[Limit, ...]:
     """Return the budgets of the settings."""
-    project = project_of(settings)
+    project = project_at(str(settings.cwd))
     found = (
         (settings.of(DAY), Limit(DAY.name, ZERO, "day")),
         (settings.of(MONTH), Limit(MONTH.name, ZERO, "month")),

@@ -60,3 +60,15 @@ def test_usage_by_all_and_since(shell: Shell) -> None:
     assert usage(shell, "--since", "1d")["rows"] and not usage(shell, "--since", "2199-01-01")["rows"]
     assert "give a day" in shell.run("usage", "--since", "yesterday", model="").err
     assert "Nothing was spent" in shell.run("usage", "--since", "2199-01-01", model="").out
+
+
+def test_continued_session_counts_once(shell: Shell) -> None:
+    shell.serve([DEAR] * 9)
+    config(shell, "budget_day = 50\n")
+    shell.run("hello")
+    config(shell, "")
+    shell.run("--continue", "hello")  # without a budget
+    config(shell, "budget_day = 50\n")
+    shell.run("--continue", "hello")
+    found = usage(shell)
+    assert found["budgets"][0]["spent"] == found["usd"] == 0.459

@@ -19,7 +19,7 @@ from sagent.plugins.spending.book import FOLDER, Asked, Book, Short
 from sagent.plugins.spending.ledger import StandingLedger
 from sagent.plugins.spending.limits import Limit
 from sagent.session.contents import ChargeEntry
-from sagent.session.store import Session
+from sagent.session.store import Session, copy
 from sagent.usage import Charge, Usage
 from tests.depth import QUICK
 
@@ -118,6 +118,19 @@ def test_earlier_sessions_count_once(tmp_path: Path) -> None:
         with closing(Book(tmp_path)) as book:
             book.take_in()
             assert book.left(DAY) == (Decimal("0.5"), 0)
+
+
+def test_copy_of_a_session_counts_once(tmp_path: Path) -> None:
+    charge = Charge("m", Usage(input=10), usd=Decimal("0.25"), role="executor", provider="p", agent="root")
+    with Session.create(tmp_path, tmp_path) as session:
+        session.begin(tmp_path)
+        with closing(Book(tmp_path, str(session.path))) as book:
+            assert spend(book, "0.25")
+            session.log().append(ChargeEntry(charge))
+    copy(session.path, tmp_path, tmp_path)
+    with closing(Book(tmp_path)) as ephemeral:
+        ephemeral.take_in()
+        assert ephemeral.left(DAY) == (Decimal("0.25"), 0)
 
 
 def test_day_begins_at_local_midnight(tmp_path: Path, zone: pytest.MonkeyPatch) -> None:
