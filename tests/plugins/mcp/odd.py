@@ -15,6 +15,7 @@ from sagent.plugins.mcp.server import McpServer
 from sagent.tool import RunContext, Workspace
 from sagent.tools.ask import Question
 
+PATIENCE = 60.0  # seconds that a server may take to start on a busy machine
 SERVER = Path(__file__).with_name("odd_server.py")
 
 
@@ -41,7 +42,7 @@ class Odd:
 
     @property
     def config(self) -> McpServer:
-        return McpServer(sys.executable, (str(SERVER), str(self.file)))
+        return McpServer(sys.executable, (str(SERVER), str(self.file)), start_timeout=PATIENCE)
 
     @asynccontextmanager
     async def opened(self, *, person: bool = True, config: McpServer | None = None) -> AsyncGenerator[Servers]:

@@ -56,7 +56,9 @@ class Shop:
         file = self.home / ".config" / "sagent" / "config.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
         argv = json.dumps([str(SERVER), str(self.home / "shop.json")])
-        file.write_text(f'{config}\n[mcp.shop]\ncommand = "{sys.executable}"\nargs = {argv}\nneeds = ["all"]\n')
+        file.write_text(
+            f'{config}\n[mcp.shop]\ncommand = "{sys.executable}"\nargs = {argv}\nneeds = ["all"]\nstart_timeout = 60\n'
+        )
         async with self.server as server:
             where = environment(self._monkeypatch, self.home, server)
             given = {"model": model, "permission_mode": "full", "sandbox": "off", **flags}

@@ -19,7 +19,7 @@ from sagent.plugins.mcp.server import McpServer
 from sagent.testing import ScriptedModel
 from tests.depth import later
 from tests.plugins.mcp.calls import call
-from tests.plugins.mcp.odd import Odd, do, tool
+from tests.plugins.mcp.odd import PATIENCE, Odd, do, tool
 from tests.repl.samples import PNG
 from tests.waiting import wait_until
 
@@ -60,7 +60,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def over_stdio(script: Path, **env: str) -> McpServer:
-    return McpServer(sys.executable, (str(script),), env)
+    return McpServer(sys.executable, (str(script),), env, start_timeout=PATIENCE)
 
 
 async def test_stdio_tools_listed_and_called(script: Path) -> None:
@@ -95,7 +95,7 @@ async def test_dead_server_restarts_on_next_call(tmp_path: Path) -> None:
 async def test_missing_server_reported(tmp_path: Path) -> None:
     servers = {
         "gone": McpServer(str(tmp_path / "no such program")),
-        "mute": McpServer(sys.executable, ("-c", "import sys; sys.exit(3)")),
+        "mute": McpServer(sys.executable, ("-c", "import sys; sys.exit(3)"), start_timeout=PATIENCE),
         "nobody": McpServer(url="http://127.0.0.1:9/mcp"),
         "things": Odd(tmp_path).config,
     }

@@ -22,7 +22,7 @@ from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, RunContext, Workspace
 from tests.depth import later
-from tests.plugins.mcp.odd import Odd, do, tool
+from tests.plugins.mcp.odd import PATIENCE, Odd, do, tool
 from tests.waiting import until
 
 CHANGED = "notify('notifications/tools/list_changed')"
@@ -249,7 +249,7 @@ async def test_new_protocol_changes_heard(tmp_path: Path) -> None:
     script = tmp_path / "modern.py"
     script.write_text(MODERN)
     odd = Odd(tmp_path)
-    async with odd.opened(config=McpServer(sys.executable, (str(script),))) as servers:
+    async with odd.opened(config=McpServer(sys.executable, (str(script),), start_timeout=PATIENCE)) as servers:
         assert await do(servers, own="grow") == "2026-07-28"
         await until(lambda: bool(odd.announced), "the announcement")
     assert "from the next session on: grown" in odd.announced[0]

@@ -113,6 +113,7 @@ def test_prompt_runs_and_changed_tool_refused(shell: Shell) -> None:
     offer("Does it.")
     config(shell).write_text(
         f'[mcp.odd]\ncommand = "{sys.executable}"\nargs = ["{ODD}", "{shell.cwd / "offer.json"}"]\nneeds = ["all"]\n'
+        "start_timeout = 60\n"
     )
     call = Turn(text="", calls=(Call("mcp__odd__do", {"code": "text = ask('elicitation/create', message='m')"}),))
     server = shell.serve([Turn(text="Well."), call, Turn(text="Done."), call, Turn(text="Not done.")])

@@ -61,6 +61,7 @@ def test_mcp_call_carries_span(shell: Shell, collected: Collected) -> None:
     offer = {"tools": [tool], "code": {"carried": "text = params['_meta']"}}
     (shell.cwd / "offer.json").write_text(json.dumps(offer))
     config = f"[mcp.things]\ncommand = {sys.executable!r}\nargs = ['{MCP_SERVER}', 'offer.json']\nneeds = ['all']\n"
+    config += "start_timeout = 60\n"
     (shell.cwd / "sagent.toml").write_text(config)
     shell.serve([Turn(calls=(Call("mcp__things__carried", {}),)), Turn(text="done")])
     shell.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collected.url
