@@ -43,8 +43,7 @@ class Switch:
 class Compact:
     """Make the context smaller, keeping the task; `hints` says what matters.
 
-    With `drop`, only the results of the named tools are replaced by stubs ("*" is every tool). `clear` removes the
-    whole conversation except the person's last request.
+    With `drop`, only results of these tools become stubs ("*": every tool). `clear` keeps the person's last request.
     """
 
     hints: str = ""
@@ -125,7 +124,7 @@ class SpawnRequest:
 
     `share` is how much it sees of its parent's conversation: nothing, the last hand-offs ("brief"), or all ("full"). A
     `persistent` agent stays alive after its answer. Its calls are billed to `role`, and `options` are members of their
-    request bodies, by default the parent's if both use the same provider.
+    request bodies, by default the parent's if both use the same provider. It works in `directory`, or its parent's.
     """
 
     prompt: str
@@ -141,6 +140,7 @@ class SpawnRequest:
     share: Literal["none", "brief", "full"] = "none"
     role: str = ""
     options: Mapping[str, object] | None = None
+    directory: str = ""
 
 
 class Peer(Protocol):

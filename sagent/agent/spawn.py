@@ -64,14 +64,16 @@ def parts_for(
         limits=with_limits(_limits(state, request), limits or {}),
         effort=effort,
         options=state.context.options.get(model.provider, EMPTY) if request.options is None else request.options,
-        resources=resources_for(above, given, path, workspace_for(state, with_reads=request.share == "full")),
+        resources=resources_for(
+            above, given, path, workspace_for(state, request.directory, with_reads=request.share == "full")
+        ),
     )
 
 
 def parts_like(model: Node, source: Resources, above: Node, path: str) -> AgentParts:
     """Return the parts of a copy of an agent, below another."""
     own = model.state
-    workspace = workspace_for(own, with_reads=False)
+    workspace = workspace_for(own, "", with_reads=False)
     workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
     workspace.profile = _combined_profile(own.workspace.profile, above.state.workspace)
     resources = resources_for(above, source, path, workspace)
@@ -110,10 +112,13 @@ def _log_for(above: Node, path: str) -> Log:
     return above.log.child(path)
 
 
-def workspace_for(state: AgentState, *, with_reads: bool) -> Workspace:
-    """Return a workspace of its own in the parent's directory, so that `cd` and exports stay the child's. Files that
-    the parent has read count as read only for a child that sees the parent's conversation."""
+def workspace_for(state: AgentState, directory: str, *, with_reads: bool) -> Workspace:
+    """Return a workspace of its own in a directory, in place of the parent's first root, or in the parent's, so that
+    `cd` and exports stay the child's. Files that the parent has read count as read only for a child that sees the
+    parent's conversation."""
     own, environment = state.workspace, state.workspace.environment
+    if directory:
+        own = replace(own, cwd=Path(directory), roots=(Path(directory), *own.roots[1:]))
     environment = None if environment is None else dict(environment)
     return replace(own, environment=environment, known_files=dict(own.known_files) if with_reads else {})
 

@@ -16,7 +16,7 @@ _MAX_DESCRIPTION_CHARS = 200  # shown to the model
 FORM = Form(
     "agent",
     {
-        **dict.fromkeys(("name", "description", "tools", "disallowedTools", "model", "effort"), "text"),
+        **dict.fromkeys(("name", "description", "tools", "disallowedTools", "model", "effort", "isolation"), "text"),
         **dict.fromkeys(("maxTurns", "max_turns"), "number"),
     },
     _MAX_FILE_BYTES,
@@ -46,6 +46,7 @@ class AgentKind:
     model: str = ""
     effort: str = ""
     max_turns: int | None = None
+    isolation: str = ""
 
 
 def find_agents(cwd: Path, user_dir: Path, notices: list[str] | None = None) -> tuple[AgentKind, ...]:
@@ -83,4 +84,5 @@ def agents_in(place: Place, reader: DefinitionReader) -> Iterator[AgentKind]:
             "" if model == "inherit" else model,
             effort,
             int(turns) or None if turns.isdecimal() and len(turns) < 10 else None,
+            fields.get("isolation", ""),
         )

@@ -53,21 +53,21 @@ class AgentSpawn(Harmless):
 
     def __init__(self, kinds: "Sequence[AgentKind]" = ()) -> None:
         """`kinds` are the described agents that a call may name."""
-        self._kinds = {kind.name: kind for kind in kinds}
+        self.kinds = {kind.name: kind for kind in kinds}
         if kinds:
             rows = "".join(f"\n- {kind.name}: {kind.description}" for kind in kinds)
             self.description = (
                 f"{self.description} `agent`: one that is described, with its own prompt and tools:{rows}"
             )
             own = as_object(self.parameters.get("properties"))
-            named = {"type": "string", "enum": list(self._kinds)}
+            named = {"type": "string", "enum": list(self.kinds)}
             self.parameters = json_freeze_object({**self.parameters, "properties": {**own, "agent": named}})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Spawn an agent and, unless it is persistent, wait for its answer. If the call is cancelled, the agent is
         interrupted and its output so far is shown."""
         caller, order = _caller(run), _spawn_request(arguments)
-        kind = self._kinds.get(as_str(arguments.get("agent")))
+        kind = self.kinds.get(as_str(arguments.get("agent")))
         try:
             peer = await (caller.spawn(order) if kind is None else _spawn_kind(caller, order, kind))
         except (SagentError, OSError) as error:

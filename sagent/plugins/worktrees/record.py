@@ -81,6 +81,15 @@ class Record:
         return made
 
 
+def home_of(cwd: Path, state_dir: Path) -> Path:
+    """Return the directory for worktrees of the repository of a directory, which must be in one."""
+    root = repository_root(cwd) or cwd
+    shared = os.path.realpath(work_tree_directories(root)[1])
+    name = os.path.basename(os.path.dirname(shared) if shared.endswith("/.git") else shared)  # noqa: PTH119, PTH120 -- a text path
+    folder = f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name) or 'repository'}-{sha256_hex(os.fsencode(shared))[:10]}"
+    return state_dir.with_name(f"{state_dir.name}-worktrees") / folder
+
+
 def repository_at(cwd: Path, state_dir: Path) -> Repository:
     """Return the repository of a directory. Raises UsageError if worktrees of it cannot be made."""
     root = repository_root(cwd)
@@ -91,9 +100,7 @@ def repository_at(cwd: Path, state_dir: Path) -> Repository:
     shared = os.path.realpath(work_tree_directories(root)[1])
     if not is_git_directory(shared):
         raise UsageError(f"{root} has a .git that leads to no repository: repair or remove {root / '.git'}.")
-    name = os.path.basename(os.path.dirname(shared) if shared.endswith("/.git") else shared)  # noqa: PTH119, PTH120 -- a text path
-    folder = f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name) or 'repository'}-{sha256_hex(os.fsencode(shared))[:10]}"
-    return Repository(root, state_dir.with_name(f"{state_dir.name}-worktrees") / folder)
+    return Repository(root, home_of(cwd, state_dir))
 
 
 def records(repository: Repository) -> Iterator[Record]:
@@ -133,6 +140,8 @@ def holding(record: Record) -> Generator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"The worktree {record.name} is in use by another process: {record.path}.") from None
+        if not record.lock.exists() or not os.path.samestat(os.fstat(descriptor), record.lock.stat()):
+            raise UsageError(f"The worktree {record.name} was removed by another process: try again.")
         yield
     finally:
         os.close(descriptor)

@@ -1,7 +1,8 @@
 """A run in a worktree: `sagent --worktree [NAME]`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TextIO
 
@@ -14,7 +15,7 @@ from sagent.lib.text import count, escaped
 from sagent.plugins.worktrees.preparation import Preparation
 from sagent.plugins.worktrees.record import NAME, Record, Repository, find_record, holding, repository_at
 from sagent.plugins.worktrees.snapshot import changes, snapshot
-from sagent.plugins.worktrees.worktree import described, diff, make, merge, outcome, remove, repair, ways
+from sagent.plugins.worktrees.worktree import described, diff, made, merge, outcome, remove, repair, ways
 from sagent.transcript.event_json import encode_result
 
 _CHOICES = {"d": "diff", "m": "merge", "k": "keep", "x": "drop"}
@@ -33,8 +34,7 @@ def run_in_worktree(options: Mapping[str, object], flags: Mapping[str, object], 
     repository = repository_at(settings.cwd, settings.state_dir)
     for text in repair(repository):
         report(text)
-    record = _open(repository, name, settings)
-    with holding(record):
+    with _opened(repository, name, settings) as record:
         moved = _moved(settings, record)
         try:
             if words is None:
@@ -48,21 +48,28 @@ def run_in_worktree(options: Mapping[str, object], flags: Mapping[str, object], 
                 settle(record)
 
 
-def _open(repository: Repository, name: str, settings: Settings) -> Record:
-    """Return an existing worktree, or a new one. Raises UsageError."""
+@contextmanager
+def _opened(repository: Repository, name: str, settings: Settings) -> Generator[Record]:
+    """Hold an existing worktree, or a new one. Raises UsageError."""
     if name and repository.record_file(name).exists():
         record = find_record(repository, name)
         with holding(record):
             report(f"Continues in the worktree {name} ({record.path}): {outcome(record)}.")
-            return record.write("working")
+            yield record.write("working")
+        return
     preparation = Preparation.of(settings)
-    record = make(repository, name, "run", preparation)
+    with made(repository, name, "run", preparation) as record:
+        _tell(record, takes_changes=preparation.takes_changes)
+        yield record
+
+
+def _tell(record: Record, *, takes_changes: bool) -> None:
+    """Say where work begins, and what is not there."""
+    root = record.root
     report(f"Works in the worktree {record.name}, on the branch {record.branch}: {record.path}")
-    if not preparation.takes_changes:
-        here = snapshot(repository.root, record.head)
-        if left := count(len(changes(repository.root, record.head, here)), "file") if here != record.head else "":
-            report(f"Your uncommitted changes ({left}) are not in it; --worktree-changes take takes them along.")
-    return record
+    if not takes_changes and (here := snapshot(root, record.head)) != record.head:
+        left = count(len(changes(root, record.head, here)), "file")
+        report(f"Your uncommitted changes ({left}) are not in it; --worktree-changes take takes them along.")
 
 
 def _moved(settings: Settings, record: Record) -> Settings:

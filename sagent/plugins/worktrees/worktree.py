@@ -1,9 +1,10 @@
 """Worktrees: made, looked at, merged, kept and dropped, with nothing left behind."""
 
 import os
+import re
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
 from sagent.plugins.worktrees.gitcalls import IDENTITY, attempt, git
 from sagent.plugins.worktrees.preparation import Preparation, prepare
-from sagent.plugins.worktrees.record import NAME, Record, Repository, is_held, records
+from sagent.plugins.worktrees.record import NAME, Record, Repository, holding, is_held, records
 from sagent.plugins.worktrees.snapshot import (
     FileChange,
     bring,
@@ -48,9 +49,10 @@ class Outcome:
         return ", ".join(parts) or "no changes"
 
 
-def make(repository: Repository, name: str, purpose: str, preparation: Preparation) -> Record:
-    """Make a worktree with a branch at the present commit, and prepare it. `name` is "" for a free one, or ends in "-"
-    for a number after it. Raises UsageError; then nothing is left."""
+@contextmanager
+def made(repository: Repository, name: str, purpose: str, preparation: Preparation) -> Generator[Record]:
+    """Make a worktree with a branch at the present commit, prepare it, and hold it. `name` is "" for a free one, or
+    ends in "-" for a number after it. Raises UsageError; then nothing is left."""
     root = repository.root
     head = attempt(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head.code:
@@ -58,8 +60,18 @@ def make(repository: Repository, name: str, purpose: str, preparation: Preparati
     name = name if name and not name.endswith("-") else _free_name(repository, name or "work-")
     check_name(name)
     record = Record(name, root, repository.home / name, head.text, purpose=purpose)
-    if os.path.lexists(record.path) or record.file.exists():
-        raise UsageError(f"There is a worktree {name} already: {record.path}.")
+    with holding(record):
+        if os.path.lexists(record.path) or record.file.exists():
+            raise UsageError(f"There is a worktree {name} already: {record.path}.")
+        try:
+            yield _make(record, preparation)
+        finally:
+            if not record.file.exists():
+                _forget(record)
+
+
+def _make(record: Record, preparation: Preparation) -> Record:
+    root = record.root
     if attempt(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{record.branch}").code == 0:
         raise UsageError(
             f"The branch {record.branch} exists already: choose another name, or delete it (git branch -D "
@@ -67,9 +79,9 @@ def make(repository: Repository, name: str, purpose: str, preparation: Preparati
         )
     record = record.write()
     try:
-        git(root, "worktree", "add", "--quiet", "--no-track", "-b", record.branch, str(record.path), head.text)
+        git(root, "worktree", "add", "--quiet", "--no-track", "-b", record.branch, str(record.path), record.head)
         prepare(record, preparation)
-        base = snapshot(record.path, head.text)
+        base = snapshot(record.path, record.head)
         git(root, "update-ref", record.ref, base)
         return replace(record, base=base).write("working")
     except BaseException:
@@ -81,6 +93,11 @@ def check_name(name: str) -> None:
     """Raise UsageError for a name that a directory and a branch cannot both have."""
     if not NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock", ".json")):
         raise UsageError(f"{name!r} cannot be a worktree's name: give letters, digits, - and _, at most 64.")
+
+
+def clean_name(text: str) -> str:
+    """Return the beginning of a name for a worktree; "" if nothing of the text can be used."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-_")[:40]
 
 
 def _free_name(repository: Repository, stem: str) -> str:
@@ -160,8 +177,13 @@ def remove(record: Record) -> None:
         raise UsageError(f"{record.path} could not be removed: remove it, and then `git worktree prune`.")
     attempt(record.root, "branch", "--quiet", "-D", record.branch)
     attempt(record.root, "update-ref", "-d", record.ref)
-    for file in (record.file, record.lock):
-        file.unlink(missing_ok=True)
+    record.file.unlink(missing_ok=True)
+    _forget(record)
+
+
+def _forget(record: Record) -> None:
+    """Remove the lock of a worktree, and the directories that had nothing else."""
+    record.lock.unlink(missing_ok=True)
     with suppress(OSError):  # there are others
         record.path.parent.rmdir()
         record.path.parent.parent.rmdir()
@@ -184,6 +206,10 @@ def repair(repository: Repository) -> list[str]:
     """Clean up after processes that were killed, and return a sentence for each of their worktrees: one that was not
     finished, or has no changes, is removed; another is kept."""
     said: list[str] = []
+    for lock in repository.home.glob("*.lock"):
+        record = Record(lock.stem, repository.root, lock.with_suffix(""))
+        if not record.file.exists() and not is_held(record):
+            lock.unlink(missing_ok=True)
     for record in records(repository):
         if record.state == "kept" or is_held(record):
             continue
