@@ -190,7 +190,7 @@ def _lines(text: str) -> list[str]:
     """Return lines without ends. A missing last line end is noted in a further line, as in diff."""
     if not text:
         return []
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = (text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")).split("\n")
     if lines[-1] == "":
         return lines[:-1]
     return [*lines[:-1], lines[-1] + "\n\\ No newline at end of file"]

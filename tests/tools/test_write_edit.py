@@ -262,6 +262,15 @@ async def test_quoted_lf_matches_crlf(call, root) -> None:
     assert (root / "f").read_bytes() == b"1\r\n2\r\nthree\r\n"
 
 
+async def test_edit_of_cr_lines_is_shown_by_lines(call, root) -> None:
+    (root / "f").write_bytes(b"one\rtwo\rthree\r")
+    await call(Read(), file_path="f")
+    output = await call(Edit(), file_path="f", old_string="one\ntwo", new_string="1\n2")
+    assert (root / "f").read_bytes() == b"1\r2\rthree\r"
+    assert output.content[0].text.endswith("1\t1\n2\t2\n3\tthree")
+    assert "-two\n+1\n+2\n three" in output.diff
+
+
 CODECS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 LINE = st.text("abcé \t", max_size=6).filter(lambda line: "éé" not in line)  # no language writes them
 
