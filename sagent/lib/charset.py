@@ -12,6 +12,7 @@ from sagent.lib.dataclass import dataclass
 
 _MAX_SAMPLE_BYTES = 3_000
 _MIN_LOOK = 0.45  # below it no text is believed
+_MIN_CLEAR_LOOK = 0.8  # below it, as where a word mixes alphabets, a guess is not "probable"
 _MIN_NEAR = 0.8  # of the best score, from which on another reading is likely too
 _COMMONEST_LEAD = 0.015  # of confidence that the commonest encoding, cp1252, is given
 _COMMONEST_LEAD_OF_ONE = 0.1  # for a single byte
@@ -36,6 +37,7 @@ _NAMES = {
 _SMALLER = {"big5hkscs": "big5", "euc_jis_2004": "euc_jp", "cp949": "euc_kr"}
 _ESCAPES = re.compile("[\udc80-\udcff\uf8f0-\uf8f3]")  # the last are cp932's for undefined bytes
 _MIN_UNBROKEN = 7  # bytes that are not ASCII for each undefined one
+_UTF8_LETTER = re.compile(rb"(?<![\x80-\xff])[\xc3-\xdf][\x80-\xbf](?![\x80-\xff])")  # by itself
 _CONTROLS = re.compile(rb"\x1b\[[\d;:?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _SIGNS = frozenset("\xa0“”‘’„‚–—…•«»‹›€£§©®™·°¡¿±²³½¼×÷µ№¥ªº´¢")
 
@@ -77,10 +79,10 @@ def guess(data: bytes) -> Guess | None:
     best, *others = found
     near = [one for one in others if one.score > best.score * _MIN_NEAR and one.text != best.text]
     letters = sum(letter.isalpha() and not letter.isascii() for letter in best.text)
-    codec = _SMALLER.get(best.codec, best.codec)
-    if codec != best.codec and _decoded(sample, codec) != best.text:
-        codec = best.codec
-    clear = not near and letters >= _MIN_LETTERS and not _ESCAPES.search(best.text)
+    smaller = _SMALLER.get(best.codec)
+    codec = smaller if smaller and _decoded(sample, smaller) == best.text else best.codec
+    mixed = len(best.text) == len(sample) and _UTF8_LETTER.search(sample)  # one byte for each character, but there
+    clear = not near and not mixed and letters >= _MIN_LETTERS and _look(best.text) >= _MIN_CLEAR_LOOK
     return Guess(codec, clear=clear, other=near[0].codec if near else "")
 
 

@@ -120,8 +120,8 @@ def decode_output(data: bytes, *, cut: bool = False) -> Output:
     """Decode each line separately: as UTF-8 if valid, else in the encoding that it shares with nearby lines. With `cut`
     the data may be cut within a character at both ends."""
     head = data[:_MAX_SAMPLE_CHARS]
-    if b"\0" in head or SHIFT in head or any(data.startswith(bom) for bom, _ in _BOMS):
-        for part in range(4 if len(data) > 16 else 1):  # bytes of a character that was cut at the end
+    if (marked := any(data.startswith(bom) for bom, _ in _BOMS)) or b"\0" in head or SHIFT in head:
+        for part in range(4 if marked or len(data) > 16 else 1):  # bytes of a character that was cut at the end
             decoded = decode(data[: len(data) - part])
             if isinstance(decoded, Text) and not (
                 decoded.encoding.guess or (part and decoded.encoding.codec == "utf-8")

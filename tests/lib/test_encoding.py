@@ -206,6 +206,17 @@ def test_lines_of_mixed_encodings_are_read() -> None:
     assert output.guesses == ("probably cp1252", "probably cp1251")
 
 
+@pytest.mark.parametrize(
+    ("text", "codec"), [("ß und Straße", "latin-1"), ("Открыть файл", "cp1251"), ("à côté", "cp1252")]
+)
+def test_line_of_two_encodings_is_doubted(text: str, codec: str) -> None:
+    data = "ü é ".encode() + text.encode(codec)
+    decoded = decode(data)
+    assert isinstance(decoded, Text)
+    assert decoded.encoding.mixed or decoded.encoding.name.startswith("perhaps "), decoded
+    assert not [each for each in decode_output(data).guesses if each.startswith("probably ")]
+
+
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_output_cut_within_a_character(cut: int) -> None:
     data = "日本語\nplain\n日本語".encode()
@@ -305,3 +316,8 @@ def test_output_ending_in_letter_is_read(codec: str, size: int, cut: int) -> Non
     lost = -(-cut // (4 if "32" in codec else 2))
     part = cut % (4 if "32" in codec else 2) != 0
     assert decode_output(data).text == text[:-lost] + "\ufffd" * part
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-32"])
+def test_short_marked_output_may_be_cut(codec: str) -> None:
+    assert decode_output("ö\n".encode(codec)[:-1]).text == "ö\ufffd"
