@@ -1,4 +1,4 @@
-"""Subscriptions in place of keys, through other programs' logins: a Claude plan, a ChatGPT plan, GitHub Copilot."""
+"""Logins in place of keys: a Claude plan, a ChatGPT plan, GitHub Copilot; and a key of OpenRouter made in a browser."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -30,7 +30,10 @@ plugin = Plugin(
         ),
         ProviderRow("openai-subscription", _DATA, f"{__name__}.openai_subscription:OpenAISubscription"),
     ),
-    extras=(Extra("setup", f"{__name__}.offers:find_logins"),),
+    extras=(
+        Extra("setup", f"{__name__}.offers:find_logins"),
+        Extra("key openrouter", f"{__name__}.openrouter_key:new_key"),
+    ),
 )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 KEY_CHECK_SECONDS = 15.0
 
+_MakeKey: TypeAlias = Callable[[CommandContext, str], Awaitable[str | None]]
 _LogIn: TypeAlias = Callable[[CommandContext, str], Awaitable[None]]
 
 
@@ -73,12 +74,11 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
         except UsageError:
             context.reopen(context.settings)
         return
-    key = (await context.line(f"Key for {row.name} (not shown): ", secret=True) or "").strip()
-    if not key:
-        return
-    context.say(f"Testing the key with {row.name} …")
     own = context.settings.providers
     address = await asyncio.to_thread(own_address, row.name, own, os.environ)
+    if not (key := await _new_key(context, row.name, address.base_url)):
+        return
+    context.say(f"Testing the key with {row.name} …")
     proved = await test_key(row.name, key, address.base_url, own)
     works = "The key works" if proved else f"{row.name} answers any key, so the key could not be tested"
     path, kept = context.settings.user_file, key
@@ -100,6 +100,16 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
         context.say(f"{path} lies in a git repository: make sure that it is not committed")
     fresh = await asyncio.to_thread(load, {}, None, context.settings.cwd, file=path)
     _reopen(context, replace(context.settings, providers=fresh.providers))
+
+
+async def _new_key(context: CommandContext, provider: str, base_url: str) -> str:
+    """Return the key that the person types, or makes at the provider if a plugin can have them do so; "" for none."""
+    for owner, extra in context.settings.plugins.extras(f"key {provider}") if context.has_person else ():
+        with named_errors(f"The login of {provider}", owner):
+            made = await cast("_MakeKey", resolve(extra.add))(context, base_url)
+        if made != "":  # they do not want to type it
+            return made or ""
+    return (await context.line(f"Key for {provider} (not shown): ", secret=True) or "").strip()
 
 
 def _use_local(context: CommandContext) -> None:
