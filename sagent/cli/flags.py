@@ -244,7 +244,7 @@ def _list_commands(plugins: "Installed", *, short: bool) -> "Iterator[str]":
     groups: dict[str, list[tuple[str, str]]] = {title: [] for title in (EVERYDAY, SESSIONS, SERVERS, MORE)}
     for each in plugins.every(Command):
         of = operations(plugins, each.name)
-        if each.under not in plugins.named(Command):
+        if each.under not in plugins.named(Command) or each.group != MORE:
             names = f": {', '.join(of)}" if of and short else ""
             groups.setdefault(each.group, []).append((each.name, each.help + names))
             groups[each.group] += () if short else ((f"{each.name} {name}", one.help) for name, one in of.items())

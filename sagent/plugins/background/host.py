@@ -35,6 +35,7 @@ from sagent.plugins.hosting.live import ClientOptions, LiveSession, failure_of
 from sagent.plugins.hosting.live import Question as Asked
 from sagent.plugins.hosting.questions import read_answer, read_verdict
 from sagent.plugins.hosting.requests import Requests
+from sagent.plugins.hosting.typed import encode
 from sagent.policy.permissions import MODES
 from sagent.session.folds import title
 from sagent.tools.ask import Question as Inquiry
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1 << 20  # of the file with what this process prints
 _SAVE_INTERVAL_SECONDS = 1.0  # between two records of a session whose cost alone has changed
 _CHECK_INTERVAL_SECONDS = 5.0  # between two looks at the socket's file
+_STOP_TIMEOUT_SECONDS = 10.0  # for a run to end that is interrupted
 _JOIN_TIMEOUT_SECONDS = 60.0  # for somebody to attach to a session without a prompt
 _TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events after which figures have changed
 
@@ -114,6 +116,7 @@ class Host:
         self._signal: int | None = None
         self._stopped = False
         self._joined = order.prompt is not None  # otherwise it waits for somebody to attach
+        self._rested = asyncio.Event()
         self._result: Result | None = None
         self._first = order.prompt
         self._saving: asyncio.TimerHandle | None = None
@@ -168,12 +171,16 @@ class Host:
         await self._over.wait()
         checking.cancel()
         assert self._live is not None
+        if self._live.busy:
+            self._live.interrupt()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
+                    await self._rested.wait()
         self._keep_result()
         await self._live.aclose()
-        if self._result is None and (self._stopped or self._signal):
-            code = 128 + (self._signal or signal.SIGINT)
-        else:
-            code = exit_code(self._result, self._signal) if self._result is not None else 0
+        code = exit_code(self._result, self._signal) if self._result is not None else 0
+        if self._stopped or self._signal:
+            code = code or 128 + (self._signal or signal.SIGINT)
         self._change(state="ended", asks=(), ended=time.time(), code=code)
         self._write()
         self.clients.tell(_line("closed", code=code))
@@ -279,15 +286,21 @@ class Host:
         asks = tuple(map(_describe, live.questions.values()))
         if (state, asks) != (self.record.state, self.record.asks):
             if state == "idle":
+                self._rested.set()
                 self.clients.tell(END_LINE)
+            else:
+                self._rested.clear()
             self._change(state=state, asks=asks)
             self.clients.tell(_line("state", **self._state()))
             self._check_end()
-            if not self._over.is_set():  # otherwise the next state is its end
-                self._save()
+            self._save()
 
     def _state(self) -> Mapping[str, object]:
-        return {"state": self.record.state, "result": self.record.result or None, "asks": self.record.asks}
+        return {
+            "state": self.record.state,
+            "result": self._result and json.loads(encode(self._result)),
+            "asks": self.record.asks,
+        }
 
     def _keep_result(self) -> None:
         if self._result is not None:
@@ -310,7 +323,8 @@ class Host:
             self._saving.cancel()
             self._saving = None
         self._saved = time.monotonic()
-        self._write()
+        if not self._over.is_set():  # otherwise its end is written next
+            self._write()
 
     def _write(self) -> None:
         try:
@@ -335,6 +349,8 @@ class Host:
                 else:
                     self._submit(message)
                 return {"state": "working"}
+            case "questions":
+                return {"questions": list(map(_encode, live.questions.values()))}
             case "answer":
                 self._settle(live, asked)
                 return {}
@@ -343,11 +359,10 @@ class Host:
                 return {}
             case "stop":
                 self._stopped = True
-                live.interrupt()
                 self._over.set()
                 return {}
             case _:
-                answer = await requests.answer(json.dumps(asked, default=str).encode())
+                answer = await requests.answer(json_dump(asked).encode())
                 self._on_changed()
                 return answer
 

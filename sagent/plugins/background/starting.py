@@ -17,7 +17,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str, json_dump
 from sagent.messages import user
-from sagent.plugins.background.records import folder, prune
+from sagent.plugins.background.records import Record, find, folder, prune
 
 if TYPE_CHECKING:
     from sagent.messages import Message
@@ -108,6 +108,14 @@ def start(state_dir: Path, flags: Mapping[str, object], prompt: "Message | None"
         text = f"The process of the session ended at its start: {_end_of(output)}"
     output.unlink(missing_ok=True)
     raise UsageError(text) if kind == "usage" else StartError(text, kind)
+
+
+def reopen(state_dir: Path, record: Record) -> Record:
+    """Start another process for a session whose process has ended; return its record. Raises StartError."""
+    if not record.is_here:
+        raise StartError(f"Session {record.id} runs on {record.host}: attach to it there.", "usage")
+    start(state_dir, {**record.flags, "cwd": record.cwd, "resume": record.path}, None)
+    return find(state_dir, record.id)
 
 
 def _end_of(path: Path) -> str:

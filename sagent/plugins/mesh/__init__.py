@@ -19,12 +19,6 @@ plugin = Plugin(
             under="mesh",
         ),
         Command(
-            "attach",
-            "follow a session that runs on a bus, write to it and answer its questions",
-            f"{_COMMANDS}.attach:run_attach",
-            under="mesh",
-        ),
-        Command(
             "bus",
             "start a bus for agents on several machines, and print its URL",
             f"{_COMMANDS}.bus:run_bus",
@@ -59,6 +53,7 @@ plugin = Plugin(
             "URL",
             of="serve",
         ),
+        Flag("bus", f"attach to a session on this bus (or {_BUS})", "URL", of="attach"),
     ),
     runners=(Runner(f"{_COMMANDS}.remote:run_remote", (_BUS,)),),
     stores=(
@@ -72,7 +67,10 @@ plugin = Plugin(
             costs="`sagent trace SESSION --bus URL` shows the cost",
         ),
     ),
-    extras=(Extra("serve routes", "sagent.plugins.mesh.routes:routes"),),
+    extras=(
+        Extra("serve routes", "sagent.plugins.mesh.routes:routes"),
+        Extra("attach", f"{_COMMANDS}.attach:attach"),
+    ),
     tools=(ToolEntry("NodeAgent"),),
     suites=(Suite("bus", "a bus between agents", "sagent.plugins.mesh.bus_suite:BusSuite"),),
     needs=("hosting",),

@@ -61,6 +61,11 @@ class LogCopy:
         self._stream, self._last = stream, 0
         self._logs: dict[str, IO[bytes]] = {}
 
+    @property
+    def has_lines(self) -> bool:
+        """True once it has any entry."""
+        return self.found.lines > 0
+
     async def read(self) -> int:
         """Read new entries; return the number of the last message. Raises SessionCorrupt, Unavailable and OSError."""
         async for piece in self._stream.read(self._last):

@@ -129,6 +129,26 @@ class RemotePeer:
         """The session's id."""
         return self.record.id
 
+    @property
+    def place(self) -> str:
+        """The node that works on it; "" if none does."""
+        return self.record.node
+
+    @property
+    def rests(self) -> bool:
+        """True while no message waits for an answer."""
+        return self.record.state == "idle"
+
+    @property
+    def result(self) -> Result | None:
+        """The result of its last turn."""
+        return self.record.result
+
+    @property
+    def model(self) -> str:
+        """The model, as events have told it, or else the last result or its flags."""
+        return self._model or (self.record.result.model if self.record.result else self.record.flags.get("model", ""))
+
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Pass every event to a function from now on; call the returned function to stop."""
         self._listeners.append(listener)

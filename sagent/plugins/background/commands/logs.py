@@ -1,0 +1,78 @@
+"""`sagent logs`: what a background session has said and done so far, and what it does next."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, TextIO
+
+from sagent.cli.flags import Parser
+from sagent.cli.headless import exit_code
+from sagent.cli.render import MAX_COLUMNS, Transcript, binary_safe, report
+from sagent.cli.settings import load_settings
+from sagent.codec import encode_message
+from sagent.errors import UsageError
+from sagent.lib.json import json_dump
+from sagent.lib.text import printable
+from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form
+from sagent.plugins.background.records import Record, find
+from sagent.plugins.hosting.followed import without_open_calls
+from sagent.repl.view.blocks import past_blocks, render_block
+from sagent.session.blobs import BlobDirectory
+from sagent.session.contents import ResultEntry
+from sagent.session.folds import contents, history
+from sagent.session.log import read_contents
+
+if TYPE_CHECKING:
+    from sagent.messages import Message
+    from sagent.session.view import LogView
+
+MAX_MESSAGES = 100  # that are shown unless --all is given
+
+
+def run_logs(argv: Sequence[str]) -> int:
+    """Show a session. Raises UsageError, SessionNotFound and SessionCorrupt."""
+    parser = Parser("logs", "Show what a background session has said and done.")
+    parser.add_argument("session", nargs="?", default="", metavar="SESSION", help=SESSION)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until it rests; then exit as it did")
+    parser.add_argument("-a", "--all", action="store_true", help=f"show more than the last {MAX_MESSAGES} messages")
+    add_form(parser)
+    given = parser.parse_args(argv)
+    as_json, settings = read_form(given.output_format), load_settings({})
+    if as_json and given.follow:
+        raise UsageError("--follow prints text: give it without --output-format json.")
+    record, out = find(settings.state_dir, given.session), binary_safe(sys.stdout)
+    log = read_contents(Path(record.path) / "root.jsonl")
+    messages = history(log, BlobDirectory(Path(record.path) / "blobs").get)
+    messages = messages if given.all else messages[-MAX_MESSAGES:]
+    if as_json:
+        shown = [encode_message(message, None) for message in messages]
+        out.write(json_dump({**describe(record), "messages": shown}) + "\n")
+        out.flush()
+        return 0
+    _show(out, without_open_calls(messages) if record.is_open else messages, log)
+    if given.follow and record.is_open:
+        return asyncio.run(_follow(settings.state_dir, record, out))
+    report(f"session {record.id}: {record.condition}")
+    return 0
+
+
+def _show(out: TextIO, messages: "Sequence[Message]", log: "LogView") -> None:
+    width = max(get_terminal_size().columns - 1, 40) if out.isatty() else MAX_COLUMNS
+    for block in past_blocks(messages, "root", len(messages) or 1, contents(log, ResultEntry)):
+        out.writelines(
+            printable("".join(text for _, text in row).rstrip()) + "\n" for row in render_block(block, width)
+        )
+    out.flush()
+
+
+async def _follow(state_dir: Path, record: Record, out: TextIO) -> int:
+    from sagent.plugins.background.peer import LocalPeer
+
+    async with LocalPeer.attached(state_dir, record) as peer:
+        peer.listen(Transcript(out).on_event)
+        result = await peer.wait()
+    if result.error is not None:
+        report(result.error.message)
+    return exit_code(result)

@@ -1,0 +1,261 @@
+"""A background session of this machine as its clients have it: its events, its questions, and requests to it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Self, cast, get_args
+
+from sagent.codec import encode_message
+from sagent.errors import SagentError, UsageError
+from sagent.events import Event, Notice, ReplyFinished, Result, SessionOpened
+from sagent.lib.json import JsonObject, as_object, json_dump, json_load, json_thaw
+from sagent.messages import Message, user
+from sagent.peer import Action, Inject, Moment, Scope
+from sagent.plugins.background.connection import Connection
+from sagent.plugins.background.place import UnreachableError
+from sagent.plugins.background.records import Record, State, find
+from sagent.plugins.background.starting import reopen
+from sagent.plugins.hosting.figures import Figures, read_figures
+from sagent.plugins.hosting.lines import ServerWait, read_lines
+from sagent.plugins.hosting.questions import Answer, Question, Reply, encode_answer, read_question
+from sagent.plugins.hosting.requests import ACTIONS
+from sagent.plugins.hosting.typed import adapter
+from sagent.tools.plan import PlanDecision
+
+_MAX_CONNECTS, _CONNECT_DELAY_SECONDS = 20, 0.2
+_ENDED = "The process of this session has ended. Your next message opens the session again."
+
+
+class LocalPeer:
+    """A session in another process of this machine, while the block of `attached` lasts. When that process has ended,
+    the next message starts another."""
+
+    def __init__(self, state_dir: Path, record: Record, reply: Reply | None, answer: Answer | None) -> None:
+        self.record = record
+        self._state_dir, self._reply, self._answer = state_dir, reply, answer
+        self._stack = AsyncExitStack()
+        self._connection: Connection | None = None
+        self._listeners: list[Callable[[Event], None]] = []
+        self._changed, self._opening = asyncio.Event(), asyncio.Lock()
+        self._sending: asyncio.Task[None] | None = None
+        self._state, self._settled = record.state, False
+        self.model, self.turns = record.model, 0
+        self.result: Result | None = None
+        self.figures: Figures | None = None
+        self.on_end: Callable[[], object] = lambda: None
+        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None
+        self._waiting: set[str] = set()
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def attached(
+        cls, state_dir: Path, record: Record, reply: Reply | None = None, answer: Answer | None = None
+    ) -> AsyncGenerator[Self]:
+        """Follow a session, which is opened if it is not. With `reply` a person here is asked about calls, with
+        `answer` about its agents' questions; the first answer from anywhere counts. Raises SagentError."""
+        peer = cls(state_dir, record, reply, answer)
+        async with peer._stack:
+            await peer._connected()
+            try:
+                yield peer
+            finally:
+                for task in (*peer._tasks, *peer._asked.values()):
+                    task.cancel()
+
+    async def _connected(self) -> Connection:
+        """Return the connection; open the session again if its process has ended. Raises SagentError."""
+        async with self._opening:
+            if self._connection is not None and not self._connection.closed.is_set():
+                return self._connection
+            for _ in range(_MAX_CONNECTS):
+                self.record = await asyncio.to_thread(self._open_record)
+                with suppress(UnreachableError):  # it is just ending
+                    connection = await self._stack.enter_async_context(Connection.to(self.record))
+                    connection.on_line = self._on_line
+                    self._connection = connection  # first: open questions come before the answer
+                    await connection.ask(op="follow")
+                    return connection
+                await asyncio.sleep(_CONNECT_DELAY_SECONDS)
+            raise UnreachableError(f"The process {self.record.pid} of session {self.path} does not answer.")
+
+    def _open_record(self) -> Record:
+        """Return the record of a process that has the session open; start one if there is none. Raises SagentError."""
+        record = find(self._state_dir, self.record.id)
+        return record if record.is_open else reopen(self._state_dir, record)
+
+    # -- what is known of it
+
+    @property
+    def path(self) -> str:
+        """The session's id."""
+        return self.record.id
+
+    @property
+    def place(self) -> str:
+        return f"process {self.record.pid}"
+
+    @property
+    def is_connected(self) -> bool:
+        """True while its process has it open."""
+        return self._connection is not None and not self._connection.closed.is_set()
+
+    @property
+    def rests(self) -> bool:
+        return self._state in ("idle", "ended")
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Pass every event to a function from now on; call the returned function to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def fetch_figures(self) -> Figures:
+        """Ask for the figures, and subscribe to changes. Raises SagentError."""
+        answer = await self.ask(op="status")
+        try:
+            self.figures = read_figures(json_thaw(answer.get("figures")))
+        except ValueError as error:
+            raise SagentError("The process of the session is of another version of sagent.") from error
+        return self.figures
+
+    # -- what is done to it
+
+    def send(self, message: Message | str, moment: Moment = "now") -> None:
+        said, before = user(message) if isinstance(message, str) else message, self._sending
+
+        async def deliver() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            connection = await self._connected()
+            await connection.ask(op="prompt", message=encode_message(said, None), moment=moment)
+            self._state, self._settled = "working", False
+
+        self._sending = asyncio.create_task(deliver())
+
+    def follow_on(self) -> None:
+        """Do nothing: `wait` waits until the session rests."""
+
+    async def wait(self) -> Result:
+        """Return the result of the last run, once the session rests. Raises SagentError."""
+        if self._sending is not None:
+            await self._sending
+        while not self.rests:
+            self._changed.clear()
+            await self._changed.wait()
+        if self.result is None or not self._settled:
+            raise UnreachableError(_ENDED)
+        return self.result
+
+    def interrupt(self, scope: Scope = "tree") -> None:
+        async def stop() -> None:
+            with suppress(SagentError):
+                await self.ask(op="interrupt", scope=scope)
+
+        self.start(stop())
+
+    def check(self, action: Action) -> None:
+        """Raise UsageError for an action that is impossible in another process. The other side checks the rest."""
+        if not isinstance(action, Inject) and type(action).__name__ not in ACTIONS:
+            raise UsageError(f"{type(action).__name__} is not possible in another process.")
+
+    async def change(self, action: Action) -> None:
+        """Apply an action. Raises SagentError."""
+        await self.ask(op="apply", action=type(action).__name__, of=asdict(action))
+
+    async def ask(self, **request: object) -> JsonObject:
+        """Return the answer to a request. Raises RequestError, and UnreachableError if the process has ended."""
+        if self._connection is None or self._connection.closed.is_set():
+            raise UnreachableError(_ENDED)
+        return await self._connection.ask(**request)
+
+    def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Start a task that ends by itself or with the block of `attached`."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- what is heard of it
+
+    def _on_line(self, line: bytes | None, found: Mapping[str, object]) -> None:
+        match found.get("kind"):
+            case None if line is None:
+                self._on_closed()
+            case "state":
+                self._on_state(found)
+            case "question":
+                with suppress(ValueError):
+                    self._put(read_question(json_dump(found.get("question")).encode("utf-8", "replace")))
+            case _:
+                for event in read_lines(line or b""):
+                    self._hear(event)
+
+    def _on_state(self, found: Mapping[str, object]) -> None:
+        if (state := found.get("state")) in get_args(State):
+            self._state, self._settled = cast("State", state), state == "idle"
+        if typed := found.get("result"):
+            with suppress(ValueError):
+                self.result = cast("Result", adapter(Result).validate_python(json_thaw(json_load(json_dump(typed)))))
+        self._changed.set()
+
+    def _on_closed(self) -> None:
+        self._state = "ended"
+        self._forget_asked()
+        self.end_waits()
+        self.on_end()
+        self._changed.set()
+        for listener in tuple(self._listeners):
+            listener(Notice("root", "warning", _ENDED))
+
+    def _hear(self, event: Event | Figures | ServerWait | None) -> None:
+        if event is None:
+            self.end_waits()
+            self.on_end()
+        elif isinstance(event, Figures):
+            self.figures = event
+        elif isinstance(event, ServerWait):
+            (self._waiting.add if event.line else self._waiting.discard)(event.agent)
+            self.on_waiting(event.agent, event.line)
+        else:
+            if isinstance(event, SessionOpened) and event.agent == "root":
+                self.model = event.model
+            if isinstance(event, ReplyFinished) and event.agent == "root":
+                self.turns += 1
+            for listener in tuple(self._listeners):
+                listener(event)
+
+    def end_waits(self) -> None:
+        """Say of each agent that no call waits any more."""
+        for agent in sorted(self._waiting):
+            self.on_waiting(agent, "")
+        self._waiting.clear()
+
+    def _forget_asked(self) -> None:
+        for task in self._asked.values():
+            task.cancel()
+        self._asked.clear()
+
+    def _put(self, question: Question) -> None:
+        """Have a person answer a question, unless it is over."""
+        if question.over:
+            if (task := self._asked.pop(question.id, None)) is not None:
+                task.cancel()
+            return
+        say: Callable[[], Awaitable[str | PlanDecision | None]]
+        if question.inquiry is not None and self._answer is not None:
+            say = partial(self._answer, question.inquiry)
+        elif question.inquiry is None and self._reply is not None:
+            say = partial(self._reply, question)
+        else:
+            return
+        if question.id not in self._asked:
+            self._asked[question.id] = asyncio.create_task(self._have_answered(question, say))
+
+    async def _have_answered(self, question: Question, say: Callable[[], Awaitable[str | PlanDecision | None]]) -> None:
+        answer = as_object(json_load(encode_answer(question, await say())))
+        with suppress(SagentError):  # somebody else was faster
+            await self.ask(op="answer", question=question.id, **{key: answer[key] for key in answer if key != "id"})
