@@ -165,6 +165,7 @@ class Overrides(TypedDict, total=False):
     budget_day: _Usd | None
     budget_month: _Usd | None
     budget_project: _Usd | None
+    quote: bool | None
     telemetry: bool | None
     tool_calls: Literal["auto", "native", "text"] | None
     worktree_setup: str | None

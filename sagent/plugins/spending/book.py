@@ -26,6 +26,8 @@ from sagent.usage import Charge
 
 FOLDER = "budgets"
 """Folder of the state directory with the book, and a locked file for each process that has it open."""
+ASIDE = "set aside"
+"""Role of money that is set aside for a task: its calls draw from it."""
 BUSY_TIMEOUT_SECONDS = 60.0
 LOG_DELAY_SECONDS = 5.0
 """Seconds after its bill by which a call is in its session's log."""
@@ -102,24 +104,38 @@ class Book:
                 spent, held = self._sums(limit, now)
                 if spent + held + nano > _down(limit.usd):
                     return Short(limit, spent / NANO, held / NANO)
-            row = (self.run, now.timestamp(), asked.project, nano, asked.log, asked.agent, asked.role, asked.model)
-            done = self._database.execute(
-                "INSERT INTO holds (run, at, project, nano, log, agent, role, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-            return int(done.lastrowid or 0)
+            return self._insert(asked, nano)
 
-    def settle(self, hold: int, usd: Decimal) -> None:
-        """Replace a hold by what the call has cost. Raises sqlite3.Error: then the hold remains."""
+    def draw(self, aside: int, asked: Asked, usd: Decimal) -> int | None:
+        """Hold the worst case of a call from money that was set aside; None if that is too little. Raises
+        sqlite3.Error."""
+        nano = _up(usd)
         with self._writing():
-            found = self._database.execute("DELETE FROM holds WHERE id = ? RETURNING project", (hold,)).fetchone()
-            if found is not None and usd:
-                row = (self._now().timestamp(), found[0], _up(usd), self.run, None)
-                self._database.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row)
+            lower = "UPDATE holds SET nano = nano - ? WHERE id = ? AND nano >= ?"
+            enough = self._database.execute(lower, (nano, aside, nano)).rowcount > 0
+            return self._insert(asked, nano) if enough else None
 
-    def narrow(self, hold: int, usd: Decimal) -> None:
-        """Lower a hold. Raises sqlite3.Error."""
-        self._database.execute("UPDATE holds SET nano = ? WHERE id = ?", (_up(usd), hold))
+    def settle(self, hold: int, usd: Decimal, aside: int = 0) -> None:
+        """Replace a hold by what the call has cost, and return the rest to what it was drawn from. Raises
+        sqlite3.Error: then the hold remains."""
+        with self._writing():
+            gone = "DELETE FROM holds WHERE id = ? RETURNING project, nano"
+            found = self._database.execute(gone, (hold,)).fetchone()
+            if found is None:
+                return
+            project, nano = found
+            if usd:
+                row = (self._now().timestamp(), project, _up(usd), self.run, None)
+                self._database.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row)
+            if aside and (rest := nano - _up(usd)) > 0:
+                self._database.execute("UPDATE holds SET nano = nano + ? WHERE id = ?", (rest, aside))
+
+    def narrow(self, hold: int, usd: Decimal, aside: int = 0) -> None:
+        """Lower a hold, and return the rest to what it was drawn from. Raises sqlite3.Error."""
+        with self._writing():
+            rest = "UPDATE holds SET nano = nano + (SELECT nano FROM holds WHERE id = ?) - ? WHERE id = ?"
+            self._database.execute(rest, (hold, _up(usd), aside))
+            self._database.execute("UPDATE holds SET nano = ? WHERE id = ?", (_up(usd), hold))
 
     def left(self, limit: Limit) -> tuple[Decimal, Decimal]:
         """Return USD spent and held of a budget now. Raises sqlite3.Error."""
@@ -157,6 +173,12 @@ class Book:
             found.setdefault(Path(session).name, []).append((began, until))
         return found
 
+    def _insert(self, asked: Asked, nano: int) -> int:
+        at = self._now().timestamp()
+        row = (self.run, at, asked.project, nano, asked.log, asked.agent, asked.role, asked.model)
+        into = "INSERT INTO holds (run, at, project, nano, log, agent, role, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        return int(self._database.execute(into, row).lastrowid or 0)
+
     def _sums(self, limit: Limit, now: datetime) -> tuple[int, int]:
         """Return what is spent and held of a budget. A period also has what a clock that was set back dates later."""
         where, values = ("", ()) if not limit.project else (" AND project = ?", (limit.project,))
@@ -175,6 +197,8 @@ class Book:
                 continue
             rows = self._database.execute("DELETE FROM holds WHERE run = ? RETURNING *", (run,)).fetchall()
             for _, _, at, project, nano, log, agent, role, model in rows:
+                if role == ASIDE:
+                    continue
                 cost = _billed(log, agent, role, model, at)
                 row = (at, project, nano if cost is None else _up(cost), run, None)
                 self._database.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row)

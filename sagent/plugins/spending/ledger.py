@@ -14,7 +14,7 @@ from sagent.cost.prices import PriceBook, keeps_an_hour
 from sagent.errors import BudgetExceeded
 from sagent.lib.json import EMPTY
 from sagent.lib.money import EXACT, ZERO, show
-from sagent.plugins.spending.book import Asked, Book, Short, cost_of
+from sagent.plugins.spending.book import ASIDE, Asked, Book, Short, cost_of
 from sagent.plugins.spending.limits import Limit
 from sagent.usage import Charge
 
@@ -33,6 +33,8 @@ class StandingLedger(Ledger):
         super().__init__(cap, prices)
         self._book, self._limits, self._project, self._log = book, limits, project, log
         self._holds: dict[Reservation, int] = {}
+        self._drawn: set[int] = set()  # holds from what is set aside
+        self._aside = 0  # its hold
 
     async def reserve(
         self,
@@ -64,6 +66,22 @@ class StandingLedger(Ledger):
             raise
         return granted
 
+    def set_aside(self, usd: Decimal) -> str:
+        """Hold money for the calls of a task until `free_aside`; return why that cannot be done, or ""."""
+        try:
+            found = self._book.reserve(self._limits, Asked(self._project, "", ASIDE, "", self._log), usd)
+        except sqlite3.Error as error:
+            return f"the book of standing budgets cannot be written ({error})"
+        if isinstance(found, Short):
+            return found.limit.refusal(found.spent, found.held, datetime.now(UTC))
+        self._aside = found
+        return ""
+
+    def free_aside(self) -> None:
+        """Free what is left of it."""
+        aside, self._aside = self._aside, 0
+        self._end(aside or None, ZERO)
+
     def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record charges here and in the book; see Reservation.settle."""
         hold = self._holds.pop(reservation, None)  # else it would be released
@@ -83,13 +101,15 @@ class StandingLedger(Ledger):
         hold = self._holds.get(reservation)
         if hold is not None and reservation.held < before:
             with suppress(sqlite3.Error):  # then more is held than need be
-                self._book.narrow(hold, reservation.held)
+                self._book.narrow(hold, reservation.held, self._aside if hold in self._drawn else 0)
 
     def _end(self, hold: int | None, usd: Decimal) -> None:
         """Replace a hold by a cost. A hold that cannot be replaced remains: it counts at its worst."""
         if hold is not None:
+            aside = self._aside if hold in self._drawn else 0
+            self._drawn.discard(hold)
             with suppress(sqlite3.Error):
-                self._book.settle(hold, usd)
+                self._book.settle(hold, usd, aside)
 
     def _price_in(self, granted: Reservation, options: Mapping[str, object]) -> None:
         """Set the highest price of a call for which none was looked up, as its session has no budget. Raises
@@ -147,7 +167,11 @@ class StandingLedger(Ledger):
         while True:
             usd = self._worst_of(granted, output)
             try:
-                found = self._book.reserve(self._limits, asked, usd)
+                found = self._book.draw(self._aside, asked, usd) if self._aside else None
+                if found is None:
+                    found = self._book.reserve(self._limits, asked, usd)
+                else:
+                    self._drawn.add(found)
             except sqlite3.Error as error:
                 raise BudgetExceeded(
                     f"the book of standing budgets cannot be written ({error}): no call is made"

@@ -188,7 +188,7 @@ async def test_denials_in_a_row_ask_person(tmp_path: Path) -> None:
         "I would ALLOW: it",
         "ALLOWED: yes",
         ModelError("auth", "no such key", provider="x"),
-        ModelError("unavailable", "it is down", provider="x"),
+        ModelError("overloaded", "it is down", provider="x"),
     ],
 )
 async def test_no_verdict_asks_person(tmp_path: Path, said: Line) -> None:
