@@ -65,8 +65,9 @@ SETTINGS: tuple[Setting, ...] = (
         help="switch after N retries (default: after all of them)",
     ),
     Setting(
-        "effort", values.effort, None, "Effort | None", project="ask", group=MODEL, metavar="E",
-        uses=("remote", "shared", "asked_again"), everyday=True, help="none, minimal, low, medium, high, xhigh or max",
+        "effort", choice("none", "minimal", "low", "medium", "high", "xhigh", "max"), None, "Effort | None",
+        project="ask", group=MODEL, metavar="E", uses=("remote", "shared", "asked_again"), everyday=True,
+        help="none, minimal, low, medium, high, xhigh or max",
     ),
     Setting(  # each "name=JSON"
         "options", values.options_of, (), "tuple[str, ...]", "Mapping[str, object] | None", adds=True, group=MODEL,

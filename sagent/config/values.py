@@ -8,7 +8,7 @@ from typing import cast
 from sagent.lib.money import TOO_MUCH
 from sagent.lib.names import find_path
 from sagent.lib.text import cut, nearest
-from sagent.plugin import Choice, PathBase, RefusedError
+from sagent.plugin import PathBase, RefusedError
 
 KEY_ACTIONS = (
     *("send", "newline", "queue", "edit", "paste-image", "search", "interrupt", "background", "expand", "mode"),
@@ -114,15 +114,6 @@ def url(value: object, _: object = None) -> str:
     if not text.isprintable() or " " in text:
         raise RefusedError("give a URL without spaces")
     return text.rstrip("/")
-
-
-def _efforts() -> tuple[str, ...]:
-    from sagent.model import EFFORTS
-
-    return EFFORTS
-
-
-effort = Choice(_efforts)
 
 
 def whole(minimum: int) -> Callable[..., int]:

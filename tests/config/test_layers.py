@@ -16,6 +16,7 @@ from sagent.config.declared import BY_NAME
 from sagent.config.report import show
 from sagent.errors import ConfigError
 from sagent.lib.json import json_thaw
+from sagent.model import EFFORTS
 from sagent.policy.permissions import MODES
 from sagent.providers.rows import built_in
 from sagent.sandbox import SandboxMode
@@ -499,4 +500,5 @@ def test_higher_provider_drops_lower_model(place, layers, model):
 
 def test_words_of_modes_are_those_of_their_types():
     assert tuple(BY_NAME["permission_mode"].order) == MODES
+    assert tuple(BY_NAME["effort"].order) == EFFORTS
     assert tuple(BY_NAME["sandbox"].order) == get_args(SandboxMode)
