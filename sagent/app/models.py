@@ -134,7 +134,7 @@ class Choice:
 
     def provider(self, name: str, *, base_url: str | None = None, key: str | None = None) -> Provider:
         """Return a provider by name, opened on first use."""
-        row = row_named(name, self.rows)
+        row = self.settings.row(name)
         allowed = self.allowed()
         if allowed is not None and row.name not in allowed:
             those = f"among those allowed: {', '.join(allowed)}" if allowed else "allowed: none is"
@@ -191,7 +191,7 @@ class Choice:
     def allowed(self) -> tuple[str, ...] | None:
         """Return the names of the allowed providers; None for all. Raises UsageError for an unknown one."""
         given = self.settings.allow_providers
-        return None if given is None else tuple(dict.fromkeys(row_named(name, self.rows).name for name in given))
+        return None if given is None else tuple(dict.fromkeys(self.settings.row(name).name for name in given))
 
     def with_keys(self, *, narrowed: bool = True) -> Iterator[str]:
         """Yield the providers with a key, `narrowed` to the allowed ones; the person's own first."""
@@ -400,7 +400,7 @@ def split_model(name: str, provider: str | None, rows: Mapping[str, Row], at: st
 
 def _named(choice: Choice, name: str) -> Model:
     settings = choice.settings
-    asked = settings.provider and row_named(settings.provider, choice.rows).name
+    asked = settings.provider and settings.row(settings.provider).name
     name = choice.spelled_out(name, at=asked or None, elsewhere=bool(settings.base_url))
     provider, model_id = split_model(name, asked, choice.rows, settings.base_url or "")
     if provider is None and settings.base_url:
@@ -414,7 +414,7 @@ def _named(choice: Choice, name: str) -> Model:
 async def _default_of(choice: Choice) -> Model:
     """Return the provider's default model; for an unknown server, the first it lists."""
     settings = choice.settings
-    row = row_named(settings.provider or "openai-compatible", choice.rows)
+    row = settings.row(settings.provider or "openai-compatible")
     name = row.name
     choice.home = (name, settings.base_url or "")
     provider = choice.provider(name)
@@ -460,7 +460,7 @@ def _explain_no_model(choice: Choice) -> str:
     if allowed is not None and not allowed:
         return "No model was named, and --allow-providers allows no provider: give those that may be used."
     if allowed is not None and not keyed:
-        rows = [row_named(name, choice.rows) for name in allowed]
+        rows = [choice.settings.row(name) for name in allowed]
         keys = [f"{either(row.key)} for {row.name}" for row in rows if row.key and not row.free]
         remedy = f"Set {', or '.join(keys)}, or give" if keys else "Give"
         return (

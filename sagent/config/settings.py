@@ -9,7 +9,7 @@ from sagent.config.advisors import Address
 from sagent.config.plugins import Installed
 from sagent.config.typed import DeclaredSettings
 from sagent.lib.dataclass import dataclass
-from sagent.plugin import Setting, Table
+from sagent.plugin import ProviderRow, Setting, Table
 from sagent.providers.rows import Row
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ class Settings(DeclaredSettings):
     def rows(self) -> Mapping[str, Row]:
         """The providers that the person or a plugin describes, as rows by their names."""
         return rows_by_name(self.providers)
+
+    def row(self, name: str) -> Row:
+        """Return the row of a provider that a person names. Raises UsageError, also with its missing plugin."""
+        from sagent.providers.registry import row_called, row_named
+
+        return row_called(name, self.rows) or row_named(name, self.rows, self.plugins.gone(ProviderRow))
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,23 +147,19 @@ def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
     return next((row for row in built_in().values() if row.name.replace("-", "") == wanted), None)
 
 
-def row_named(name: str, rows: Mapping[str, Row] | None = None) -> Row:
-    """Return a row by name, as `row_called` finds it. Raises UsageError with the nearest names."""
+def row_named(name: str, rows: Mapping[str, Row] | None = None, gone: Mapping[str, str] = {}) -> Row:
+    """Return a row by name, as `row_called` finds it. Raises UsageError with its missing plugin, of which `gone` names
+    others', or with the nearest names."""
     if row := row_called(name, rows):
         return row
     if rows is None and (row := row_called(name, installed_rows())):  # a program without settings
         return row
-    if ending := lacking(name):
+    if ending := lacking(name, gone):
         raise UsageError(f"The provider {name} is not known{ending}.")
-    known = {**built_in(), **(rows or {})}
     from sagent.lib.text import unlike
 
-    near = nearest_rows(name, rows)
-    hint = (
-        f"Did you mean {' or '.join(near)}?{unlike(name, near)}"
-        if near
-        else f"The providers are {', '.join(sorted(known))}."
-    )
+    near, known = nearest_rows(name, rows), ", ".join(sorted({**built_in(), **(rows or {})}))
+    hint = f"Did you mean {' or '.join(near)}?{unlike(name, near)}" if near else f"The providers are {known}."
     raise UsageError(f"There is no provider {name!r}. {hint}")
 
 

@@ -230,6 +230,26 @@ def test_library_has_our_providers() -> None:
 
 
 @later
+def test_gone_provider_names_its_plugin(shell: Shell) -> None:
+    """A person's plugin that was there at an earlier start, wherever its provider is named."""
+    folder = Path(shell.environment["HOME"], ".config/sagent/plugins")
+    folder.mkdir(parents=True)
+    (folder / "theirs.py").write_text(ACME.replace('Plugin("acme"', 'Plugin("theirs"'))
+    assert "providers: acme" in shell.run("plugin", "list", model="").out
+    (folder / "theirs.py").unlink()
+    settings = folder.parent / "config.toml"
+    settings.write_text('provider = "acme"\n')
+    done = [shell.run("hello", model="")]
+    settings.unlink()
+    ways = (("--provider", "acme", "x"), ("--provider", "acme", "--base-url", "http://127.0.0.1:9", "x"))
+    ways += (("models", "acme"), ("login", "acme"), ("--allow-providers", "acme", "--model", "openai/x", "x"))
+    done += [shell.run(*words, model="") for words in few(ways)]
+    for each in done:
+        assert each.code == 2
+        assert "The provider acme is not known: it is of the plugin theirs, which is not loaded" in each.err
+
+
+@later
 @pytest.mark.plugin("local")
 def test_missing_provider_names_its_plugin(shell: Shell, tmp_path: Path) -> None:
     """In a copy without it, by its name, by weights and where a session is continued."""

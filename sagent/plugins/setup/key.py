@@ -16,7 +16,7 @@ from sagent.context.instructions import repository_root
 from sagent.errors import ModelError, UsageError
 from sagent.plugin import resolve
 from sagent.plugins.setup.stored import store_key
-from sagent.providers.registry import prove_key, provider_named, row_named
+from sagent.providers.registry import prove_key, provider_named
 from sagent.providers.rows import built_in
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import SessionChoices
@@ -64,7 +64,7 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
         provider = await context.pick("Which provider is the key for?", options) or ""
     if not provider:
         return
-    row = row_named(provider, context.settings.rows)
+    row = context.settings.row(provider)
     if row.login:
         context.require_person(f"sagent login {row.name}")
         with named_errors(f"The login of {row.name}", row.plugin):

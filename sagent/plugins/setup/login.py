@@ -30,10 +30,9 @@ def run_login(argv: Sequence[str]) -> int:
 def log_in(flags: Mapping[str, object], *, provider: str = "", host: str = "") -> int:
     """Ask for a provider and its key, test the key and keep it. Returns 0 if it is kept. Raises UsageError."""
     from sagent.plugins.setup.key import login
-    from sagent.providers.registry import row_named
 
     settings = load_settings(flags)
-    row = row_named(provider, settings.rows) if provider not in ("", "local") else None
+    row = settings.row(provider) if provider not in ("", "local") else None
     if not sys.stdin.isatty() and not (row and row.login):
         raise UsageError("A login needs a terminal to enter the key on, and there is none.")
     context = _LoginContext(settings)

@@ -23,7 +23,7 @@ from sagent.plugin import resolve
 from sagent.providers.abilities import accepts_images, can_converse, can_reason
 from sagent.providers.limits import known_models, limits_of
 from sagent.providers.listings import weights_in_name
-from sagent.providers.registry import row_called, row_named
+from sagent.providers.registry import row_called
 from sagent.providers.rows import Row, built_in, listed_by
 from sagent.usage import Usage
 
@@ -56,10 +56,10 @@ def run_models(argv: Sequence[str]) -> int:
         return cast("int", code)
     rows = settings.rows
     # a person's own server: nearly every one speaks this protocol
-    wanted = row_named(given.provider, rows).name if given.provider else "openai-compatible" if given.base_url else None
+    wanted = settings.row(given.provider).name if given.provider else "openai-compatible" if given.base_url else None
     if given.check:
         return _check(settings, wanted, given.base_url)
-    if wanted and (given.base_url or _is_local(row_named(wanted, rows))):
+    if wanted and (given.base_url or _is_local(settings.row(wanted))):
         return _list_served(settings, wanted, given.base_url)
     usual = [name for name, row in built_in().items() if row.default]
     named = [name for name, row in rows.items() if row.default or not row.plugin]
@@ -74,7 +74,7 @@ def _list(settings: Settings, names: Sequence[str], which: Literal["all", "named
     listed: list[tuple[str, ...]] = []
     for provider in names:
         priced = {row.id: row for row in prices.known_models(provider)}
-        for model in _shown_of(row := row_named(provider, settings.rows), priced, which):
+        for model in _shown_of(row := settings.row(provider), priced, which):
             limits = limits_of(provider, model)
             price = priced.get(model)
             window = limits.window or (price.window if price else None)

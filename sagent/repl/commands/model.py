@@ -119,7 +119,7 @@ async def provider(context: CommandContext, name: str = "") -> None:
     if name == LOCAL and LOCAL not in rows:
         await run_command(context, "login", LOCAL)
     elif name:
-        row = row_named(name, rows)
+        row = context.settings.row(name)
         if not row.default:
             raise UsageError(f"{row.name} has no default model; name one: /model {row.name}/MODEL")
         _take(context, f"{row.name}/{row.default}")
