@@ -502,8 +502,8 @@ def _unresolved(name: str, rows: Mapping[str, Row], plugins: Installed) -> str:
     strange = unlike(head, near)
     if maker in near:
         near = [f"{maker}/{rest}"]
-    known = sorted({**built_in(), **rows})
-    hint = f"Did you mean {' or '.join(near)}?{strange}" if near else f"The providers are {', '.join(known)}."
+    known = ", ".join(sorted({**built_in(), **rows}))
+    hint = f"Did you mean {' or '.join(near)}?{strange}" if near else f"The providers are {known}."
     return (
         f"There is no provider {head!r}. {hint} If {name!r} is the model's full name, put its provider first: "
         f"PROVIDER/{name}."

@@ -150,10 +150,8 @@ def row_called(name: str, rows: Mapping[str, Row] | None = None) -> Row | None:
 def row_named(name: str, rows: Mapping[str, Row] | None = None, gone: Mapping[str, str] = {}) -> Row:
     """Return a row by name, as `row_called` finds it. Raises UsageError with its missing plugin, of which `gone` names
     others', or with the nearest names."""
-    if row := row_called(name, rows):
-        return row
-    if rows is None and (row := row_called(name, installed_rows())):  # a program without settings
-        return row
+    if row := row_called(name, rows) or (rows is None and row_called(name, installed_rows())):
+        return row  # of those that are installed, for a program without settings
     if ending := lacking(name, gone):
         raise UsageError(f"The provider {name} is not known{ending}.")
     from sagent.lib.text import unlike
