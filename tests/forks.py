@@ -169,11 +169,34 @@ def load(*more: str) -> None:
                 importlib.import_module(module.name)
     for name in (*OTHERS, *more):
         importlib.import_module(name)
+    _use_first()
     for kind in gc.get_objects():
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             kind.__init__  # noqa: B018 -- it is written when it is first looked up, which each fork would do again
     gc.freeze()  # a fork that looked for garbage in what is loaded would copy all of it, at its end at the latest
     assert threading.active_count() == 1, "a module that is imported has started a thread"
+
+
+def _use_first() -> None:
+    """Work out once what most runs cache when they first need it: patterns, prices, a grammar, types of records."""
+    from sagent.cost.prices import PriceBook
+    from sagent.lib.secrets import redact
+    from sagent.policy.shell import split
+    from sagent.providers.wire import overflow, reply
+    from sagent.sandbox.places import known_places
+
+    overflow.is_overflow(400, (), "an input of 2 tokens", window=1, most_input=1)
+    reply.stop_of("end", {})
+    redact("key = value")
+    split("true")
+    known_places()
+    PriceBook().ceiling("anthropic", "claude-sonnet-4-6")
+    with suppress(ImportError):  # of plugins that were deleted
+        from sagent.plugins.hosting.typed import adapter
+        from sagent.plugins.mesh.records import InboxMessage, SessionRecord
+
+        for kind in (InboxMessage, SessionRecord):
+            adapter(kind)
 
 
 def requests(control: socket.socket) -> list[int]:

@@ -9,6 +9,7 @@ the workers, which say so.
 
 import atexit
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -31,6 +32,8 @@ from execnet.gateway_base import ExecModel, Popen2IO
 from hypothesis.internal.conjecture import providers
 
 from tests.forks import SHARED, Forks
+
+LATE = ("anthropic", "google.genai", "openai", "nats.js")  # what tests import when they run, which takes longest
 
 
 @dataclass
@@ -67,6 +70,9 @@ def sow(config: pytest.Config, number: int) -> None:
     _import_tests(config)
     with suppress(Exception):  # what Hypothesis works out when it is first used
         providers._get_local_constants()
+    for name in LATE:
+        with suppress(Exception):  # its tests say so
+            importlib.import_module(name)
     if threading.active_count() == 1:
         gc.freeze()
         config.get_terminal_writer().flush()  # or each fork would write what waits there, too
