@@ -5,11 +5,11 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
@@ -54,12 +54,11 @@ def _file_names(word: str, flags: Mapping[str, object]) -> bool:
     """Return True if a file of the person's settings has a word, wherever that is. The prompt waits for this, so it
     imports nothing."""
     base = "~/Library/Application Support" if sys.platform == "darwin" else "~/.config"  # as sagent.context.places
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or base, "sagent")
+    folder = f"{os.environ.get('XDG_CONFIG_HOME') or base}/sagent"
     named = flags.get("config") or os.environ.get("SAGENT_CONFIG")
-    names = [Path(str(named))] if named else [folder / f"config.{suffix}" for suffix in ("toml", "yaml", "yml")]
-    for file in names:
-        with suppress(OSError, ValueError, RuntimeError):
-            if word in file.expanduser().read_text("utf-8"):
+    for name in [str(named)] if named else [f"{folder}/config.{suffix}" for suffix in ("toml", "yaml", "yml")]:
+        with suppress(OSError, ValueError), open(os.path.expanduser(name), encoding="utf-8") as file:  # noqa: PTH111, PTH123 -- as above
+            if word in file.read():
                 return True
     return False
 

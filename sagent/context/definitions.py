@@ -3,7 +3,6 @@ understood."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
@@ -133,6 +132,8 @@ class DefinitionReader:
         return document
 
     def _check(self, file: Path, document: Document) -> None:
+        from difflib import get_close_matches
+
         for key, value in document.fields.items():
             kind = self._form.keys.get(key)
             if kind is None and key not in _ELSEWHERE and (near := get_close_matches(key, self._form.keys, 1)):

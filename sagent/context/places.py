@@ -32,10 +32,12 @@ class Place:
 
 
 def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
-    """Return sagent's directory for "config" or "state", by platformdirs; XDG variables apply on every system."""
-    base = environ.get(f"XDG_{kind.upper()}_HOME", "")
-    if base.startswith("/") and not base.endswith("\n"):
-        return Path(base) / "sagent"
+    """Return sagent's directory for "config" or "state", by SAGENT_STATE_DIR, XDG's variables or platformdirs."""
+    own = environ.get("SAGENT_STATE_DIR", "") if kind == "state" else ""
+    xdg = environ.get(f"XDG_{kind.upper()}_HOME", "")
+    for base, name in ((own, ""), (xdg, "sagent")):
+        if base.startswith("/") and not base.endswith("\n"):
+            return Path(base, name)
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "sagent"
     return home / (".config" if kind == "config" else ".local/state") / "sagent"

@@ -31,6 +31,7 @@ from sagent.session.contents import ChargeEntry, MessageEntry, Opened, StoredMes
 from sagent.session.store import Session
 from sagent.testing.server import Call, FakeProviderServer, Received, Script, Step, Turn
 from sagent.usage import Charge, Usage
+from tests.warm import warm
 
 ROWS, COLUMNS = 40, 120
 ROOT = Path(__file__).parents[2]
@@ -178,7 +179,7 @@ class Terminal:
 
 @contextmanager
 def terminal(url: str, argv: list[str] | None = None) -> Generator[Terminal]:
-    """The REPL, led to a provider."""
+    """The REPL, led to a provider, in a home in which it has run before."""
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as cwd:
         environment = {
             "PATH": os.environ["PATH"],
@@ -191,7 +192,8 @@ def terminal(url: str, argv: list[str] | None = None) -> Generator[Terminal]:
             "ANTHROPIC_API_KEY": "k",
             "ANTHROPIC_BASE_URL": url,
         }
-        opened = Terminal(argv or PROGRAM, {**environment, "SAGENT_STATE_DIR": f"{home}/state"}, cwd)
+        warm(state := Path(home, "state"))
+        opened = Terminal(argv or PROGRAM, {**environment, "SAGENT_STATE_DIR": str(state)}, cwd)
         try:
             yield opened
         finally:

@@ -14,6 +14,7 @@ import pytest
 from sagent.config import Settings, load
 from sagent.config.declared import BY_NAME
 from sagent.config.report import show
+from sagent.context.places import directory
 from sagent.errors import ConfigError
 from sagent.lib.json import json_thaw
 from sagent.model import EFFORTS
@@ -32,13 +33,13 @@ class Place:
         self.tree = base / "tree"
         self.user_file = self.home / ".config" / "sagent" / "config.toml"
         self.project_file = self.tree / ".sagent" / "config.toml"
-        for directory in (
+        for folder in (
             self.user_file.parent,
             self.project_file.parent,
             self.tree / ".git",
             self.tree / "sub" / "deep",
         ):
-            directory.mkdir(parents=True)
+            folder.mkdir(parents=True)
 
     def load(self, *, user: str = "", project: str = "", cwd: str = "sub", environ=None, **flags: object) -> Settings:
         for path, text in ((self.user_file, user), (self.project_file, project)):
@@ -202,6 +203,14 @@ def test_other_config_file_and_xdg_count(place, tmp_path):
     (tmp_path / "xdg/sagent/config.toml").write_text('model = "xdg"')
     found = place.load(environ={"XDG_CONFIG_HOME": str(tmp_path / "xdg"), "XDG_STATE_HOME": "/var/x"})
     assert (found.model, found.state_dir) == ("xdg", Path("/var/x/sagent"))
+
+
+def test_state_variable_moves_plugin_index(tmp_path: Path) -> None:
+    """So that the index is there at the next start, and answers about trust are found again."""
+    for own, found in (("/var/own", "/var/own"), ("own", "/var/x/sagent"), ("", "/var/x/sagent")):
+        environ = {"SAGENT_STATE_DIR": own, "XDG_STATE_HOME": "/var/x", "XDG_CONFIG_HOME": "/etc/x"}
+        assert directory("state", environ, tmp_path) == Path(found)
+        assert directory("config", environ, tmp_path) == Path("/etc/x/sagent")
 
 
 def test_variables_expand_in_persons_file(place):

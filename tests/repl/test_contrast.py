@@ -2,9 +2,12 @@
 
 import colorsys
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
+from sagent.repl.view import theme as theme_module
 from sagent.repl.view.theme import rules_of
 
 LEAST = {True: 4.5, False: 3.0}  # where the colours are ours, and where they are the terminal's own
@@ -65,3 +68,10 @@ def test_what_is_added_or_done_is_green(theme: str, name: str) -> None:
     hue, _, saturation = colorsys.rgb_to_hls(*(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)))
     assert 0.25 < hue < 0.42
     assert saturation > 0.3
+
+
+def test_themes_are_read_as_toml() -> None:
+    tables = tomllib.loads(Path(theme_module.__file__).with_name("theme.toml").read_text("utf-8"))
+    looks = {theme: {name: look for look in table for name in table[look].split()} for theme, table in tables.items()}
+    assert rules_of("auto") == {**looks["every"], **looks["auto"]}
+    assert rules_of("dark", deep=True) == {**looks["every"], **looks["dark"], **looks["dark-deep"]}

@@ -1,5 +1,6 @@
 """Keys as terminals send them, ends of rows, what comes before the prompt, and what is new since a version."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -181,8 +182,12 @@ def test_news_told_once_not_to_new_users(tmp_path: Path) -> None:
 def test_prompt_imports_little() -> None:
     code = (
         "import asyncio, prompt_toolkit.shortcuts, sys; bare = {*sys.modules}\n"
-        "import sagent.cli.main, sagent.repl.front; print(*{*sys.modules} - bare)"
+        "import sagent.cli.main, sagent.cli.interactive, sagent.repl.front, sagent.repl.view.theme\n"
+        "sagent.cli.interactive.plain_lines({}, None); sagent.repl.view.theme.rules_of('auto')\n"
+        "print(*{*sys.modules} - bare)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    terminal = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run([sys.executable, "-c", code], env=terminal, capture_output=True, text=True, check=True)
+    found = done.stdout.split()
     assert {name for name in found if not name.startswith("sagent")} <= {"dataclasses", "gc"}
     assert len(found) < 30

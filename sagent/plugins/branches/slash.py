@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import quote_path
-from sagent.lib.secrets import redact
 from sagent.lib.text import one_line
-from sagent.plugins.branches.undo import way_back
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import SessionChoices
 from sagent.repl.terminal.picker import Option
@@ -47,6 +45,8 @@ def _chosen(found: tuple[Point, ...], name: str) -> Point:
 
 
 def _line_of(point: Point) -> str:
+    from sagent.lib.secrets import redact
+
     return one_line(redact(point.text[:_MAX_SEARCHED_CHARS])[0], 80) or "(no text)"
 
 
@@ -99,6 +99,8 @@ async def rewind(
 
 
 async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | None:
+    from sagent.plugins.branches.undo import way_back
+
     here = [each for each in reversed(found) if each.current]
     options = [
         Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " "), keywords=each.text) for each in here

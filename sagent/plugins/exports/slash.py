@@ -11,12 +11,9 @@ from sagent.errors import UsageError
 from sagent.lib.names import path_of
 from sagent.lib.process import system_path
 from sagent.plugin import ExportFormat
-from sagent.plugins.exports.exported import Exporting
-from sagent.plugins.exports.formats import export_session, find_format
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.links import leading_to_file
-from sagent.transcript.redaction import Redaction
 
 
 @command(complete=lambda context: [(one.name, one.help) for one in context.settings.plugins.every(ExportFormat)])
@@ -26,6 +23,10 @@ async def export(context: CommandContext, form: str = "html", file: str = "") ->
     As a web page, Markdown, JSON lines, a bundle, a terminal recording or what a plugin adds. Strings that look like
     secrets are taken out and counted.
     """
+    from sagent.plugins.exports.exported import Exporting
+    from sagent.plugins.exports.formats import export_session, find_format
+    from sagent.transcript.redaction import Redaction
+
     session = context.opened.agent.log.path
     if not session:
         raise UsageError("This session is not saved, so there is nothing to export.")

@@ -3,13 +3,15 @@
 import asyncio
 import re
 import time
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from sagent.errors import UsageError
 from sagent.lib.text import one_line
 from sagent.plugins.goals import ATTEMPTS
-from sagent.plugins.goals.goal import Goal, policy_of, prompt_for
 from sagent.repl.commands.command import CommandContext, command
+
+if TYPE_CHECKING:
+    from sagent.plugins.goals.goal import Goal
 
 MIN_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS = 1, 7 * 24 * 3_600
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -24,6 +26,8 @@ async def goal(context: CommandContext, text: str = "") -> None:
     `/goal !make test` continues until the command exits with code 0; `/goal the page loads in a second` until a model
     finds the proof in the results of calls. Alone, it shows the goal and how often it was checked; `/goal off` ends it.
     """
+    from sagent.plugins.goals.goal import Goal, policy_of, prompt_for
+
     agent = context.local
     policy = policy_of(context.opened.surface, agent)
     match text.strip():
@@ -37,7 +41,7 @@ async def goal(context: CommandContext, text: str = "") -> None:
             context.prompt(prompt_for(words))
 
 
-def _status(goal: Goal | None) -> str:
+def _status(goal: "Goal | None") -> str:
     if goal is None:
         return "There is no goal. `/goal WORDS` or `/goal !COMMAND` sets one."
     last = f": {goal.last.why}" if goal.last else ""

@@ -1,6 +1,5 @@
 """The command that lists hooks."""
 
-from sagent.config.report import table_rows
 from sagent.errors import UsageError
 from sagent.plugin import HookEvent
 from sagent.plugins.hooks import HOOKS
@@ -11,6 +10,8 @@ from sagent.repl.view.lines import table
 @command(name="hooks", here=True)
 async def show_hooks(context: CommandContext) -> None:
     """List the hooks, and where they come from."""
+    from sagent.config.report import table_rows
+
     rows = list(table_rows(context.settings, HOOKS))
     if not rows:
         raise UsageError(

@@ -1,8 +1,6 @@
 """The slash command about MCP servers."""
 
 from sagent.errors import UsageError
-from sagent.plugins.mcp.servers import Servers
-from sagent.plugins.mcp.table import servers_of
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.lines import Span, table
 
@@ -10,6 +8,9 @@ from sagent.repl.view.lines import Span, table
 @command(name="mcp", here=True)
 async def show_servers(context: CommandContext) -> None:
     """Show MCP servers and their tools."""
+    from sagent.plugins.mcp.servers import Servers
+    from sagent.plugins.mcp.table import servers_of
+
     there = next((each for each in context.opened.surface.sources if isinstance(each, Servers)), Servers())
     servers = there.configured or servers_of(context.settings)
     if not servers:

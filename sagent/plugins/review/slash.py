@@ -2,19 +2,19 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from sagent.errors import UsageError
 from sagent.events import Event, ToolStarted
 from sagent.lib.figures import money
 from sagent.lib.money import EXACT, ZERO
 from sagent.lib.text import count
-from sagent.plugins.review.changes import read_changes
-from sagent.plugins.review.finding import Finding
-from sagent.plugins.review.reviewer import review as make_review
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, printable, wrap
+
+if TYPE_CHECKING:
+    from sagent.plugins.review.finding import Finding
 
 MAX_WIDTH = 100  # columns
 _STYLES = {"critical": "class:failed", "high": "class:failed", "medium": "class:warning", "low": "class:dim"}
@@ -27,6 +27,9 @@ async def review(context: CommandContext, text: Annotated[str, "range"] = "") ->
     Those of the working tree, or of a range such as main..HEAD. The reviewer is an agent of its own with this session's
     model, and reads only. Its cost is not part of the session's, but keeps to what is left of the session's budget.
     """
+    from sagent.plugins.review.changes import read_changes
+    from sagent.plugins.review.reviewer import review as make_review
+
     opened, settings = context.opened, context.settings
     changes = await asyncio.to_thread(read_changes, settings.cwd, text.strip())
     named = text.strip() or "the working tree"
@@ -61,7 +64,7 @@ async def review(context: CommandContext, text: Annotated[str, "range"] = "") ->
             )
 
 
-def _lines(finding: Finding, width: int) -> list[Line]:
+def _lines(finding: "Finding", width: int) -> list[Line]:
     head = [(_STYLES[finding.severity], finding.severity), ("class:strong", f"  {printable(finding.title)}")]
     place: Line = (("class:dim", f"  {printable(finding.place)}"),)
     return [*wrap(head, width), place, *wrap([("", printable(finding.message))], width, (("", "  "),)), ()]

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from sagent.config.plugins import named_errors
 from sagent.errors import SagentError, UsageError
 from sagent.plugin import Extra, resolve
-from sagent.plugins.setup.stored import store_value
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line
@@ -96,6 +95,7 @@ async def _answering() -> str:
 
 async def _use_login(context: CommandContext, offer: Offer) -> None:
     """Continue with a login's provider, now and later, if it lists its models. Raises SagentError."""
+    from sagent.plugins.setup.stored import store_value
     from sagent.providers.registry import provider_named
 
     settings = context.settings

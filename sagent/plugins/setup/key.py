@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.app.models import LOCAL
 from sagent.config import load
-from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key
 from sagent.config.plugins import named_errors
 from sagent.config.servers import own_address
 from sagent.context.instructions import repository_root
 from sagent.errors import ModelError, UsageError
 from sagent.plugin import resolve
-from sagent.plugins.setup.stored import store_key
 from sagent.providers.registry import prove_key, provider_named
 from sagent.providers.rows import built_in
 from sagent.repl.commands.command import CommandContext, command
@@ -53,6 +51,9 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     can read it, and used from now on. For a provider with a browser login, give your company's host if it has one, such
     as company.ghe.com.
     """
+    from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key
+    from sagent.plugins.setup.stored import store_key
+
     if host and provider not in (devices := _devices(context)):
         hint = f": /login {devices[0]} {host!r}" if devices else ""
         raise UsageError(f"Only {' and '.join(devices) or 'a plugin'} has a host to log in to{hint}")

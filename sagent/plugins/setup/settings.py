@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, cast
 
-from sagent.config.report import Row, show
 from sagent.errors import UsageError
 from sagent.plugin import Choice, PathBase, RefusedError, Setting
-from sagent.plugins.setup.stored import store_value
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line
@@ -16,6 +14,7 @@ from sagent.repl.view.theme import THEMES
 
 if TYPE_CHECKING:
     from sagent.config import Settings
+    from sagent.config.report import Row
 
 DEFAULT = "default"  # the source of a setting that nobody has set
 
@@ -41,12 +40,14 @@ async def config(context: CommandContext, name: str = "", text: str = "") -> Non
         context.write([_line(row, width) for row in rows])
 
 
-def ordered(settings: "Settings") -> Sequence[Row]:
+def ordered(settings: "Settings") -> "Sequence[Row]":
     """Return all settings, those that differ from the defaults first."""
+    from sagent.config.report import show
+
     return sorted(show(settings), key=lambda row: row.origin == DEFAULT)
 
 
-def _line(row: Row, width: int) -> Line:
+def _line(row: "Row", width: int) -> Line:
     style = "" if row.origin == DEFAULT else "class:strong"
     return ((style, f"  {row.name:{width}}"), ("", f"  {row.value}"), ("class:dim", f"  ({row.origin})"))
 
@@ -54,7 +55,7 @@ def _line(row: Row, width: int) -> Line:
 async def _value(context: CommandContext, name: str) -> str | None:
     """Ask for the new value: from a list if the accepted words are few."""
     setting = _setting(context.settings, name)
-    now = next(row.value for row in show(context.settings) if row.name == name)
+    now = next(row.value for row in ordered(context.settings) if row.name == name)
     words = ("true", "false") if setting.type == "bool" else _words(setting)
     if words:
         options = [Option(word, word, current=word == now) for word in words]
@@ -77,6 +78,8 @@ def _setting(settings: "Settings", name: str) -> Setting:
 
 async def _change(context: CommandContext, name: str, text: str) -> None:
     """Keep a value in the person's file, and use it from the next session on."""
+    from sagent.plugins.setup.stored import store_value
+
     context.require_person(f"--{name.replace('_', '-')}")
     settings, setting = context.settings, _setting(context.settings, name)
     if not (text := text.strip()):
@@ -102,6 +105,8 @@ async def theme(context: CommandContext, name: str = "") -> None:
 
     Without a name, choose from a list. It is kept as `theme` in your config.
     """
+    from sagent.plugins.setup.stored import store_value
+
     settings = context.settings
     options = [Option(one, one, words, current=one == settings.theme) for one, words in THEMES.items()]
     if name := name or await context.pick("Which colours?", options) or "":

@@ -1,9 +1,7 @@
 """The commands that show what works here, and what belongs into a bug report."""
 
 import os
-import platform
 
-from sagent.plugins.setup.doctor import examine
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.lines import table
 from sagent.version import __version__
@@ -14,6 +12,8 @@ _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": 
 @command(here=True)
 async def doctor(context: CommandContext) -> None:
     """Check keys, providers, terminal and programs."""
+    from sagent.plugins.setup.doctor import examine
+
     found = await examine(context.settings)
     context.write(table([_MARKS[one.state], ("", one.what), ("class:dim", one.detail)] for one in found))
 
@@ -24,6 +24,8 @@ async def bug(context: CommandContext) -> None:
 
     Versions, terminal and session, but nothing of the conversation.
     """
+    import platform
+
     lines = [
         f"sagent {__version__}, Python {platform.python_version()}, {platform.platform()}",
         f"TERM={os.environ.get('TERM', '')} TERM_PROGRAM={os.environ.get('TERM_PROGRAM', '')}",

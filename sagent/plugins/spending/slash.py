@@ -1,18 +1,20 @@
 """`/usage`: what all sessions on this machine have cost."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sagent.lib.figures import bill, count
-from sagent.plugins.spending.budgets import budgets_of, in_words
-from sagent.plugins.spending.charges import Paid, Spending, grouped, paid
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.greeting import short_path
 from sagent.repl.view.lines import Line, Span, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sagent.plugins.spending.charges import Paid, Spending
 
 MAX_ROWS = 14
 _BAR = 16  # columns
@@ -32,6 +34,9 @@ async def usage(context: CommandContext, by: Literal["day", "week", "project", "
     By day, week, project, model or person. Without one of these, the last days, the sums of today, the week and the
     month, and what is left of the standing budgets.
     """
+    from sagent.plugins.spending.budgets import budgets_of, in_words
+    from sagent.plugins.spending.charges import grouped, paid
+
     found = await asyncio.to_thread(lambda: list(paid(context.settings.state_dir)))
     spending = grouped(found, by or "day")
     budgets = [] if by else await asyncio.to_thread(budgets_of, context.settings)
@@ -42,7 +47,9 @@ async def usage(context: CommandContext, by: Literal["day", "week", "project", "
     context.write(lines)
 
 
-def _sums(found: Sequence[Paid]) -> list[Line]:
+def _sums(found: "Sequence[Paid]") -> list[Line]:
+    from sagent.plugins.spending.charges import grouped
+
     today = datetime.now().astimezone().date()
     monday, first = today - timedelta(days=today.weekday()), today.replace(day=1)
     rows: list[list[Span]] = []
@@ -52,7 +59,7 @@ def _sums(found: Sequence[Paid]) -> list[Line]:
     return list(table(rows, right=(1,)))
 
 
-def _rows(spending: Spending, *, is_path: bool) -> list[Line]:
+def _rows(spending: "Spending", *, is_path: bool) -> list[Line]:
     most = max((each.usd for each in spending.sums.values()), default=Decimal(0))
     shown = list(spending.sums.items())[:MAX_ROWS]
     rows: list[list[Span]] = [[("class:dim", head) for head in ("", "read", "written", "cost", "")]] if shown else []

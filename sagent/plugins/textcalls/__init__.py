@@ -8,7 +8,8 @@ LIKELY = (
     r"|<\|?python_|<\w+>\s*[<{\[]|<\w+\s[^<>]*>|<code>|<steptml|\[TOOL_REQ|\bcall:[\w.-]+\{|✿|functools\["
     r"|^[ \t]*(?:-[ \t]+)?(?i:name|(?:tool|function)(?:[_ ]?name)?|action):|^(?:>>>[ \t]*)?[\w.-]+[ \t]*\n[ \t]*\{"
     r"|\A\s*[\w.:-]+\("
-    r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```\w+[ \t]*\n\s*\{|```py"
+    r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```\w+[ \t]*\n\s*\{"
+    r"|```[ \t]*py(?:thon)?[ \t]*\n\s*(?:\[\s*)?(?:\w+\s*=\s*)?(?:print\s*\(\s*)?[A-Za-z_][\w.:-]*\s*\("
 )
 """A word without which no reply has calls."""
 TOOL_CALLS = Setting(

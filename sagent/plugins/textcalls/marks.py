@@ -103,3 +103,5 @@ _INNER = (
 )
 SHOWN_TOKENS = frozenset((*THOUGHTS, *THOUGHTS.values(), *TOKENS, *TOKENS.values(), *_INNER)) - {""}
 """Marks that must be decoded as text, although some of them are special tokens."""
+CALL_FENCES = ("tool_call", "tool_calls", "tool_code", "tool_use", "function_call")
+"""Words after the marks of a fenced block that is a call."""

@@ -31,7 +31,7 @@ from sagent.plugins.textcalls.elements import (
 )
 from sagent.plugins.textcalls.forms import Call, broken_call, calls_in, json_values, python_calls
 from sagent.plugins.textcalls.labelled import LABELLED, read_labelled
-from sagent.plugins.textcalls.marks import ARGUMENTS, ATTRIBUTED, MARKS, NAMES, THOUGHTS
+from sagent.plugins.textcalls.marks import ARGUMENTS, ATTRIBUTED, CALL_FENCES, MARKS, NAMES, THOUGHTS
 from sagent.plugins.textcalls.objects import has_shape, listed, object_call, short_calls, single_braces
 from sagent.plugins.textcalls.offered import Offered
 from sagent.plugins.textcalls.pythonic import read_literal
@@ -42,7 +42,6 @@ MAX_AFTER = 600  # characters that may follow a call
 MAX_CALLS = 50  # of one reply
 _MAX_TRIES = 50  # failed attempts to find JSON or elements in one text
 
-CALL_FENCES = ("tool_call", "tool_calls", "tool_code", "tool_use", "function_call")
 _TEXTS = ("text", "txt", "plaintext")
 _DATA = ("", "json", "json5", "jsonc", "xml", "yaml", "yml")
 _FENCES = (*_DATA, *_TEXTS, "tool", "tools", "function", *CALL_FENCES)

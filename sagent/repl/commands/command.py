@@ -5,11 +5,11 @@ import inspect
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
+from sagent.lib.text import nearest
 from sagent.repl.opening import CurrentSession, SessionChoices
 from sagent.repl.terminal.picker import Lookup, Option, Shown
 from sagent.repl.view.lines import Line, plain, printable
@@ -126,6 +126,8 @@ class CommandContext(CurrentSession):
         """Return the error for an unknown command, with the nearest one. A leading blank would make it a message."""
         if owner := self.settings.plugins.former_owner(f"/{name}"):
             return UsageError(f"`/{name}` is a command of the plugin {owner}, which is not loaded. It was not sent.")
+        from difflib import get_close_matches
+
         near = [*self._beginning(name), *get_close_matches(name, self.commands, 1, 0.6)]
         hint = f"Did you mean {' or '.join(f'/{one}' for one in dict.fromkeys(near))}?" if near else "See /help."
         return UsageError(
@@ -214,8 +216,7 @@ class Command:
                     f"/{self.name} needs {argument.shown}{known and f', which is one of {known}'}: {self.usage}"
                 )
             if word and argument.choices and word not in argument.choices:
-                near = get_close_matches(word, argument.choices, 1, 0.5)
-                accepted = f"{', '.join(argument.choices)}.{f' Did you mean {near[0]}?' if near else ''}"
+                accepted = f"{', '.join(argument.choices)}{nearest(word, argument.choices) or '.'}"
                 raise UsageError(f"/{self.name}: {word!r} is not accepted; accepted are {accepted}")
             if word:
                 found[argument.name] = word

@@ -12,7 +12,6 @@ from sagent.lib.names import path_of, unquote_path
 from sagent.lib.text import spelled_name
 from sagent.messages import ToolCall
 from sagent.policy.rules import EDITS, MAX_REMEDY_CHARS, Rule, is_inside
-from sagent.repl.settings_file import add_rule
 from sagent.repl.terminal.picker import Option
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ def scope_text(
 def allow_rules(current: "CurrentSession", rules: Sequence[str], *, always: bool) -> Iterator[tuple[str, bool]]:
     """Apply rules that the person allows; save permanent ones in the settings. Return a sentence for each, and True if
     it succeeded."""
+    from sagent.repl.settings_file import add_rule  # with a reader of TOML
+
     policy = current.opened.policy
     policy.rules = replace(policy.rules, allow=(*policy.rules.allow, *map(Rule.parse, rules)))
     path = current.settings.user_file

@@ -1,5 +1,7 @@
 """Styles and their looks, by theme: theme.toml."""
 
+import os
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -14,10 +16,11 @@ THEMES = {
 
 @cache
 def _looks() -> Mapping[str, Mapping[str, str]]:
-    from sagent.lib.toml import toml_beside
-
-    themes: dict[str, dict[str, str]] = toml_beside(__file__, "theme.toml")
-    return {theme: {name: look for look in looks for name in looks[look].split()} for theme, looks in themes.items()}
+    """Read the file, which has only tables of strings: importing a parser of TOML would delay the prompt."""
+    with open(os.path.join(os.path.dirname(__file__), "theme.toml"), encoding="utf-8") as file:  # noqa: PTH118, PTH120, PTH123 -- as above
+        tables = [part.partition("]") for part in f"\n{file.read()}".split("\n[")[1:]]
+    looks = {theme: re.findall('^"(.*)" = "(.*)"$', rows, re.MULTILINE) for theme, _, rows in tables}
+    return {theme: {name: look for look, names in rows for name in names.split()} for theme, rows in looks.items()}
 
 
 def rules_of(name: str, *, light: bool | None = None, deep: bool = False) -> Mapping[str, str]:

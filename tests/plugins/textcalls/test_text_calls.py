@@ -3,6 +3,9 @@
 import html
 import itertools
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from textwrap import indent
 from urllib.parse import quote
@@ -15,6 +18,7 @@ from sagent.context.calls import REPEATED, Forms, LearnsProtocol, own_forms, val
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Document, Image, Message, StopReason, Text, Thinking, ToolCall, ToolResult, assistant, user
 from sagent.model import Reply, Request, TextPart, ThinkingPart, ToolSpec
+from sagent.plugins.textcalls import LIKELY
 from sagent.plugins.textcalls.forms import calls_in
 from sagent.plugins.textcalls.holding import Holder
 from sagent.plugins.textcalls.marks import MARKS
@@ -715,3 +719,14 @@ def test_call_with_line_break_is_read(whole: bool) -> None:
 def test_cut_call_has_no_arguments(mark: str, body: str) -> None:
     (call,) = calls_in(mark, body, {}, whole=False)
     assert call[2] is not None
+
+
+def test_code_loads_no_reader_of_calls() -> None:
+    answer = "Use `f`:\n\n```python\ndef f(x):\n    return g(x)\n```\n\n```py\nimport os\n```\n"
+    assert not re.search(LIKELY, answer)
+    for call in ("Read(file_path='a')", "print(Read('a'))", "page = Read('a')", "[Read('a')]"):
+        assert re.search(LIKELY, f"Now:\n```python\n{call}\n```\n")
+    code = "import sagent.plugins.textcalls.holding, sys; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "sagent.plugins.textcalls.marks" in found
+    assert not {f"sagent.plugins.textcalls.{name}" for name in ("recognition", "task", "writing")} & {*found}
