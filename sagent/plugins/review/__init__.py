@@ -15,6 +15,9 @@ plugin = Plugin(
             "sagent.plugins.review.command:run_review",
             group=EVERYDAY,
         ),
+        Command(
+            "solve", "solve the issue that a comment in CI asks for", "sagent.plugins.review.solve_command:run_solve"
+        ),
     ),
     slash_commands=(SlashCommand("review", "sagent.plugins.review.slash:review"),),
 )

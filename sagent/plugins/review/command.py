@@ -97,7 +97,7 @@ async def _locally(args: argparse.Namespace, settings: Settings) -> int:
 
 async def _fix(settings: Settings, findings: Sequence[tuple[str, str]]) -> int:
     interrupter = Interrupter()
-    result = await interrupter.outcome(fix(settings, findings, _progress()))
+    result = await interrupter.outcome(fix(settings, findings, progress()))
     result = interrupter.result()[0] if result is None else result
     if result.error is not None:
         return _failed(result)
@@ -112,13 +112,14 @@ async def _review(settings: Settings, named: str, about: str) -> tuple[Review, R
     if not changes.files:
         raise UsageError(f"There are no changes in {changes.title}.")
     interrupter = Interrupter()
-    found = await interrupter.outcome(review(settings, changes, _progress(), about))
+    found = await interrupter.outcome(review(settings, changes, progress(), about))
     if found is None:
         return Review(changes.base, changes.head), interrupter.result()[0]
     return found
 
 
-def _progress() -> Callable[[Event], None]:
+def progress() -> Callable[[Event], None]:
+    """Return a listener that shows calls on a terminal, and warnings."""
     err = binary_safe(sys.stderr)
 
     def show(event: Event) -> None:

@@ -1,6 +1,7 @@
 """A policy for changes by unknown authors: files outside the repository are not even read."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -16,9 +17,10 @@ class RepositoryPolicy(PermissionPolicy):
     """The settings' own policy, limited to the workspace. The session's files with long results may be read too."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
+    def of(cls, settings: Settings, allow: Sequence[str] = ()) -> Self:
+        """Return the policy of these settings, with no rules that allow anything but those given."""
         private = (settings.config_dir, settings.state_dir)
-        return cls(settings.permission_mode, Rules.parse((), settings.deny), private=private)
+        return cls(settings.permission_mode, Rules.parse(allow, settings.deny), private=private)
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         roots = [Path(os.path.realpath(each)) for each in (*workspace.roots, workspace.blob_dir) if each is not None]

@@ -10,10 +10,10 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_int, as_object, as_str
 from sagent.lib.regular import read_given
 
-_NAME = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}")
+NAME = re.compile(r"[\w.-]{1,100}/[\w.-]{1,100}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ID = re.compile(r"[0-9a-f]{40,64}")
-_TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")  # may write, as author_association says
+TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")  # may write, as author_association says
 WISH = "/sagent"  # begins a comment with a request for us
 
 
@@ -41,7 +41,7 @@ def read_event(file: Path) -> PullRequest:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not a GitHub event: {error}") from error
     repository = as_str(as_object(event.get("repository")).get("full_name"))
-    if not _NAME.fullmatch(repository):
+    if not NAME.fullmatch(repository):
         raise UsageError(f"{file} is not a GitHub event: it names no repository.")
     pull, issue = as_object(event.get("pull_request")), as_object(event.get("issue"))
     if pull:
@@ -110,6 +110,6 @@ def _of_comment(repository: str, issue: Mapping[str, object], event: Mapping[str
     skip = ""
     if as_str(event.get("action")) != "created" or wish not in ("review", "fix"):
         skip = f"the comment has no command: the commands are `{WISH} review` and `{WISH} fix`"
-    elif as_str(comment.get("author_association")) not in _TRUSTED:
+    elif as_str(comment.get("author_association")) not in TRUSTED:
         skip = f"{who} has no write access to {repository}"
     return PullRequest(repository, as_int(issue.get("number")), skip=skip, wish=wish)

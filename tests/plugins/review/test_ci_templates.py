@@ -47,7 +47,7 @@ def test_actions_pinned_and_events_not_in_shell(file: Path) -> None:
             assert as_object(step["with"])["persist-credentials"] == "false"
 
 
-@pytest.mark.parametrize("name", ["sagent-review.yml", "sagent-fix.yml"])
+@pytest.mark.parametrize("name", ["sagent-review.yml", "sagent-fix.yml", "sagent-solve.yml"])
 def test_no_job_has_key_and_write_access(name: str) -> None:
     workflow = load(TEMPLATES / "github" / name)
     assert as_object(workflow["permissions"]) == {}
