@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sagent.testing.server import Call, Received, Turn
 from tests.cli.program import Shell
-from tests.plugins.worktrees.trees import assert_nothing_left, git, worktrees_of
+from tests.worktrees import assert_nothing_left, git, worktrees_of
 
 FREE = ("--permission-mode", "full", "--sandbox", "off")
 

@@ -8,7 +8,7 @@ import pytest
 
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
-from tests.plugins.worktrees.trees import assert_nothing_left, git, worktrees_of
+from tests.worktrees import assert_nothing_left, git, worktrees_of
 
 FREE = ("--permission-mode", "full", "--sandbox", "off")
 
