@@ -53,10 +53,7 @@ class Overrides(TypedDict, total=False):
     as if it was left out. The command line's documentation explains them."""
 
 '''
-GUARDS = """
-
-GUARDS: Mapping[str, str] = {
-"""
+GUARDS = "\n\nGUARDS: Mapping[str, str] = {"
 PAGE_HEAD = """# All settings
 
 Made from the declarations by `scripts/make_settings.py`. What is read where is in [settings](cli.md#settings).
@@ -141,8 +138,15 @@ def source(plugins: Sequence[Plugin]) -> str:
     given |= {name: _given(BY_NAME[meant]) for name, meant in ALIASES.items()}
     keywords = "".join(f"    {name}: {kind}\n" for name, kind in (given | OWN).items() if not iskeyword(name))
     tables = [table for plugin in plugins for table in plugin.tables if table.guards]
-    guards = "".join(f'    "{table.name}": "{table.folder_file}",\n' for table in tables)
-    return f"{HEAD}{members}{BETWEEN}{keywords}{GUARDS}{guards}}}\n"
+    rows = [f'"{table.name}": "{table.folder_file}"' for table in tables]
+    rows += [f'"{name}": ""' for plugin in plugins for name in _around(plugin)]
+    return f"{HEAD}{members}{BETWEEN}{keywords}{GUARDS}{', '.join(rows)}}}\n"
+
+
+def _around(plugin: Plugin) -> Iterator[str]:
+    """Yield the settings of a plugin that select a part around tools and policy, whatever their value."""
+    facts = {fact for part in plugin.parts if part.moment == "around" for fact in part.when}
+    yield from (setting.name for setting in plugin.settings if setting.name in facts)
 
 
 def typed(plugins: Sequence[Plugin]) -> str:

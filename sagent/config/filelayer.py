@@ -31,7 +31,7 @@ def take_plugin(into: SettingsBuilder, folder: Path) -> None:
     """Add the tables of an installed plugin; the person's own rows win. Raises ConfigError."""
     tables = into.plugins.named(Table)
     for name, path in GUARDS.items():
-        if name not in tables and (folder / path).exists():
+        if path and name not in tables and (folder / path).exists():
             into.lacking.append(
                 f"{folder / path}: {name} cannot be used: {GONE.format(into.plugins.former_owner(f'[{name}]'))}."
             )

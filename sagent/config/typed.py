@@ -179,6 +179,4 @@ class Overrides(TypedDict, total=False):
     no_plugins: bool | None
 
 
-GUARDS: Mapping[str, str] = {
-    "hooks": "hooks/hooks.json",
-}
+GUARDS: Mapping[str, str] = {"hooks": "hooks/hooks.json", "budget_day": "", "budget_month": "", "budget_project": ""}

@@ -72,3 +72,10 @@ def test_continued_session_counts_once(shell: Shell) -> None:
     shell.run("--continue", "hello")
     found = usage(shell)
     assert found["budgets"][0]["spent"] == found["usd"] == 0.459
+
+
+def test_budget_of_nothing_allows_nothing(shell: Shell) -> None:
+    server = shell.serve([DEAR])
+    assert "budget_day is $0.00" in shell.run("--budget-day", "0", "hello").err
+    assert "budget_project is $0.00" in shell.run("--budget-project", "0", "--ephemeral", "hello").err
+    assert not server.requests
