@@ -47,7 +47,7 @@ _REFUSED = ("model", "plan", "advisor_api_base")
 
 
 @dataclass(slots=True)
-class _Ended:
+class RaceEnd:
     """What became of a race."""
 
     racers: list[Racer] = field(default_factory=list[Racer])
@@ -110,13 +110,13 @@ async def _carry_out(
     settings: Settings, repository: Repository, rules: Rules, models: Sequence[str], given: argparse.Namespace
 ) -> int:
     interrupter = Interrupter()
-    ended = _Ended()
+    ended = RaceEnd()
     with ExitStack() as held:
         try:
             if await interrupter.outcome(_race(settings, repository, rules, models, ended, held)) is None:
                 ended.interrupted = 128 + (interrupter.received or signal.SIGINT)
         finally:
-            await asyncio.to_thread(_settle, ended, keep=bool(given.no_merge))
+            await asyncio.to_thread(settle, ended, keep=bool(given.no_merge))
     show(_as_json(ended, rules), _blocks(ended), as_json=given.json)
     if ended.interrupted:
         return ended.interrupted
@@ -126,7 +126,7 @@ async def _carry_out(
 
 
 async def _race(
-    settings: Settings, repository: Repository, rules: Rules, models: Sequence[str], ended: _Ended, held: ExitStack
+    settings: Settings, repository: Repository, rules: Rules, models: Sequence[str], ended: RaceEnd, held: ExitStack
 ) -> bool:
     """Make the worktrees, and race in them. `ended` has what was reached, whatever happens."""
     policy = policy_of(settings)
@@ -184,7 +184,7 @@ def _names(models: Sequence[str]) -> Sequence[str]:
     return found
 
 
-def _settle(ended: _Ended, *, keep: bool) -> None:
+def settle(ended: RaceEnd, *, keep: bool) -> None:
     """Merge the winner, and remove the other worktrees; those with changes are kept if there is no winner."""
     for racer in ended.racers:
         record = ended.records[racer.name]
@@ -214,7 +214,7 @@ def _progress() -> Callable[[Event], None]:
     return tell
 
 
-def _blocks(ended: _Ended) -> Sequence[str | Table]:
+def _blocks(ended: RaceEnd) -> Sequence[str | Table]:
     rows = tuple(
         (
             racer.name,
@@ -231,7 +231,7 @@ def _blocks(ended: _Ended) -> Sequence[str | Table]:
     return [Table(rows, titles, (2, 3, 4, 5))] if rows else ["The race did not begin."]
 
 
-def _as_json(ended: _Ended, rules: Rules) -> dict[str, object]:
+def _as_json(ended: RaceEnd, rules: Rules) -> dict[str, object]:
     kept = {name: record for name, record in ended.records.items() if record.file.exists()}
     return {
         "winner": ended.winner.name if ended.winner else None,
