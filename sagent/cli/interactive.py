@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.policy.permissions import PermissionPolicy
     from sagent.providers.wire.exchange import OnWaiting
-    from sagent.repl.opening import Asker, Listener, OpenedHere
+    from sagent.repl.opening import Asker, Listener, Opened, OpenedHere, Opening
     from sagent.surface import Surface
     from sagent.tool import Tool
     from sagent.tools.ask import Answerer
@@ -65,10 +65,14 @@ def _file_names(word: str, flags: Mapping[str, object]) -> bool:
 
 def open_in_terminal(
     settings: "Settings", listener: "Listener", ask: "Asker", answer: "Answerer", on_waiting: "OnWaiting"
-) -> "AbstractAsyncContextManager[OpenedHere]":
-    """Open a session with the person at this terminal."""
+) -> "AbstractAsyncContextManager[Opened]":
+    """Open a session with the person at this terminal; one that another process has open is followed."""
+    from sagent.plugin import extra_of_ours
     from sagent.surface import Surface
 
+    held = cast("Callable[[Settings], Opening | None] | None", settings.session and extra_of_ours("open sessions"))
+    if held and (opening := held(settings)):
+        return opening(settings, listener, ask, answer, on_waiting)
     return open_session(settings, listener, ask, answer, on_waiting=on_waiting, surface=Surface("terminal"))
 
 

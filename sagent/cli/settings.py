@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sagent.config import Settings, load
 from sagent.config.files import File
@@ -10,8 +10,6 @@ from sagent.errors import SagentError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-T = TypeVar("T")
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
@@ -49,6 +47,5 @@ def session_path(settings: Settings, name: str | None) -> "Path":
     """Return the path of a session by a path, an id or its beginning; by default the last of the directory."""
     from sagent.session.store import find, latest
 
-    return (
-        find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd, empty=True)
-    )
+    state, cwd = settings.state_dir, settings.cwd
+    return find(state, name, cwd) if name else latest(state, cwd, empty=True)

@@ -169,9 +169,7 @@ class CurrentSession:
     def require_here(self, what: str) -> None:
         """Reject a command that needs the session's own machine. Raises UsageError if that is another one."""
         if (elsewhere := self.elsewhere) is not None:
-            place = elsewhere.where()
-            where = f"it runs on {place}" if place else f"it is idle, and runs on a node of {elsewhere.home}"
-            raise UsageError(f"{what} works only on the machine that runs the session: {where}.")
+            raise UsageError(f"{what} works only where the session runs: {elsewhere.where() or elsewhere.home}.")
 
     @property
     def local(self) -> "Agent":

@@ -97,18 +97,19 @@ def guide(error: Exception) -> Sequence[Block]:
 
 
 def _last_blocks(settings: "Settings") -> "Sequence[Block]":
-    """Return the end of the session in the settings, and how it ended; () if it is new. Raises SagentError, OSError
-    and ValueError."""
+    """Return the end of the session in the settings, and how it ended; () if it is new or in use. Raises SagentError,
+    OSError and ValueError."""
     path, last = settings.session, settings.continue_session
     if settings.ephemeral or settings.fork is not None or not (path or last):
         return ()
     from sagent.session.contents import ResultEntry
     from sagent.session.folds import contents, last_messages
+    from sagent.session.lock import in_use
     from sagent.session.log import read_end
     from sagent.session.store import is_session, latest
 
     path = path or latest(settings.state_dir, settings.cwd)
-    if not is_session(path):
+    if not is_session(path) or in_use(path):
         return ()
     entries = read_end(path / "root.jsonl")
     messages = last_messages(entries, MAX_EARLIER_MESSAGES + 1)

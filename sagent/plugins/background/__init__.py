@@ -1,8 +1,9 @@
 """Sessions that go on without a terminal: each in a process of its own, on a socket for this user's other programs."""
 
-from sagent.plugin import SESSIONS, Command, Extra, Flag, Plugin, Runner, SecretFolder
+from sagent.plugin import SESSIONS, Command, Extra, Flag, Plugin, Runner, SecretFolder, SlashCommand
 
 _COMMANDS = "sagent.plugins.background.commands"
+_SLASH = "sagent.plugins.background.slash"
 plugin = Plugin(
     "background",
     "sessions that go on when their terminal is closed",
@@ -25,7 +26,12 @@ plugin = Plugin(
     ),
     flags=(Flag("bg", "run the prompt in the background: print the session's id and do not wait"),),
     runners=(Runner("sagent.plugins.background.starting:run_background"),),
-    extras=(Extra("attach", "sagent.plugins.background.attached:attach"),),
+    slash_commands=(SlashCommand("attach", f"{_SLASH}:attach"), SlashCommand("bg", f"{_SLASH}:bg")),
+    extras=(
+        Extra("attach", "sagent.plugins.background.attached:attach"),
+        Extra("open sessions", "sagent.plugins.background.attached:opening_of_held"),
+        Extra("sessions list", f"{_SLASH}:listed"),
+    ),
     secret_folders=(SecretFolder("background"),),  # results of the person's sessions
     needs=("hosting",),
 )

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from sagent.cli.settings import load_settings
 from sagent.errors import SagentError, SessionNotFound
+from sagent.events import Finished, Result
 from sagent.plugins.background.commands.ending import tell_result
 from sagent.plugins.background.place import UnreachableError
 from sagent.plugins.background.records import Record, find
@@ -39,6 +40,17 @@ def attach(session: str, options: Mapping[str, object]) -> int | None:
     if not record.is_open:
         return tell_result(record)
     return asyncio.run(_follow(settings, record, watch=watch))
+
+
+def opening_of_held(settings: "Settings") -> "Opening | None":
+    """Return a function that follows the session in the settings, if a background process has it open."""
+    if settings.session is None:
+        return None
+    with suppress(SagentError):
+        record = find(settings.state_dir, settings.session.name)
+        if record.is_open and settings.session.resolve() == Path(record.path).resolve():
+            return opening(settings.state_dir, record, watch=False)
+    return None
 
 
 def load(record: Record) -> "Settings":
@@ -99,7 +111,23 @@ class LocalAgent(FollowedAgent):
 
     def __init__(self, peer: "LocalPeer", copy: LocalLog, listener: "Callable[[Event], None]") -> None:
         super().__init__(peer, copy, listener)
-        self._local = peer
+        self._local, self._left = peer, False
+
+    async def continue_run(self) -> Result:
+        """Wait for the end of the current run. Raises SagentError; an event has told the end of the process."""
+        return await self._local.wait()
+
+    def leave(self) -> None:
+        """Follow it no more; it goes on, though the screen shows nothing in progress from here."""
+        if self.running:
+            self._emit(Finished("root", Result("", (), "end")))
+        self._left = True
+        self._local.leave()
+
+    @property
+    def running(self) -> bool:
+        """True while it works, and is followed."""
+        return super().running and not self._left
 
     @property
     def where(self) -> str:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from sagent.cli.headless import carry_out, exit_code, failed
 from sagent.cli.interactive import open_session
 from sagent.cli.settings import load_settings
 from sagent.codec import decode_message
-from sagent.errors import SagentError
+from sagent.errors import SagentError, SessionBusy
 from sagent.events import Advised, Event, Finished, Notice, Received, ReplyFinished, Result, Switched, ToolFinished
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import bill
@@ -33,7 +34,7 @@ from sagent.plugins.hosting.figures import Judgement
 from sagent.plugins.hosting.lines import END_LINE, event_line, figures_line, wait_line
 from sagent.plugins.hosting.live import ClientOptions, LiveSession, failure_of
 from sagent.plugins.hosting.live import Question as Asked
-from sagent.plugins.hosting.questions import read_answer, read_verdict
+from sagent.plugins.hosting.questions import encode_call, read_answer, read_verdict
 from sagent.plugins.hosting.requests import Requests
 from sagent.plugins.hosting.typed import encode
 from sagent.policy.permissions import MODES
@@ -56,6 +57,7 @@ MAX_OUTPUT_BYTES = 1 << 20  # of the file with what this process prints
 _SAVE_INTERVAL_SECONDS = 1.0  # between two records of a session whose cost alone has changed
 _CHECK_INTERVAL_SECONDS = 5.0  # between two looks at the socket's file
 _STOP_TIMEOUT_SECONDS = 10.0  # for a run to end that is interrupted
+_TAKEOVER_INTERVAL_SECONDS = 0.2  # between two attempts to open a session that another process has
 _JOIN_TIMEOUT_SECONDS = 60.0  # for somebody to attach to a session without a prompt
 _TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events after which figures have changed
 
@@ -63,12 +65,14 @@ _TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events 
 @dataclass(frozen=True, slots=True)
 class Order:
     """The session to open: by these flags, with the first prompt if there is one. `output` is the file with what this
-    process prints, and `ready` the descriptor for its answer."""
+    process prints, `ready` the descriptor for its answer, and `patience` the seconds until another process has closed
+    the session."""
 
     flags: Mapping[str, object]
     prompt: "Message | None"
     output: Path
     ready: int
+    patience: float = 0.0
 
 
 def main() -> int:
@@ -82,7 +86,9 @@ def main() -> int:
     assert isinstance(ready, int)
     os.set_inheritable(ready, False)  # noqa: FBT003 -- takes no keywords
     prompt = None if said is None else decode_message(said, None)
-    return asyncio.run(_work(Order(as_object(found["flags"]), prompt, Path(as_str(found["output"])), ready)))
+    order = Order(as_object(found["flags"]), prompt, Path(as_str(found["output"])), ready)
+    patience = found.get("patience")
+    return asyncio.run(_work(replace(order, patience=patience) if isinstance(patience, float) else order))
 
 
 async def _work(order: Order) -> int:
@@ -93,6 +99,7 @@ async def _work(order: Order) -> int:
         await host.open()
         answer: Mapping[str, object] = {"session_id": host.record.id}
     except (SagentError, OSError) as error:
+        sys.stderr.write(f"{failure_of(error)}\n")
         kind = error.kind if isinstance(error, SagentError) else "error"
         answer = {"error": failure_of(error), "kind": kind}
         host = None
@@ -134,8 +141,7 @@ class Host:
         """Open the session, and listen. Raises SagentError and OSError."""
         on_first_signal(self._on_signal)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # no terminal is ours to lose
-        live = LiveSession(self._opening, ClientOptions(), self._on_event, self._on_changed)
-        opened = await live.opened()
+        live, opened = await self._opened()
         agent = opened.agent
         try:
             if not agent.log.path:
@@ -159,6 +165,19 @@ class Host:
             raise
         if self._first is not None:
             self._submit(self._first)
+
+    async def _opened(self) -> "tuple[LiveSession, OpenSession]":
+        """Open the session, once another process has closed it if that is to be awaited. Raises SagentError and
+        OSError."""
+        until = time.monotonic() + self._order.patience
+        while True:
+            live = LiveSession(self._opening, ClientOptions(), self._on_event, self._on_changed)
+            try:
+                return live, await live.opened()
+            except SessionBusy:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(_TAKEOVER_INTERVAL_SECONDS)
 
     def _first_words(self) -> str:
         return one_line(self._first.content, 80) if self._first is not None else ""
@@ -309,8 +328,6 @@ class Host:
     # -- its record
 
     def _change(self, **changes: object) -> None:
-        from dataclasses import replace
-
         self.record = replace(self.record, **changes)
 
     def _save_soon(self) -> None:
@@ -407,10 +424,6 @@ def _line(kind: str, **members: object) -> bytes:
 
 
 def _encode(question: Asked) -> Mapping[str, object]:
-    from dataclasses import asdict
-
-    from sagent.plugins.hosting.questions import encode_call
-
     match question.about:
         case Inquiry():
             return {"id": question.id, "kind": "inquiry", **asdict(question.about)}

@@ -38,6 +38,7 @@ class LocalPeer:
         self._state_dir, self._reply, self._answer = state_dir, reply, answer
         self._stack = AsyncExitStack()
         self._connection: Connection | None = None
+        self._left = False
         self._listeners: list[Callable[[Event], None]] = []
         self._changed, self._opening = asyncio.Event(), asyncio.Lock()
         self._sending: asyncio.Task[None] | None = None
@@ -136,6 +137,12 @@ class LocalPeer:
 
         self._sending = asyncio.create_task(deliver())
 
+    def leave(self) -> None:
+        """Follow it no more: `wait` raises, and no more events are passed on. The session goes on."""
+        self._left = True
+        self._forget_asked()
+        self._changed.set()
+
     def follow_on(self) -> None:
         """Do nothing: `wait` waits until the session rests."""
 
@@ -144,6 +151,8 @@ class LocalPeer:
         if self._sending is not None:
             await self._sending
         while not self.rests:
+            if self._left:
+                raise UnreachableError(f"Session {self.path} was left.")
             self._changed.clear()
             await self._changed.wait()
         if self.result is None or not self._settled:
@@ -183,6 +192,8 @@ class LocalPeer:
 
     def _on_line(self, line: bytes | None, found: Mapping[str, object]) -> None:
         match found.get("kind"):
+            case _ if self._left:
+                return
             case None if line is None:
                 self._on_closed()
             case "state":

@@ -22,6 +22,7 @@ from sagent.plugins.background.records import Record, find, folder, prune
 if TYPE_CHECKING:
     from sagent.messages import Message
 
+MAX_TAKEOVER_SECONDS = 60.0  # until the process that has the session has closed it
 _HERE = ("output_format", "log_level")
 """Flags of the command that starts it."""
 _REFUSED = ("ephemeral", "input_format", "plan")
@@ -72,30 +73,10 @@ def run_background(given: Mapping[str, object], flags: Mapping[str, object], wor
 
 def start(state_dir: Path, flags: Mapping[str, object], prompt: "Message | None") -> Started:
     """Start the process of a session that these flags describe; return once that has opened it. Raises StartError."""
+    process, ready, output = _launch(state_dir, flags, prompt, 0)
     try:
-        prune(state_dir)
-        output = folder(state_dir) / f"starting-{os.getpid()}-{os.urandom(3).hex()}.log"
-        log = os.open(output, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StartError(f"{error.filename or folder(state_dir)}: {error.strerror or error}", "error") from error
-    ours, theirs = os.pipe()
-    said = prompt and encode_message(prompt, None)
-    order = {"flags": dict(flags), "prompt": said, "output": str(output), "ready": theirs}
-    try:
-        argv = [sys.executable, "-I", "-X", "utf8", "-c", _START, str(Path(__file__).parents[3])]
-        process = subprocess.Popen(
-            [*argv, *filter(os.path.isabs, sys.path)], stdin=subprocess.PIPE, stdout=log, stderr=log,
-            start_new_session=True, pass_fds=(theirs,),
-        )  # fmt: skip
-    finally:
-        os.close(theirs)
-        os.close(log)
-    try:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as stdin:
-            stdin.write(json.dumps(order).encode())
-        with os.fdopen(ours, "rb") as ready:
-            answer = as_object(json.loads(ready.readline() or b"{}"))
+        with os.fdopen(ready, "rb") as answered:
+            answer = as_object(json.loads(answered.readline() or b"{}"))
     except BaseException:
         process.terminate()
         raise
@@ -108,6 +89,41 @@ def start(state_dir: Path, flags: Mapping[str, object], prompt: "Message | None"
         text = f"The process of the session ended at its start: {_end_of(output)}"
     output.unlink(missing_ok=True)
     raise UsageError(text) if kind == "usage" else StartError(text, kind)
+
+
+def start_later(state_dir: Path, flags: Mapping[str, object], prompt: "Message") -> None:
+    """Start a process that takes over a session once this process has closed it. Raises StartError."""
+    process, ready, _ = _launch(state_dir, flags, prompt, MAX_TAKEOVER_SECONDS)
+    os.close(ready)
+    process.returncode = 0  # as above
+
+
+def _launch(
+    state_dir: Path, flags: Mapping[str, object], prompt: "Message | None", patience: float
+) -> tuple["subprocess.Popen[bytes]", int, Path]:
+    """Start a detached process with an order; return it, a descriptor to read its answer from, and its output."""
+    try:
+        prune(state_dir)
+        output = folder(state_dir) / f"starting-{os.getpid()}-{os.urandom(3).hex()}.log"
+        log = os.open(output, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartError(f"{error.filename or folder(state_dir)}: {error.strerror or error}", "error") from error
+    ours, theirs = os.pipe()
+    said = prompt and encode_message(prompt, None)
+    order = {"flags": dict(flags), "prompt": said, "output": str(output), "ready": theirs, "patience": patience}
+    try:
+        argv = [sys.executable, "-I", "-X", "utf8", "-c", _START, str(Path(__file__).parents[3])]
+        process = subprocess.Popen(
+            [*argv, *filter(os.path.isabs, sys.path)], stdin=subprocess.PIPE, stdout=log, stderr=log,
+            start_new_session=True, pass_fds=(theirs,),
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+        os.close(log)
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(json.dumps(order).encode())
+    return process, ours, output
 
 
 def reopen(state_dir: Path, record: Record) -> Record:

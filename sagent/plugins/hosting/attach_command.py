@@ -35,7 +35,7 @@ Attached: TypeAlias = "Callable[[Reply | None, Answer | None], AbstractAsyncCont
 """Attaches to a session while the block lasts; its questions are answered by these two."""
 
 DESCRIPTION = """Talk to a session that runs in the background, or on a bus, as if it ran here. Its questions go to
-everybody who is attached; the first answer counts. After you leave (/detach, Ctrl-D), it works on. On a terminal that
+everybody who is attached; the first answer counts. After you leave (/bg, Ctrl-D), it works on. On a terminal that
 can only print, a line is a message or an answer, and /stop interrupts. Without a terminal, the session is followed
 until it is idle, and the exit code is that of its result."""
 

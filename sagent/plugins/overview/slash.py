@@ -2,11 +2,12 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from sagent.errors import UsageError
 from sagent.lib.figures import count
 from sagent.messages import user
+from sagent.plugin import resolve
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.commands.conversation import saved
 from sagent.repl.commands.session import earlier_sessions, minute
@@ -15,6 +16,11 @@ from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Span, cut, table
 from sagent.repl.view.panel import cost_line
 from sagent.session.folds import title
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sagent.config import Settings
 
 MAX_SESSIONS = 50  # that /sessions lists
 _BAR = 30  # columns
@@ -83,14 +89,22 @@ async def context(context: CommandContext) -> None:
 
 @command(name="sessions", here=True)
 async def list_sessions(context: CommandContext) -> None:
-    """List the sessions of this directory: this one (●), then the most recently used."""
+    """List the sessions of this directory: this one (●), then the most recently used.
+
+    Sessions of every directory that run in the background come first, with their state and open question.
+    """
     from sagent.session.summary import summarize
 
     agent = context.opened.agent
     spent, log = agent.cost(), agent.log
     now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not saved)"
     facts = _facts(now, cost_line(spent), log.session_id + kept)
-    rows = [[("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(no messages yet)")]]
+    rows: list[list[Span]] = []
+    for _, extra in context.settings.plugins.extras("sessions list"):
+        listed = cast("Callable[[Settings], Sequence[tuple[str, str, str]]]", resolve(extra.add))
+        found = await asyncio.to_thread(listed, context.settings)
+        rows += ([("class:mark", "◌"), ("class:dim", f"{name}  {about}"), ("", text)] for name, about, text in found)
+    rows.append([("class:done", "●"), ("class:dim", facts), ("", title(log.contents()) or "(no messages yet)")])
     for one in await asyncio.to_thread(lambda: [summarize(e.path) for e in earlier_sessions(context)[:MAX_SESSIONS]]):
         facts = _facts(one.last, one.bill, one.id)
         rows.append([("", " "), ("class:dim", facts), ("", one.title)])

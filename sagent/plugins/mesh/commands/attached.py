@@ -41,7 +41,7 @@ async def run_attached(url: str, session: str, talk: "Talk", *, watch: bool) -> 
             ):
                 yield agent
 
-        code = await talk(load, opening_of(follow, "the bus", again, watch=watch))
+        code = await talk(load, opening_of(follow, "a node of the bus", again, watch=watch))
         if mesh.bus.is_up:  # otherwise do not wait: the outage was reported
             with suppress(MeshError):
                 await bring_files(mesh.bus, await Records(mesh.bus).find(record.id), Path.cwd())
