@@ -60,7 +60,7 @@ async def run_calls(state: AgentState, reply: Message) -> Message:
     state.requested.take_background()  # requests for earlier calls do not apply
     try:
         for call in reply.calls:
-            item = await _prepare(state, call, reply, tuple(ready))
+            item = await prepare(state, call, reply, tuple(ready))
             if not isinstance(item, PreparedCall):
                 state.journal.emit(ToolStarted(state.path, call))
                 _answer(state, call, item, 0.0, results)
@@ -134,7 +134,7 @@ def close_calls(state: AgentState, reply: Message, reason: str, results: Results
     return message
 
 
-async def _prepare(
+async def prepare(
     state: AgentState, call: ToolCall, reply: Message, earlier: Sequence[PreparedCall]
 ) -> PreparedCall | Denial | ToolOutput:
     """Check and judge a call: ready to run, refused, or the error result it gets instead."""
@@ -157,14 +157,14 @@ async def _judge(state: AgentState, item: PreparedCall) -> PreparedCall | Denial
         effect = foresee(item.tool, item.arguments, state.workspace)
         verdict = await state.policy.before_tool(call, effect, state.workspace)
         if isinstance(verdict, Allow) and verdict.arguments is not None:
-            return await _prepare(state, replace(call, arguments=verdict.arguments), Message("assistant"), item.earlier)
+            return await prepare(state, replace(call, arguments=verdict.arguments), Message("assistant"), item.earlier)
         settled = not any(one.effect.kind == "execute" or conflict(one.effect, effect) for one in item.earlier)
         if settled and effect.check and isinstance(verdict, Ask) and state.neighbours.ask:
             effect.check()  # no question about a call that fails anyway
         known = item.verdict is not None and verdict == item.verdict  # a policy may return None by mistake
         refused = None if known else await _refusal(state, call, verdict)
         if isinstance(refused, Allow) and refused.arguments is not None:  # the person has changed it
-            return await _prepare(state, replace(call, arguments=refused.arguments), Message("assistant"), item.earlier)
+            return await prepare(state, replace(call, arguments=refused.arguments), Message("assistant"), item.earlier)
     except ToolError as error:
         return _error(str(error))
     except Exception as error:  # a tool's or policy's error must not end a run; an unjudged call is not made
@@ -228,7 +228,7 @@ async def _run_one(
         judged: PreparedCall | Denial | ToolOutput = await _judge(state, item) if before else item
         while isinstance(judged, PreparedCall) and judged.cwd != state.workspace.cwd:  # a call before it went elsewhere
             judged = await _judge(state, judged)
-        output = await _invoke(state, judged, running, ongoing, deps) if isinstance(judged, PreparedCall) else judged
+        output = await invoke(state, judged, running, ongoing, deps) if isinstance(judged, PreparedCall) else judged
     except asyncio.CancelledError:
         shown = f"\nThe end of what it had shown:\n{ongoing.tail[-MAX_SHOWN_CHARS:]}" if ongoing.tail else ""
         if job := state.jobs.of(running):
@@ -266,7 +266,7 @@ def _close_job(state: AgentState, job: Job) -> None:
         _end_job(state, job, _error("cancelled before it began"), "cancelled")
 
 
-async def _invoke(
+async def invoke(
     state: AgentState, item: PreparedCall, running: Task[None], ongoing: RunningCall, deps: object
 ) -> ToolOutput:
     """Return the tool's output. Any error becomes an error result, because a failing tool never ends a run."""
