@@ -146,14 +146,14 @@ def _talk(settings: Settings, flags: Mapping[str, object], record: Record) -> in
     if run is None:
         from sagent.repl.front import run_repl as run
     code = asyncio.run(run(lambda: settings, open_in_terminal, choosing=flags.get("resume") == ""))
-    if record.file.exists():  # /worktree drop
-        _ask(record)
+    ask_what_becomes(record)
     return code
 
 
-def _ask(record: Record) -> None:
+def ask_what_becomes(record: Record) -> None:
     """Ask what becomes of a worktree, until there is an answer; without one it is kept."""
     try:
+        record = find_record(Repository(record.root, record.path.parent), record.name)  # /worktree merge changes it
         done = outcome(record)
         while not done.is_empty and sys.stdin.isatty():
             sys.stderr.write(f"\nThe worktree {record.name} has {done}.\n[d]iff, [m]erge, [k]eep, [x] drop? ")

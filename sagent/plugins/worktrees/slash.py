@@ -43,7 +43,8 @@ async def worktree(
                 raise UsageError("A turn is in progress: interrupt it first (Esc).")
             context.say(await asyncio.to_thread(_end, record, what, own=record is own))
         case _:
-            context.say(f"{record.name}: {await asyncio.to_thread(outcome, record)} · {record.path}. {ways(record)}")
+            then = "See /worktree diff, then /worktree merge." if record is own else ways(record)
+            context.say(f"{record.name}: {await asyncio.to_thread(outcome, record)} · {record.path}. {then}")
 
 
 def _end(record: Record, what: Literal["merge", "drop"], *, own: bool) -> str:

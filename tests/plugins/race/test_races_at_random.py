@@ -109,7 +109,7 @@ async def raced(drawn: Drawn, repository: Repository, server: FakeProviderServer
             end.racers.append(Racer(name, f"anthropic/{MODEL}", record.path))
         race = Race(root, Rules("Find it.", drawn.check), end.racers)
         try:
-            async with asyncio.timeout(drawn.interrupted or 20.0):
+            async with asyncio.timeout(drawn.interrupted or 3.0):
                 end.winner = await race.run()
         except TimeoutError:
             assert {racer.standing for racer in end.racers} <= {"stopped", "unsolved", "failed", "budget"}
