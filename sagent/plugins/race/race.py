@@ -144,14 +144,14 @@ class Race:
     async def _work(self, racer: Racer, agent: Agent) -> bool:
         rules = self._rules
         for attempt in range(1, rules.attempts + 1):
-            racer.attempts = attempt
             result = await agent.wait()
             racer.turns += result.turns
             if _is_over(racer, result):
                 return False
             found = await run_check(rules.check, racer.directory, rules.check_timeout)
-            racer.check = found.code
+            racer.attempts, racer.check = attempt, found.code
             if found.code == 0:
+                racer.standing, racer.reason = "running", ""
                 return True
             racer.standing, racer.reason = "unsolved", _why(found)
             if result.error is not None:
