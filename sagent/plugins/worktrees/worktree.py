@@ -24,6 +24,8 @@ from sagent.plugins.worktrees.snapshot import (
     snapshot,
 )
 
+MIN_FREE_BYTES = 1 << 20  # of a disk that is not full
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -84,8 +86,11 @@ def _make(record: Record, preparation: Preparation) -> Record:
         base = snapshot(record.path, record.head)
         git(root, "update-ref", record.ref, base)
         return replace(record, base=base).write("working")
-    except BaseException:
+    except BaseException as error:
+        is_full = isinstance(error, UsageError) and shutil.disk_usage(record.path.parent).free < MIN_FREE_BYTES
         remove(record)
+        if is_full:
+            raise UsageError(f"There is no space left in {record.path.parent}: {error}") from error
         raise
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sagent.testing.server import Call, Received, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.worktrees import assert_nothing_left, git, worktrees_of
 
 FAST, SLOW = "anthropic/claude-haiku-4-5", "anthropic/claude-sonnet-4-6"
@@ -49,6 +50,7 @@ def test_first_that_passes_is_merged(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_failed_check_is_told_and_tried_again(project: Shell) -> None:
     server = project.serve(by_model([DONE, bash("echo x > new.txt"), DONE], [LATE]))
     done = project.run(*RACE, "--check", "cat new.txt", model="")
@@ -58,6 +60,7 @@ def test_failed_check_is_told_and_tried_again(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_none_passes(project: Shell) -> None:
     project.serve(by_model([bash("echo x > new.txt"), DONE], [DONE]))
     done = project.run(*RACE, "--check", "echo no; exit 3", "--attempts", "1", model="")
@@ -68,6 +71,7 @@ def test_none_passes(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_check_that_hangs_is_ended(project: Shell, processes: Callable[[str], list[int]]) -> None:
     project.serve(by_model([DONE], [DONE]))
     limits = ("--check", "sleep 4173", "--check-timeout", "0.5", "--attempts", "1")
@@ -87,6 +91,7 @@ def test_loser_and_its_processes_stop(project: Shell, processes: Callable[[str],
     assert_nothing_left(project)
 
 
+@later
 def test_conflict_with_dirty_tree_is_kept(project: Shell) -> None:
     (project.cwd / "a.txt").write_text("one\nmine\nthree\n")
     project.serve(by_model([bash("sed -i s/two/agent/ a.txt"), DONE], [LATE]))
@@ -105,6 +110,7 @@ REFUSED = {
 }
 
 
+@later
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusal_spends_nothing(project: Shell, case: str) -> None:
     words, said = REFUSED[case]
@@ -114,6 +120,7 @@ def test_refusal_spends_nothing(project: Shell, case: str) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_same_model_twice(project: Shell) -> None:
     project.serve(lambda request: DONE)
     twice = ("race", "x", "--models", f"{FAST},{FAST}", *FREE, "--check", "true", "--json")
@@ -128,6 +135,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@later
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_stops_all(project: Shell, number: signal.Signals) -> None:
     server = project.serve(by_model([LATE], [LATE]))
@@ -139,6 +147,7 @@ def test_signal_stops_all(project: Shell, number: signal.Signals) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_killed_race_is_repaired(project: Shell) -> None:
     server = project.serve(by_model([bash("echo x > new.txt"), LATE], [LATE]))
     child = project.start(*RACE, "--check", "true", model="")
@@ -152,6 +161,7 @@ def test_killed_race_is_repaired(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_race_in_a_folder(project: Shell) -> None:
     root, project.cwd = project.cwd, project.cwd / "folder"
     project.serve(by_model([bash("echo x > new.txt"), DONE], [LATE]))

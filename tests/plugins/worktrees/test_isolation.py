@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sagent.testing.server import Call, Received, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.worktrees import assert_nothing_left, git, worktrees_of
 
 FREE = ("--permission-mode", "full", "--sandbox", "off")
@@ -48,6 +49,7 @@ def test_children_do_not_write_over_each_other(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_conflict_is_kept_and_told(project: Shell) -> None:
     children = {"FIRST": bash("sed -i s/two/first/ a.txt"), "SECOND": bash("sed -i s/two/second/ a.txt")}
     root = [Turn(calls=(spawn("FIRST", name="one"), spawn("SECOND", name="two"))), Turn(text="All done.")]
@@ -69,6 +71,7 @@ def test_denied_file_is_not_merged(project: Shell) -> None:
     assert (project.cwd / "b.txt").read_text() == "b\n" and len(worktrees_of(project)) == 1
 
 
+@later
 def test_described_agent_is_isolated(project: Shell) -> None:
     folder = project.cwd / ".sagent/agents"
     folder.mkdir(parents=True)
@@ -83,6 +86,7 @@ def test_described_agent_is_isolated(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_commits_in_the_sandbox(project: Shell) -> None:
     plant = "echo '[core] fsmonitor=x' >> $(git rev-parse --git-common-dir)/config"
     command = f"echo 1 >> a.txt; git commit -qam inside && git log -1 --format=%s; {plant}"
@@ -95,6 +99,7 @@ def test_commits_in_the_sandbox(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_persistent_agent_is_not_isolated(project: Shell) -> None:
     root = [Turn(calls=(spawn("FIRST", persistent=True),)), Turn(text="All done.")]
     server = project.serve(script(root, {}))
@@ -108,6 +113,7 @@ def test_isolation_is_not_offered_without_git(shell: Shell) -> None:
     assert b'"isolation":' not in server.requests[0].body
 
 
+@later
 def test_merge_is_undone_by_rewind(project: Shell) -> None:
     root = [Turn(calls=(spawn("FIRST"),)), Turn(text="All done."), Turn(text="Again.")]
     project.serve(script(root, {"FIRST": bash("echo 1 >> a.txt; echo n > new.txt")}))

@@ -8,6 +8,7 @@ import pytest
 
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.worktrees import assert_nothing_left, git, worktrees_of
 
 FREE = ("--permission-mode", "full", "--sandbox", "off")
@@ -40,6 +41,7 @@ def test_clean_worktree_is_dropped(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_json_result_names_worktree(project: Shell) -> None:
     project.serve(writing("new.txt", "x\n"))
     found = project.run(*FREE, "--worktree", "try", "--json", "go").json["worktree"]
@@ -51,6 +53,7 @@ def test_json_result_names_worktree(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_commits_are_merged_as_commits(project: Shell) -> None:
     project.serve(running("echo 1 >> a.txt; git commit -qam 'By the agent'; echo 2 >> b.txt"))
     project.run(*FREE, "--worktree", "try", "go")
@@ -70,6 +73,7 @@ def test_conflict_changes_nothing(project: Shell) -> None:
     assert (project.cwd / "b.txt").read_text() == "b\n" and len(worktrees_of(project)) == 1
 
 
+@later
 def test_conflicting_commits_change_nothing(project: Shell) -> None:
     project.serve(running("sed -i s/two/agent/ a.txt; git commit -qam x"))
     project.run(*FREE, "--worktree", "try", "go")
@@ -80,6 +84,7 @@ def test_conflicting_commits_change_nothing(project: Shell) -> None:
     assert git(project.cwd, "status", "--short") == ""
 
 
+@later
 def test_dirty_tree_is_left_or_taken(project: Shell) -> None:
     (project.cwd / "a.txt").write_text("one\nmine\nthree\n")
     (project.cwd / "untracked").write_text("u\n")
@@ -97,6 +102,7 @@ def test_dirty_tree_is_left_or_taken(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_needed_files_and_setup(project: Shell) -> None:
     (project.cwd / ".env").write_text("KEY=1\n")
     server = project.serve(running("cat .env made"))
@@ -111,6 +117,7 @@ def test_needed_files_and_setup(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_submodule_is_checked_out(project: Shell) -> None:
     project.cwd = project.cwd.parent / "modular"
     server = project.serve(running("cat sub/inner.txt; git -C sub status --short"))
@@ -124,6 +131,7 @@ def test_submodule_is_checked_out(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_existing_worktree_is_continued(project: Shell) -> None:
     project.serve(writing("one.txt", "1\n"))
     project.run(*FREE, "--worktree", "try", "go")
@@ -132,6 +140,7 @@ def test_existing_worktree_is_continued(project: Shell) -> None:
     assert "Continues in the worktree try" in done.err and "2 files +2 -0" in done.err
 
 
+@later
 def test_run_in_subdirectory(project: Shell) -> None:
     root = project.cwd
     project.cwd = root / "folder"
@@ -152,6 +161,7 @@ REFUSED = {
 }
 
 
+@later
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusal_is_one_sentence(project: Shell, case: str) -> None:
     import subprocess
@@ -166,6 +176,7 @@ def test_refusal_is_one_sentence(project: Shell, case: str) -> None:
     assert git(root, "worktree", "list").count("\n") == 0
 
 
+@later
 def test_detached_head(project: Shell) -> None:
     git(project.cwd, "checkout", "-q", "--detach")
     head = git(project.cwd, "rev-parse", "HEAD")
@@ -193,6 +204,7 @@ def test_killed_run_is_repaired(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_killed_while_made(project: Shell) -> None:
     ready = project.cwd.parent / "ready"
     child = project.start("--worktree-setup", f"touch '{ready}'; sleep 60", "--worktree", "try", "go")
@@ -204,6 +216,7 @@ def test_killed_while_made(project: Shell) -> None:
     assert_nothing_left(project)
 
 
+@later
 def test_foreign_record_is_not_believed(project: Shell) -> None:
     project.serve(writing("new.txt", "x\n"))
     project.run(*FREE, "--worktree", "try", "go")
@@ -213,6 +226,7 @@ def test_foreign_record_is_not_believed(project: Shell) -> None:
     assert done.code == 2 and "There is no worktree" in done.err
 
 
+@later
 def test_branches_that_diverged_are_merged(project: Shell) -> None:
     project.serve(running("echo 1 >> a.txt; git commit -qam theirs"))
     project.run(*FREE, "--worktree", "try", "go")
