@@ -261,11 +261,10 @@ class Harmless:
         return Effect("none")
 
 
-def arguments_schema(*required: str, closed: bool = False, **properties: Mapping[str, object]) -> JsonObject:
-    """Return the JSON Schema of a call's arguments; if `closed`, no others are accepted."""
+def arguments_schema(*required: str, **properties: Mapping[str, object]) -> JsonObject:
+    """Return the JSON Schema of a call's arguments; a call with others is refused."""
     needed = {"required": required} if required else {}
-    others = {"additionalProperties": False} if closed else {}
-    return json_freeze_object({"type": "object", "properties": properties, **needed, **others})
+    return json_freeze_object({"type": "object", "properties": properties, **needed, "additionalProperties": False})
 
 
 def foresee(tool: Tool, arguments: JsonObject, workspace: Workspace) -> Effect:

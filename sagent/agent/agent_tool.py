@@ -13,10 +13,10 @@ from sagent.agent.tree import END_SECONDS, Node
 from sagent.errors import BudgetExceeded, SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.dataclass import Deps_contra
-from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_str
 from sagent.lib.money import EXACT, ZERO
 from sagent.messages import Message, user
-from sagent.tool import Harmless, RunContext, ToolOutput
+from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 from sagent.usage import Cost, Usage
 
 INTERRUPT_SECONDS = 0.8  # for an agent to stop by itself when the call that waits for it is cancelled
@@ -156,13 +156,7 @@ class AgentTool(Harmless, Generic[Deps_contra]):
     it interrupts both.
     """
 
-    parameters = json_freeze_object(
-        {
-            "type": "object",
-            "properties": {"prompt": {"type": "string", "description": "all it needs to know"}},
-            "required": ["prompt"],
-        }
-    )
+    parameters = arguments_schema("prompt", prompt={"type": "string", "description": "all it needs to know"})
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ Keywords not listed here are ignored: a tool's own code finally judges its argum
 import json
 import operator
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TypeGuard
 
 from sagent.lib.json import (
@@ -128,7 +128,8 @@ class _Check(_Schema):
             if name in properties:
                 wrong += self.value(properties[name], item, place, depth + 1)
             elif others is False:
-                wrong.append(f"{place} is not a parameter; accepted: {', '.join(properties) or 'none'}")
+                meant = next((f", but {_join(path, each)}.{name} is" for each in _homes(properties, name)), "")
+                wrong.append(f"{place} is not a parameter{meant}; accepted: {', '.join(properties) or 'none'}")
             elif isinstance(others, JsonObject):
                 wrong += self.value(others, item, place, depth + 1)
         return wrong
@@ -159,6 +160,16 @@ class _Check(_Schema):
             return min(same, key=len)
         types = tuple(dict.fromkeys(name for part in resolved for name in _types(part)))
         return [f"{_at(path)} must be {_either(types)}, not {_quote(value)}"]
+
+
+def _homes(properties: JsonObject, name: str) -> Iterator[str]:
+    """Yield the parameters that are objects with such a member, by their schema or their description: {name?}."""
+    described = re.compile(rf"\b{re.escape(name)}\?")
+    for each, part in properties.items():
+        if not isinstance(part, JsonObject) or part.get("type") != "object":
+            continue
+        if name in _object_at(part, "properties") or described.search(str(part.get("description", ""))):
+            yield each
 
 
 class _Mend(_Schema):

@@ -62,7 +62,7 @@ _TIMEOUT = {"type": "number", "description": "Seconds, default 120 in the foregr
 _DESCRIPTION = {"type": "string", "description": "In 5-10 words"}
 _SANDBOXED = "no network, writes only in workspace and $TMPDIR"
 _NEEDS = "Beyond the sandbox, if the person allows it: network:HOST, write:PATH, read:PATH, all"
-_PARAMETERS = arguments_schema("command", command=_COMMAND, timeout=_TIMEOUT, description=_DESCRIPTION, closed=True)
+_PARAMETERS = arguments_schema("command", command=_COMMAND, timeout=_TIMEOUT, description=_DESCRIPTION)
 _SANDBOXED_PARAMETERS = arguments_schema(
     "command",
     command=_COMMAND,
@@ -70,7 +70,6 @@ _SANDBOXED_PARAMETERS = arguments_schema(
     description=_DESCRIPTION,
     needs={"type": "array", "items": {"type": "string"}, "description": _NEEDS},
     reason={"type": "string"},
-    closed=True,
 )
 
 

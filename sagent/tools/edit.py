@@ -29,7 +29,6 @@ class Edit:
             "minItems": 1,
             "items": {"type": "object", "properties": _TEXTS, "required": ["old_string", "new_string"]},
         },
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

@@ -33,7 +33,6 @@ class Glob:
         "pattern",
         pattern={"type": "string", "minLength": 1},
         path={"type": "string", "description": "directory; default: working directory"},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

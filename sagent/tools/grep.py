@@ -45,7 +45,6 @@ class Grep:
         multiline={"type": "boolean", "description": "matches may span lines, . matches line breaks"},
         limit={"type": "integer", "minimum": 1, "description": "matches or files; default 100"},
         offset={"type": "integer", "minimum": 0, "description": "how many to skip"},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

@@ -17,7 +17,7 @@ class List:
     name = "List"
     quick = True
     description = "List one directory, hidden and ignored entries too: directories end with /, files show their bytes."
-    parameters = arguments_schema(path={"type": "string", "description": "default: working directory"}, closed=True)
+    parameters = arguments_schema(path={"type": "string", "description": "default: working directory"})
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.paths import foreseen

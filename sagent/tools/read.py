@@ -22,7 +22,6 @@ class Read:
         offset={"type": "integer", "minimum": 0, "description": "first line, from 1"},
         limit={"type": "integer", "minimum": 1, "description": "number of lines"},
         pages={"type": "string", "description": 'of a PDF, at most 10: "1-5,8"'},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

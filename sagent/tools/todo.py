@@ -22,6 +22,7 @@ class TodoWrite(Harmless):
                 "type": "object",
                 "properties": {"content": {"type": "string"}, "status": {"type": "string", "enum": list(STATES)}},
                 "required": ["content", "status"],
+                "additionalProperties": False,
             },
         },
     )

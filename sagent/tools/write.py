@@ -17,9 +17,7 @@ class Write:
         "Create a file, with missing directories, or replace the whole of one that you have Read. To change part of it "
         "use Edit."
     )
-    parameters = arguments_schema(
-        "file_path", "content", file_path={"type": "string"}, content={"type": "string"}, closed=True
-    )
+    parameters = arguments_schema("file_path", "content", file_path={"type": "string"}, content={"type": "string"})
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         from sagent.tools.paths import as_tool_errors, foreseen

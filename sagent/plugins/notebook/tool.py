@@ -58,7 +58,6 @@ class Notebook:
         cell={"type": "integer", "minimum": 1},
         timeout={"type": "number", "description": "Seconds, default 120, max 3600"},
         restart={"type": "boolean", "description": "with a new kernel"},
-        closed=True,
     )
 
     def __init__(

@@ -27,7 +27,6 @@ class PaperAuthor(WebTool):
         query={"type": "string"},
         id={"type": "string", "pattern": r"^\d+$"},
         limit={"type": "integer", "minimum": 1, "maximum": 500, "description": "default 20"},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

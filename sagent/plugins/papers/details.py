@@ -36,7 +36,6 @@ class PaperDetails(WebTool):
         ids={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_PAPERS},
         operation={"type": "string", "enum": ["details", "bibtex", "references", "citations"]},
         limit={"type": "integer", "minimum": 1, "maximum": 500, "description": "of references, citations; default 50"},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

@@ -38,7 +38,6 @@ class PaperFetch(WebTool):
         url={"type": "string"},
         pages={"type": "string", "description": 'default: from the first on; "3-6,9"'},
         parts={"type": "array", "items": {"type": "string", "enum": [*PARTS]}, "description": "default: all"},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

@@ -34,7 +34,6 @@ class PaperSearch(WebTool):
         limit={"type": "integer", "minimum": 1, "maximum": 50, "description": "default 10"},
         year={"type": "string", "pattern": r"^\d{4}(-\d{4})?$", "description": "2020 or 2018-2024"},
         sources={"type": "array", "items": {"type": "string", "enum": [*SOURCES]}},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

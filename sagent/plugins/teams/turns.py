@@ -12,12 +12,12 @@ from sagent.agent.resources import check_whole
 from sagent.agent.tree import Node
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
-from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Message, Text, user
 from sagent.peer import Stop
 from sagent.plugins.hosting.choosing import choose
 from sagent.plugins.teams.pattern import FunctionPattern, Pattern, check_judge, check_named, made_by, media_of
-from sagent.tool import Harmless, RunContext, ToolOutput
+from sagent.tool import Harmless, RunContext, ToolOutput, arguments_schema
 
 TOOL = "handoff"
 APPROVED = re.compile(r"\W*approved\b", re.IGNORECASE)
@@ -189,10 +189,8 @@ class _HandoffTool(Harmless):
             f"Hand this conversation on to another agent, who answers in your place: {names}. It ends your turn."
         )
         message = {"type": "string", "description": "what the other needs to know"}
-        properties = {"to": {"type": "string", "enum": list(others)}, "message": message}
-        self.parameters = json_freeze_object(
-            {"type": "object", "properties": properties, "required": ["to", "message"]}
-        )
+        to = {"type": "string", "enum": list(others)}
+        self.parameters = arguments_schema("to", "message", to=to, message=message)
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """End the turn with this tool's own reason. The last of two calls in one turn counts."""

@@ -47,7 +47,7 @@ class FindTools(Harmless):
     name = "find_tools"
     quick = True
     parameters = arguments_schema(
-        "query", query={"type": "string", "minLength": 1, "description": "what is to be done, or names"}, closed=True
+        "query", query={"type": "string", "minLength": 1, "description": "what is to be done, or names"}
     )
 
     def __init__(self, tools: Sequence[Tool]) -> None:

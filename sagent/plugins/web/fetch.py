@@ -65,7 +65,6 @@ class WebFetch(WebTool):
         json={"description": "body of a POST"},
         form={"type": "object"},
         transport={"type": "string", "enum": ["auto", "direct"]},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

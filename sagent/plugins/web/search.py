@@ -47,7 +47,6 @@ class WebSearch(WebTool):
         categories={"type": "string", "enum": [*_CATEGORIES]},
         backend={"type": "string", "enum": [*_BACKENDS], "description": "default: what is set"},
         transport={"type": "string", "enum": ["auto", "direct"]},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

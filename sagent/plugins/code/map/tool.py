@@ -45,7 +45,6 @@ class RepoMap:
         path={"type": "string", "description": "directory or file; default: the working directory"},
         focus={"type": "array", "items": {"type": "string"}, "description": "paths, or names of definitions"},
         tokens={"type": "integer", "minimum": 100, "maximum": MAX_TOKENS, "description": f"default: {TOKENS:,}"},
-        closed=True,
     )
 
     def __init__(self, folder: Path | None = None) -> None:
