@@ -24,7 +24,7 @@ Answer: TypeAlias = tuple[bool, str]
 
 
 class Channel:
-    """Answers the calls of one script. `name` is that of the directory that the script's command makes for it."""
+    """Answers the calls of one script. `name` is that of the directory that the script makes for it."""
 
     def __init__(self, workspace: Workspace, answer: Callable[[str, dict[str, object]], Awaitable[Answer]]) -> None:
         self.name = f"sagent-script-{os.urandom(8).hex()}"
@@ -74,7 +74,7 @@ class Channel:
             await asyncio.sleep(_POLL_SECONDS)
 
     def _place(self) -> Path | None:
-        """Return the directory as this process sees it, once the command has made it."""
+        """Return the directory as this process sees it, once the script has made it."""
         return next((place for place in self._places() if _is_own(place)), None)
 
     def _places(self) -> Iterable[Path]:

@@ -88,13 +88,11 @@ def functions(tools: Mapping[str, Tool]) -> Mapping[str, Sequence[str]]:
 
 
 def command(name: str, code: str, tools: Mapping[str, Sequence[str]]) -> str:
-    """Return the command that makes the directory of a channel, and runs a script with it."""
+    """Return the command that runs a script, which makes the directory of its channel."""
     stub = Path(__file__).with_name("stub.txt").read_text("utf-8").strip()
     end = f"END_{os.urandom(6).hex()}"
-    return (
-        f'd="${{TMPDIR:-/tmp}}/{name}"; mkdir -m 700 "$d" && mkfifo -m 600 "$d/asked" "$d/answers" && '
-        f"python3 -I -B -c {shlex.quote(stub)} \"$d\" {shlex.quote(json.dumps(tools))} <<'{end}'\n{code}\n{end}"
-    )
+    words = ("python3", "-I", "-B", "-c", stub, name, json.dumps(tools))
+    return f"{shlex.join(words)} <<'{end}'\n{code}\n{end}"
 
 
 class Calls:

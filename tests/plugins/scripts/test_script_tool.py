@@ -12,11 +12,12 @@ from sagent.lib.json import as_array, json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.plugins.scripts import Script
 from sagent.plugins.scripts.tool import NOT_OFFERED, command
+from sagent.policy import Allow, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.rules import Rules
 from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, Turn
-from sagent.tool import Workspace
+from sagent.tool import Effect, Workspace
 from sagent.tools import Bash, Grep, Read, Write
 from tests.cli.program import Shell
 from tests.depth import later
@@ -66,14 +67,21 @@ async def test_failed_call_raises_in_the_script(tmp_path: Path) -> None:
     assert "ToolFailed: Invalid arguments for Read" in text and "exit code 1" in text
 
 
+class Unwatched(PermissionPolicy):
+    """A policy that lets commands run, as a sandbox would."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
+        return Allow() if call.name == "Bash" else await super().before_tool(call, effect, workspace)
+
+
 async def test_policy_judges_each_call(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("hunter2")
-    rules = Rules.parse(("Bash(*)",), ("Read(secret.txt)", "Write(made.txt)"))
+    rules = Rules.parse((), ("Read(secret.txt)", "Write(made.txt)"))
     code = (
         "for call in (lambda: Read('secret.txt'), lambda: Write('made.txt', 'x'), lambda: Read('./secret.txt')):\n"
         "    try:\n        print('got', call())\n    except ToolFailed as error:\n        print('refused', error)"
     )
-    text, _, _ = await said(code, tmp_path, policy=PermissionPolicy("edit", rules))
+    text, _, _ = await said(code, tmp_path, policy=Unwatched("edit", rules))
     assert text.count("refused") == 3
     assert "hunter2" not in text and not (tmp_path / "made.txt").exists()
 
