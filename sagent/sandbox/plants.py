@@ -236,9 +236,10 @@ class Plants:
         return frozenset(each for each in paths if each in self._made and look_at(each) == self._made[each])
 
     def _note_made(self, path: str, places: ProtectedPaths) -> None:
-        if not self._is_new(path, places) or os.path.islink(path):  # noqa: PTH114 -- a text path
-            return
-        if all(self._is_new(each.path, places) for each in files_of(Obeyed(path, ""))):
+        config = f"{path.rpartition('/')[0]}/config"  # in a repository of commands, what is missing may come
+        files = (path, *(each.path for each in files_of(Obeyed(path, ""))))
+        is_new = not os.path.islink(path) and all(self._is_new(each, places) for each in files)  # noqa: PTH114 -- a text path
+        if is_new or (not os.path.lexists(path) and self.made_by_commands([config])):
             self._made[path] = look_at(path)
 
     def _disobey(self, sign: str, places: ProtectedPaths) -> Iterator[str]:
@@ -310,9 +311,8 @@ class Plants:
         for path in filter(suspect, (*links, *self._hooks(place))):
             self._take(path)
             yield path
-        path = f"{place}/sl/config"  # of Sapling, in a repository of git
-        if suspect(path) and (left := harmless_lines(Obeyed(path, ".sl/config"))) is not None:
-            self._replace(path, left)
+        if suspect(path := f"{place}/sl/config") and (left := harmless_lines(Obeyed(path, ".sl/config"))) is not None:
+            self._replace(path, left)  # of Sapling, in a repository of git
             yield path
         if suspect(path := f"{place}/commondir") and not _is_linked(place):
             self._take(path)

@@ -136,10 +136,8 @@ async def test_commands_go_on_with_their_own(work: Path, means: str, name: str) 
     before, lines, then = MADE[name]
     shell(f"git init -q; {before}", work)
     said, told = await session(work, *((line, ()) for line in lines))
-    assert [(answer.is_error, "in a sandbox" in str(answer.content)) for answer in said] == [(False, False)] * len(
-        said
-    ), str(said)
     assert not told, means
+    assert not [answer for answer in said if answer.is_error or "sandbox" in str(answer.content)]
     shell(then, work)
 
 
