@@ -33,5 +33,5 @@ plugin = Plugin(
         Extra("sessions list", f"{_SLASH}:listed"),
     ),
     secret_folders=(SecretFolder("background"),),  # results of the person's sessions
-    needs=("hosting",),
+    needs=("audit", "hosting"),
 )

@@ -54,6 +54,8 @@ plugin = Plugin(
             of="serve",
         ),
         Flag("bus", f"attach to a session on this bus (or {_BUS})", "URL", of="attach"),
+        Flag("bus", "wait for a session on this bus", "URL", of="wait"),
+        Flag("bus", "interrupt a session on this bus", "URL", of="stop"),
     ),
     runners=(Runner(f"{_COMMANDS}.remote:run_remote", (_BUS,)),),
     stores=(
@@ -70,6 +72,8 @@ plugin = Plugin(
     extras=(
         Extra("serve routes", "sagent.plugins.mesh.routes:routes"),
         Extra("attach", f"{_COMMANDS}.attach:attach"),
+        Extra("wait", f"{_COMMANDS}.verbs:wait"),
+        Extra("stop", f"{_COMMANDS}.verbs:stop"),
     ),
     tools=(ToolEntry("NodeAgent"),),
     suites=(Suite("bus", "a bus between agents", "sagent.plugins.mesh.bus_suite:BusSuite"),),

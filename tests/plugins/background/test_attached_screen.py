@@ -10,6 +10,7 @@ from sagent.testing.server import Call, Turn
 from tests.depth import later
 from tests.plugins.background.conftest import Place
 from tests.repl.console import Console
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 WRITE = Turn("I write.", calls=(Call("Write", {"file_path": "made.txt", "content": "one\n"}),))
@@ -81,7 +82,7 @@ def test_turn_goes_on_in_the_background(place: Place, terminal: Console) -> None
     terminal.type("/bg")
     terminal.until("To continue:", "ended 0")
     state = Path(place.shell.environment["HOME"]) / ".local/state/sagent/background"
-    (path,) = state.glob("*.json")
+    (path,) = wait_until(lambda: [*state.glob("*.json")])
     assert place.until(path.stem, "asking")["title"] == "please work"
     assert place.run("answer", path.stem, "y").code == 0
     assert place.run("wait", path.stem).out == "All is done.\n"

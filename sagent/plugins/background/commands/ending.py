@@ -5,15 +5,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from sagent.cli.flags import Parser
+from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.render import binary_safe, report
 from sagent.cli.settings import load_settings
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_object, as_str, json_dump
+from sagent.plugin import resolve
 from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form
 from sagent.plugins.background.records import Record, find, read, records
 
@@ -29,9 +30,12 @@ def run_wait(argv: Sequence[str]) -> int:
     parser = Parser("wait", "Wait until a background session rests; print its result, and exit as that run would.")
     parser.add_argument("session", nargs="?", default="", metavar="SESSION", help=SESSION)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="wait no longer: then the exit code is 124")
+    parser.add_flags_of("wait")
     add_form(parser)
     given = parser.parse_args(argv)
     as_json, settings = read_form(given.output_format), load_settings({})
+    if (code := _elsewhere("wait", argv, given.session, vars(given))) is not None:
+        return code
     record, known = find(settings.state_dir, given.session), set[str]()
     until = None if given.timeout is None else time.monotonic() + given.timeout
     while record.state in ("working", "asking") and record.is_alive:
@@ -44,6 +48,15 @@ def run_wait(argv: Sequence[str]) -> int:
         time.sleep(_POLL_SECONDS)
         record = again(settings, record)
     return tell_result(again(settings, record), as_json=as_json)
+
+
+def _elsewhere(verb: str, argv: Sequence[str], session: str, options: Mapping[str, object]) -> int | None:
+    """Have another plugin carry out a verb on its session; None if the options name none of theirs."""
+    for _, extra in plugins_of(argv).extras(verb):
+        found = cast("Callable[[str, Mapping[str, object]], int | None]", resolve(extra.add))(session, options)
+        if found is not None:
+            return found
+    return None
 
 
 def again(settings: "Settings", record: Record) -> Record:
@@ -79,8 +92,11 @@ def run_stop(argv: Sequence[str]) -> int:
     parser = Parser("stop", "Interrupt background sessions, and close them. They can be resumed.")
     parser.add_argument("session", nargs="*", metavar="SESSION", help=SESSION)
     parser.add_argument("-a", "--all", action="store_true", help="stop all that run")
+    parser.add_flags_of("stop")
     given = parser.parse_args(argv)
     settings = load_settings({})
+    if given.session and (code := _elsewhere("stop", argv, given.session[0], vars(given))) is not None:
+        return code
     if given.all and given.session:
         raise UsageError("Give sessions or --all, not both.")
     if given.all:

@@ -11,6 +11,7 @@ from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.figures import duration
 from sagent.lib.text import Table, one_line
+from sagent.plugins.audit.fetched import add_stores, elsewhere
 from sagent.plugins.background.records import Record, records
 
 RECENT_SECONDS = 24 * 3_600  # since the end of a session that `sagent ps` still lists
@@ -22,9 +23,16 @@ def run_ps(argv: Sequence[str]) -> int:
     """List background sessions. Raises UsageError."""
     parser = Parser("ps", "List the sessions that run in the background, and those that ended within a day.")
     parser.add_argument("-a", "--all", action="store_true", help="list all that are known")
+    add_stores(parser, listing=True)
     add_form(parser)
     given = parser.parse_args(argv)
     as_json, settings = read_form(given.output_format), load_settings({})
+    if (place := elsewhere(vars(given))) is not None:
+        rows = place.rows()
+        table = Table(tuple(rows), ("session", "state", "node", "task"))
+        names = ("id", "state", "node", "title")
+        show([dict(zip(names, row, strict=False)) for row in rows], [table], as_json=as_json)
+        return 0
     known = [one for one in records(settings.state_dir) if given.all or is_current(one)]
     table = Table(tuple(map(_row, known)), ("session", "state", "cost", "since", "directory", "task"), (2,))
     none = 'No session runs in the background. To start one: sagent --bg "TASK"'

@@ -15,6 +15,7 @@ from sagent.codec import encode_message
 from sagent.errors import UsageError
 from sagent.lib.json import json_dump
 from sagent.lib.text import printable
+from sagent.plugins.audit.fetched import add_stores, elsewhere, locating
 from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form
 from sagent.plugins.background.records import Record, find
 from sagent.plugins.hosting.followed import without_open_calls
@@ -37,25 +38,43 @@ def run_logs(argv: Sequence[str]) -> int:
     parser.add_argument("session", nargs="?", default="", metavar="SESSION", help=SESSION)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until it rests; then exit as it did")
     parser.add_argument("-a", "--all", action="store_true", help=f"show more than the last {MAX_MESSAGES} messages")
+    add_stores(parser)
     add_form(parser)
     given = parser.parse_args(argv)
     as_json, settings = read_form(given.output_format), load_settings({})
     if as_json and given.follow:
         raise UsageError("--follow prints text: give it without --output-format json.")
-    record, out = find(settings.state_dir, given.session), binary_safe(sys.stdout)
-    log = read_contents(Path(record.path) / "root.jsonl")
-    messages = history(log, BlobDirectory(Path(record.path) / "blobs").get)
-    messages = messages if given.all else messages[-MAX_MESSAGES:]
-    if as_json:
-        shown = [encode_message(message, None) for message in messages]
-        out.write(json_dump({**describe(record), "messages": shown}) + "\n")
-        out.flush()
+    state, out = settings.state_dir, binary_safe(sys.stdout)
+    with locating(lambda: Path(find(state, given.session).path), given.session, elsewhere(vars(given))) as (
+        path,
+        place,
+    ):
+        record = None if place is not None else find(state, given.session)
+        if record is None and given.follow:
+            raise UsageError(
+                f"--follow is for sessions of this machine: sagent attach {given.session} --watch follows."
+            )
+        _print(out, path, record, as_json=as_json, limit=None if given.all else MAX_MESSAGES)
+    if record is None or as_json:
         return 0
-    _show(out, without_open_calls(messages) if record.is_open else messages, log)
     if given.follow and record.is_open:
-        return asyncio.run(_follow(settings.state_dir, record, out))
+        return asyncio.run(_follow(state, record, out))
     report(f"session {record.id}: {record.condition}")
     return 0
+
+
+def _print(out: TextIO, path: Path, record: Record | None, *, as_json: bool, limit: int | None) -> None:
+    """Print the last messages of a session."""
+    log = read_contents(path / "root.jsonl")
+    messages = history(log, BlobDirectory(path / "blobs").get)
+    messages = messages[-limit:] if limit else messages
+    if as_json:
+        shown = [encode_message(message, None) for message in messages]
+        head = {"id": path.name} if record is None else describe(record)
+        out.write(json_dump({**head, "messages": shown}) + "\n")
+        out.flush()
+    else:
+        _show(out, without_open_calls(messages) if record is not None and record.is_open else messages, log)
 
 
 def _show(out: TextIO, messages: "Sequence[Message]", log: "LogView") -> None:
