@@ -29,10 +29,10 @@ def skeleton(text: str) -> str:
     return " ".join(shown.translate(_ALIKE).split())
 
 
-def look_alike(one: str, other: str) -> bool:
+def look_alike(first: str, second: str) -> bool:
     """Return True if two different texts look the same, or nearly so."""
-    mine, theirs = skeleton(one), skeleton(other)
-    return one != other and (mine == theirs or (len(mine) == len(theirs) and has_alike(mine, theirs)))
+    mine, theirs = skeleton(first), skeleton(second)
+    return first != second and (mine == theirs or (len(mine) == len(theirs) and has_alike(mine, theirs)))
 
 
 def has_alike(text: str, part: str) -> bool:
@@ -47,26 +47,26 @@ def has_alike(text: str, part: str) -> bool:
     return False
 
 
-def _may_be_taken(one: str, other: str) -> bool:
+def _may_be_taken(first: str, second: str) -> bool:
     """Return True for letters of different alphabets, for one without an invisible mark, and for signs."""
-    if one.isascii() and other.isascii():
+    if first.isascii() and second.isascii():
         return False
-    kinds = {category(each[0])[0] for each in (one, other)}
+    kinds = {category(each[0])[0] for each in (first, second)}
     if kinds <= {"P", "S", "Z"}:
         return True
     if not kinds <= {"L", "N"}:
-        return kinds <= {"L", "P", "S"} and {category(one[0]), category(other[0])} & {"Lo", "Lm"} != set()
-    if len({name(each[0], "").split(" ")[0] for each in (one, other)}) > 1:
+        return kinds <= {"L", "P", "S"} and {category(first[0]), category(second[0])} & {"Lo", "Lm"} != set()
+    if len({name(each[0], "").split(" ")[0] for each in (first, second)}) > 1:
         return True
-    bases = [normalize("NFD", each)[0] for each in (one, other)]
+    bases = [normalize("NFD", each)[0] for each in (first, second)]
     if bases[0] != bases[1] and "".join(bases).isascii():
         return False
-    return (bases[0] == bases[1]) != (one.isascii() or other.isascii())
+    return (bases[0] == bases[1]) != (first.isascii() or second.isascii())
 
 
-def reveal(one: str, other: str) -> tuple[str, str]:
+def reveal(first: str, second: str) -> tuple[str, str]:
     """Return two texts with their differences as escapes (`\\u200b`)."""
-    mine, theirs = _clusters(one), _clusters(other)
+    mine, theirs = _clusters(first), _clusters(second)
     shown: tuple[list[str], list[str]] = ([], [])
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, mine, theirs, autojunk=False).get_opcodes():
         for pieces, part in zip(shown, ("".join(mine[i1:i2]), "".join(theirs[j1:j2])), strict=True):

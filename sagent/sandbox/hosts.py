@@ -103,13 +103,13 @@ class Entry:
         return endpoint.host == self.host
 
 
-def is_within(one: str, other: str) -> bool:
-    """Return True if entry `other` allows all that `one` allows. An entry with a port is never within one without,
+def is_within(entry: str, limit: str) -> bool:
+    """Return True if entry `limit` allows all that `entry` allows. An entry with a port is never within one without,
     because it also reaches private addresses. Text that is no entry is only within itself."""
-    if one == other:
+    if entry == limit:
         return True
     try:
-        own, wider = Entry.parse(one), Entry.parse(other)
+        own, wider = Entry.parse(entry), Entry.parse(limit)
     except ValueError:
         return False
     if own.port != wider.port:

@@ -123,8 +123,8 @@ class Profile:
         )
 
 
-def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*one, *other)))
+def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def _names(directory: str) -> list[str]:
@@ -134,13 +134,13 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+def _common(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     """Return the hosts that both lists allow: of two overlapping entries the narrower one."""
-    if not one or not other:
+    if not first or not second:
         return ()
     from sagent.sandbox.hosts import is_within
 
-    pairs = ((one, other), (other, one))
+    pairs = ((first, second), (second, first))
     found = (entry for ours, theirs in pairs for entry in ours if any(is_within(entry, each) for each in theirs))
     return tuple(dict.fromkeys(found))
 

@@ -478,8 +478,10 @@ async def test_closing_server_ends_stalls_at_once():
                 while len(server.requests) < 2:
                     await asyncio.sleep(0.001)
         for reader, _ in links:
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
+            async with asyncio.timeout(30):
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+            assert reader.at_eof() or reader.exception()
 
 
 async def test_error_event_ends_the_stream():

@@ -154,14 +154,14 @@ def _read(line: bytes, redacted: frozenset[str], parse: Callable[[bytes], object
     raise ValueError("this is not the line of an entry")
 
 
-def _follow(found: LogSegment, line: _Line, previous: str | None) -> None:
-    if found.lines == 1:
-        found.begins, found.first, found.parent, found.left = line.kind, line.id, line.parent, _left(line)
+def _follow(segment: LogSegment, line: _Line, previous: str | None) -> None:
+    if segment.lines == 1:
+        segment.begins, segment.first, segment.parent, segment.left = line.kind, line.id, line.parent, _left(line)
     elif previous is not None and line.parent != previous:
         if _left(line) == previous:
-            found.forks.append(line.parent)
+            segment.forks.append(line.parent)
         else:
-            _report(found, ASTRAY)
+            _report(segment, ASTRAY)
 
 
 def _left(line: _Line) -> str | None:
@@ -169,15 +169,15 @@ def _left(line: _Line) -> str | None:
     return content.left if isinstance(content, Forked) else None
 
 
-def _note(found: LogSegment, line: _Line) -> None:
+def _note(segment: LogSegment, line: _Line) -> None:
     blobs: Iterable[str] = ()
     match decode(line.kind, line.body):
         case Spawned(agent, entry) | Returned(agent, entry):
-            found.named.append((line.id, line.kind, agent, entry))
+            segment.named.append((line.id, line.kind, agent, entry))
         case Opened(session):
-            found.session = found.session or session
+            segment.session = segment.session or session
         case Repaired() as repaired:
-            found.repairs.append((found.lines, line.at, repaired))
+            segment.repairs.append((segment.lines, line.at, repaired))
         case MessageEntry(message) | MessageReceived(message) | MessagePosted(message=message):
             blobs = message.blobs
         case ResultEntry(result):
@@ -186,7 +186,7 @@ def _note(found: LogSegment, line: _Line) -> None:
             blobs = touched.blobs
         case _:
             pass
-    found.blobs.extend((name, line.id) for name in blobs)
+    segment.blobs.extend((name, line.id) for name in blobs)
 
 
 def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
@@ -196,6 +196,6 @@ def _spilled(line: bytes) -> Iterator[tuple[str, str]]:
             yield session.decode("utf-8", "replace"), name.decode()
 
 
-def _report(found: LogSegment, problem: str) -> None:
-    if len(found.problems) < MAX_PROBLEMS:
-        found.problems.append((found.lines, problem))
+def _report(segment: LogSegment, problem: str) -> None:
+    if len(segment.problems) < MAX_PROBLEMS:
+        segment.problems.append((segment.lines, problem))

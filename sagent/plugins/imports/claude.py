@@ -56,10 +56,10 @@ def take_claude(plan: Plan) -> None:
         take_servers(plan, own.get("mcpServers"), state)
 
 
-def take_settings(plan: Plan, found: Mapping[str, object], file: Path) -> None:
+def take_settings(plan: Plan, values: Mapping[str, object], file: Path) -> None:
     """Plan the import of a settings file: its permissions and hooks. Record for each other setting why it is left
     out."""
-    for name, value in found.items():
+    for name, value in values.items():
         match name:
             case "permissions":
                 if value and not as_object(value):
@@ -73,9 +73,9 @@ def take_settings(plan: Plan, found: Mapping[str, object], file: Path) -> None:
                 plan.leave_out("setting", name, file, _WHY.get(name, "sagent does not have it"))
 
 
-def _take_permissions(plan: Plan, found: Mapping[str, object], file: Path) -> None:
+def _take_permissions(plan: Plan, values: Mapping[str, object], file: Path) -> None:
     local = file.name == "settings.local.json" and plan.is_shared(file)
-    for name, value in found.items():
+    for name, value in values.items():
         if name not in ("allow", "deny"):
             why = {"ask": "sagent has no such rules: it asks about everything that no rule allows"}
             plan.leave_out(
@@ -131,9 +131,9 @@ def translate_rule(text: str) -> tuple[str, str]:
         return "", str(error)
 
 
-def take_hooks(plan: Plan, found: Mapping[str, object], file: Path) -> None:
+def take_hooks(plan: Plan, values: Mapping[str, object], file: Path) -> None:
     """Hooks in the shape that several programs share."""
-    for event, groups in found.items():
+    for event, groups in values.items():
         for group in map(as_object, as_array(groups)):
             matcher = as_str(group.get("matcher"))
             for handler in map(as_object, as_array(group.get("hooks"))):

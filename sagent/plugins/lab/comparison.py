@@ -125,21 +125,21 @@ def _sum(usd: Sequence[Decimal | None]) -> Decimal | None:
 # -- as lines ----------------------------------------------------------------------------------------------------------
 
 
-def show(found: Comparison) -> Iterator[str | Table]:
+def show(comparison: Comparison) -> Iterator[str | Table]:
     """Yield the tables. They hold names and reasons from outside: make them safe to print."""
-    yield _by_task(found)
+    yield _by_task(comparison)
     yield ""
-    shares = found.differences["solved"]
+    shares = comparison.differences["solved"]
     points = shares._replace(mean=100 * shares.mean, interval=shares.interval and shares.interval.times(100))
-    rows = [("solved", *(_rate(found.sides[arm]) for arm in ARMS), _difference(points, 0, " points", "no pairs"))]
-    columns = [_means(found.sides[arm]) for arm in ARMS]
+    rows = [("solved", *(_rate(comparison.sides[arm]) for arm in ARMS), _difference(points, 0, " points", "no pairs"))]
+    columns = [_means(comparison.sides[arm]) for arm in ARMS]
     for place, (name, digits) in enumerate((("usd", 6), ("turns", 1), ("seconds", 1))):
-        unknown = name == "usd" and any(side.usd is None for side in found.sides.values())
-        shown = "unknown" if unknown else _difference(found.differences[name], digits)
+        unknown = name == "usd" and any(side.usd is None for side in comparison.sides.values())
+        shown = "unknown" if unknown else _difference(comparison.differences[name], digits)
         rows.append(("cost, $" if name == "usd" else name, *(means[place] for means in columns), shown))
     yield Table(tuple(rows), ("", *ARMS, "difference"))
     yield ""
-    advised = found.sides["with"]
+    advised = comparison.sides["with"]
     rate = "" if advised.consult_rate is None else f", {advised.consult_rate:.2f} per turn"
     usd = "unknown" if advised.advisor_usd is None else f"${advised.advisor_usd:.6f}"
     yield (
@@ -147,14 +147,14 @@ def show(found: Comparison) -> Iterator[str | Table]:
         f"{advised.answered} answered, {advised.declined} declined, {advised.failed} failed; {advised.withheld} "
         f"withheld; {usd}"
     )
-    yield from _apart(found)
+    yield from _apart(comparison)
     yield from HOW.splitlines()
 
 
-def _by_task(found: Comparison) -> Table:
+def _by_task(comparison: Comparison) -> Table:
     titles = ("task", "arm", "solved", "cost, $", "turns", "seconds", "consultations per turn")
     rows: list[tuple[str, ...]] = []
-    for name, sides in found.tasks.items():
+    for name, sides in comparison.tasks.items():
         for arm, side in sides.items():
             asked = "-" if arm == "without" or side.consult_rate is None else f"{side.consult_rate:.2f}"
             rows.append((name, arm, f"{side.solved}/{side.judged}", *_means(side), asked))
@@ -176,27 +176,27 @@ def _rate(side: Side) -> str:
     return "-" if share is None else f"{side.solved}/{side.judged}, {share:.0%} ({low:.0%} to {high:.0%})"
 
 
-def _difference(found: Difference, digits: int, unit: str = "", none: str = "") -> str:
+def _difference(difference: Difference, digits: int, unit: str = "", none: str = "") -> str:
     """Return a difference with its interval; if there is none, `none` says why, or how many pairs there are."""
-    pairs = count(found.pairs, "pair")
-    if found.interval is None:
+    pairs = count(difference.pairs, "pair")
+    if difference.interval is None:
         return f"{UNCLEAR}: {none or pairs}"
-    low, high = found.interval
-    unclear = "" if found.is_clear else f": {UNCLEAR}"
-    p = "" if found.p is None else f", p = {found.p:.2g}"
-    return f"{found.mean:+.{digits}f}{unit} ({low:+.{digits}f} to {high:+.{digits}f}), {pairs}{p}{unclear}"
+    low, high = difference.interval
+    unclear = "" if difference.is_clear else f": {UNCLEAR}"
+    p = "" if difference.p is None else f", p = {difference.p:.2g}"
+    return f"{difference.mean:+.{digits}f}{unit} ({low:+.{digits}f} to {high:+.{digits}f}), {pairs}{p}{unclear}"
 
 
-def _apart(found: Comparison) -> Iterator[str]:
-    for arm, side in found.sides.items():
+def _apart(comparison: Comparison) -> Iterator[str]:
+    for arm, side in comparison.sides.items():
         if side.apart:
             counts = ", ".join(f"{count} {_WORDS.get(name, name)}" for name, count in side.apart.items())
             yield f"apart          {arm}: {counts}; counted neither as solved nor as unsolved"
         for reason, times in list(side.reasons.items())[:3]:
             yield f"               {times} × {one_line(reason, 160)}"
-    ended = {arm: side.apart.get("budget", 0) for arm, side in found.sides.items()}
+    ended = {arm: side.apart.get("budget", 0) for arm, side in comparison.sides.items()}
     if any(ended.values()):
-        counts = ", ".join(f"{arm} {side.solved}/{side.judged + ended[arm]}" for arm, side in found.sides.items())
+        counts = ", ".join(f"{arm} {side.solved}/{side.judged + ended[arm]}" for arm, side in comparison.sides.items())
         yield f"               Counting runs that the budget ended as unsolved: {counts} solved."
 
 

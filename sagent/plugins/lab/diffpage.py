@@ -107,16 +107,16 @@ class _Page:
             return f"{name}: no turn"
         return self._prose.text(f"{name}: turn {move.turn}, {move.model}, {move.failed or move.stop or 'nothing said'}")
 
-    def _part(self, one: Part | None, other: Part | None) -> str:
-        if one is not None and one == other:
-            name, text = map(self._prose.text, one)
+    def _part(self, left: Part | None, right: Part | None) -> str:
+        if left is not None and left == right:
+            name, text = map(self._prose.text, left)
             return f'<details class="same"><summary>{name}: the same</summary><pre>{text}</pre></details>\n'
-        sides = _marked(*(self._lines(part) for part in (one, other)))
+        sides = _marked(*(self._lines(part) for part in (left, right)))
         cells = "".join(
             f'<div><p class="quiet">{side} · {self._prose.text(part[0])}</p><pre>{shown}</pre></div>'
             if part is not None
             else f'<div><p class="quiet">{side} · nothing</p></div>'
-            for side, part, shown in zip("AB", (one, other), sides, strict=True)
+            for side, part, shown in zip("AB", (left, right), sides, strict=True)
         )
         return f'<div class="pair">{cells}</div>\n'
 
@@ -145,24 +145,24 @@ def _paired(row: Row) -> Iterator[tuple[Part | None, Part | None]]:
         yield from zip_longest(one[from_one:to_one], other[from_other:to_other])
 
 
-def _marked(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
+def _marked(left: Sequence[str], right: Sequence[str]) -> tuple[str, str]:
     """Mark the lines that differ on either side, and within matching lines the words."""
-    left: list[str] = []
-    right: list[str] = []
-    if len(one) + len(other) > _MAX_LINES:
-        return _changed("del", "-", map(escape, one)), _changed("ins", "+", map(escape, other))
-    for kind, a, b, c, d in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+    shown_left: list[str] = []
+    shown_right: list[str] = []
+    if len(left) + len(right) > _MAX_LINES:
+        return _changed("del", "-", map(escape, left)), _changed("ins", "+", map(escape, right))
+    for kind, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if kind == "equal":
-            same = _shortened(one[a:b])
-            left.append(same)
-            right.append(same)
+            same = _shortened(left[a:b])
+            shown_left.append(same)
+            shown_right.append(same)
             continue
-        pairs = [_words(*pair) for pair in zip(one[a:b], other[c:d], strict=False)]
-        before = [*(pair[0] for pair in pairs), *map(escape, one[a + len(pairs) : b])]
-        after = [*(pair[1] for pair in pairs), *map(escape, other[c + len(pairs) : d])]
-        left.append(_changed("del", "-", before))
-        right.append(_changed("ins", "+", after))
-    return "".join(left), "".join(right)
+        pairs = [_words(*pair) for pair in zip(left[a:b], right[c:d], strict=False)]
+        before = [*(pair[0] for pair in pairs), *map(escape, left[a + len(pairs) : b])]
+        after = [*(pair[1] for pair in pairs), *map(escape, right[c + len(pairs) : d])]
+        shown_left.append(_changed("del", "-", before))
+        shown_right.append(_changed("ins", "+", after))
+    return "".join(shown_left), "".join(shown_right)
 
 
 def _changed(tag: str, sign: str, lines: Iterable[str]) -> str:
@@ -177,12 +177,12 @@ def _shortened(lines: Sequence[str]) -> str:
     return "".join(shown)
 
 
-def _words(one: str, other: str) -> tuple[str, str]:
+def _words(left: str, right: str) -> tuple[str, str]:
     """Two lines, what differs in each marked, unless they have little in common."""
-    mine, theirs = re.findall(r"\w+|\W", one), re.findall(r"\w+|\W", other)
+    mine, theirs = re.findall(r"\w+|\W", left), re.findall(r"\w+|\W", right)
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
     if len(mine) + len(theirs) > _MAX_WORDS or matcher.ratio() < 0.5:
-        return escape(one), escape(other)
+        return escape(left), escape(right)
     shown = ["", ""]
     for kind, a, b, c, d in matcher.get_opcodes():
         for side, words in enumerate((mine[a:b], theirs[c:d])):

@@ -107,20 +107,20 @@ def _sarif_rule(severity: Severity) -> dict[str, object]:
     }
 
 
-def _sarif(each: Finding) -> dict[str, object]:
-    region: dict[str, object] = {"startLine": each.line, "endLine": each.end_line}
-    place = {"artifactLocation": {"uri": quote(each.file), "uriBaseId": "%SRCROOT%"}, "region": region}
+def _sarif(finding: Finding) -> dict[str, object]:
+    region: dict[str, object] = {"startLine": finding.line, "endLine": finding.end_line}
+    place = {"artifactLocation": {"uri": quote(finding.file), "uriBaseId": "%SRCROOT%"}, "region": region}
     found: dict[str, object] = {
-        "ruleId": f"review/{each.severity}",
-        "level": _SARIF_LEVEL[each.severity],
-        "rank": _SARIF_RANK[each.severity],
-        "message": {"text": f"{each.title}: {each.message}"},
+        "ruleId": f"review/{finding.severity}",
+        "level": _SARIF_LEVEL[finding.severity],
+        "rank": _SARIF_RANK[finding.severity],
+        "message": {"text": f"{finding.title}: {finding.message}"},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"sagent/v1": each.mark},
-        "properties": {"in_diff": each.in_diff},
+        "partialFingerprints": {"sagent/v1": finding.mark},
+        "properties": {"in_diff": finding.in_diff},
     }
-    if each.suggestion:
-        change = {"deletedRegion": region, "insertedContent": {"text": each.suggestion + "\n"}}
+    if finding.suggestion:
+        change = {"deletedRegion": region, "insertedContent": {"text": finding.suggestion + "\n"}}
         found["fixes"] = [
             {"artifactChanges": [{"artifactLocation": place["artifactLocation"], "replacements": [change]}]}
         ]
@@ -167,8 +167,8 @@ def _as_json(value: object) -> str:
     return escaped(json.dumps(Redaction().value(value), ensure_ascii=False, indent=1)) + "\n"
 
 
-def _place(each: Finding) -> str:
-    return _cell(printable(each.place))
+def _place(finding: Finding) -> str:
+    return _cell(printable(finding.place))
 
 
 def figures(review: Review) -> str:
@@ -181,10 +181,10 @@ def figures(review: Review) -> str:
     return printable(f"{count(len(review.findings), 'finding')} in {where}; {review.model}, {cost}{left}")
 
 
-def _moved(each: Finding) -> str:
-    if not each.in_diff:
+def _moved(finding: Finding) -> str:
+    if not finding.in_diff:
         return " (outside of the changes)"
-    return f" (moved from line {each.moved_from})" if each.moved_from else ""
+    return f" (moved from line {finding.moved_from})" if finding.moved_from else ""
 
 
 def _indented(text: str, by: int = 2) -> Sequence[str]:

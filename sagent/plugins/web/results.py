@@ -41,11 +41,11 @@ def _text(value: object) -> str:
 
 
 def filter_domains(
-    found: Iterable[SearchResult], allowed: Sequence[str], blocked: Sequence[str]
+    results: Iterable[SearchResult], allowed: Sequence[str], blocked: Sequence[str]
 ) -> Iterator[SearchResult]:
     """Yield the results in allowed domains, if there are any such, and outside blocked ones; each once."""
     seen = set[str]()
-    for each in found:
+    for each in results:
         try:
             parts = urlsplit(each.url)
             host = (parts.hostname or "").lower().rstrip(".")
@@ -65,19 +65,19 @@ def _lies_in(host: str, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def format_results(found: Sequence[SearchResult]) -> str:
+def format_results(results: Sequence[SearchResult]) -> str:
     """Results as a numbered list."""
     lines: list[str] = []
-    for number, each in enumerate(found[:MAX_RESULTS], 1):
+    for number, each in enumerate(results[:MAX_RESULTS], 1):
         lines.append(f"{number}. {each.title or '(no title)'}\n   {each.url}")
         said = " · ".join(filter(None, (each.date[:10], each.text[:_MAX_TEXT_CHARS])))
         lines += [f"   {said}"] if said else []
     return "\n".join(lines)
 
 
-def encode(found: Sequence[SearchResult]) -> dict[str, object]:
+def encode(results: Sequence[SearchResult]) -> dict[str, object]:
     """Results as JSON."""
-    return {"found": [[each.title, each.url, each.text, each.date] for each in found]}
+    return {"found": [[each.title, each.url, each.text, each.date] for each in results]}
 
 
 def decode(stored: Mapping[str, object]) -> list[SearchResult]:

@@ -84,15 +84,15 @@ def _rate(path: Path, by: int, name: str, *, as_json: bool) -> int:
 # -- as JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _as_json(session: str, found: Review) -> Mapping[str, object]:
+def _as_json(session: str, reviewed: Review) -> Mapping[str, object]:
     """Return the review as one object. An unknown price is null, and so is a rate without a base."""
     return {
         "session": session,
-        "turns": found.turns,
-        "consultations": found.calls,
-        "consult_rate": found.consult_rate,
-        "advisors": {name: _standing_json(standing) for name, standing in found.standings.items()},
-        "list": [asdict(one) for one in found.consultations],
+        "turns": reviewed.turns,
+        "consultations": reviewed.calls,
+        "consult_rate": reviewed.consult_rate,
+        "advisors": {name: _standing_json(standing) for name, standing in reviewed.standings.items()},
+        "list": [asdict(one) for one in reviewed.consultations],
     }
 
 
@@ -122,17 +122,17 @@ def _standing_json(standing: AdvisorRecord) -> Mapping[str, object]:
 # -- as text -----------------------------------------------------------------------------------------------------------
 
 
-def _lines(session: str, found: Review) -> Iterator[str | Table]:
-    rate = "" if found.consult_rate is None else f", {found.consult_rate:.2f} per turn"
-    yield f"session  {session}  ({count(found.turns, 'turn')}, {count(found.calls, 'consultation')}{rate})"
-    if not found.standings:
+def _lines(session: str, reviewed: Review) -> Iterator[str | Table]:
+    rate = "" if reviewed.consult_rate is None else f", {reviewed.consult_rate:.2f} per turn"
+    yield f"session  {session}  ({count(reviewed.turns, 'turn')}, {count(reviewed.calls, 'consultation')}{rate})"
+    if not reviewed.standings:
         yield "No advisor was asked."
-    for name, standing in found.standings.items():
+    for name, standing in reviewed.standings.items():
         yield ""
         yield from _standing_lines(name, standing)
-    if found.consultations:
+    if reviewed.consultations:
         yield ""
-        yield _list(found.consultations)
+        yield _list(reviewed.consultations)
 
 
 def _standing_lines(name: str, standing: AdvisorRecord) -> Iterator[str]:
@@ -183,8 +183,8 @@ def _list(consultations: Sequence[Consultation]) -> Table:
     return Table(tuple(rows), ("when (UTC)", "advisor", "trigger", "verdict", "outcome", "next"))
 
 
-def _when(one: Consultation) -> str:
-    return one.at[:19].replace("T", " ")
+def _when(consultation: Consultation) -> str:
+    return consultation.at[:19].replace("T", " ")
 
 
 def _counts(counted: Mapping[str, int]) -> str:
