@@ -34,7 +34,10 @@ plugin = Plugin(
         ProviderRow("vertex", _DATA, f"{__name__}.google:Vertex"),
         ProviderRow("vertex-anthropic", _DATA, f"{__name__}.google:VertexAnthropic"),
     ),
-    extras=(Extra("sdk", f"{__name__}.sdk.transport:SdkTransport"),),
+    extras=(
+        Extra("sdk", f"{__name__}.sdk.transport:SdkTransport"),
+        Extra("setup", f"{__name__}.offers:find_logins"),
+    ),
 )
 
 

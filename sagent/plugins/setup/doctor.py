@@ -67,9 +67,14 @@ async def _in_thread(run: Callable[[], object]) -> Sequence[object]:
 
 
 def check_keys(settings: "Settings", login: str) -> Iterator[Finding]:
-    """Yield the providers that have a key."""
-    found = [name for name, _ in _usable(settings)]
-    yield Finding("good" if found else "bad", "keys", ", ".join(found) or f"none is set: use {login}")
+    """Yield the providers that have a key, and the logins on this machine that can be used instead."""
+    from sagent.plugins.setup.first import find_offers
+
+    found, offers = [name for name, _ in _usable(settings)], find_offers(settings)
+    how = "good" if found else "poor" if offers else "bad"
+    yield Finding(how, "keys", ", ".join(found) or f"none is set: use {login}")
+    for offer in offers:
+        yield Finding("good", "login", f"{offer.hint}: used with --provider {offer.provider}, or /setup")
 
 
 def check_programs(_: "Settings", __: str) -> Iterator[Finding]:
