@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, cast
 
 from sagent.app.builder import AgentBuilder
 from sagent.context.instructions import repository_root
@@ -14,7 +14,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_ob
 from sagent.messages import Text, ToolCall
 from sagent.peer import Caller, Peer, SpawnRequest
 from sagent.policy import Allow, Deny
-from sagent.tool import Effect, RunContext, ToolOutput
+from sagent.tool import Effect, RunContext, Tool, ToolOutput
 from sagent.tools import AgentSpawn
 
 if TYPE_CHECKING:
@@ -27,22 +27,29 @@ MAX_FILES = 50  # that the caller reads of
 _ISOLATION = {
     "type": "string",
     "enum": ["worktree"],
-    "description": "it works on its own copy of the files, and its changes are merged into yours when it ends",
+    "description": "its own copy of the files; its changes are merged when it ends",
 }
 
 
 async def add(builder: AgentBuilder) -> None:
     """Let AgentSpawn isolate agents, if the agent works in a git repository."""
     settings = builder.settings
-    tools = [tool for tool in builder.tools if isinstance(tool, AgentSpawn)]
-    if not tools or repository_root(settings.cwd) is None:
+    is_offered = repository_root(settings.cwd) is not None
+    builder.tools = [
+        IsolatingSpawn(tool, builder, is_offered=is_offered) if _isolates(tool, is_offered=is_offered) else tool
+        for tool in builder.tools
+    ]
+    if not is_offered:
         return
-    isolating = IsolatingSpawn(tools[0], builder)
-    builder.tools = [isolating if tool is tools[0] else tool for tool in builder.tools]
     from sagent.plugins.worktrees.record import home_of
 
     if home_of(settings.cwd, settings.state_dir).is_dir():
         builder.notices += await _repaired(settings.cwd, settings.state_dir)
+
+
+def _isolates(tool: Tool, *, is_offered: bool) -> TypeGuard[AgentSpawn]:
+    """Return True for AgentSpawn, if isolation can be chosen or the file of an agent does so."""
+    return isinstance(tool, AgentSpawn) and (is_offered or any(kind.isolation for kind in tool.kinds.values()))
 
 
 async def _repaired(cwd: Path, state_dir: Path) -> list[str]:
@@ -56,13 +63,14 @@ async def _repaired(cwd: Path, state_dir: Path) -> list[str]:
 
 
 class IsolatingSpawn(AgentSpawn):
-    """AgentSpawn with the argument `isolation`."""
+    """AgentSpawn with the argument `isolation`, if that is offered; files of agents have it in any case."""
 
-    def __init__(self, inner: AgentSpawn, builder: AgentBuilder) -> None:
+    def __init__(self, inner: AgentSpawn, builder: AgentBuilder, *, is_offered: bool) -> None:
         super().__init__(tuple(inner.kinds.values()))
         self._builder, self._turn = builder, asyncio.Lock()
         own = as_object(self.parameters.get("properties"))
-        self.parameters = json_freeze_object({**self.parameters, "properties": {**own, "isolation": _ISOLATION}})
+        if is_offered:
+            self.parameters = json_freeze_object({**self.parameters, "properties": {**own, "isolation": _ISOLATION}})
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         kind = self.kinds.get(as_str(arguments.get("agent")))

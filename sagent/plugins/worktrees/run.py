@@ -175,8 +175,10 @@ def ask_what_becomes(record: Record) -> None:
                     break
                 case _:
                     pass
-    except (UsageError, KeyboardInterrupt) as error:
-        report(str(error) or "No answer.")
+    except UsageError as error:
+        report(str(error))
+    except (OSError, KeyboardInterrupt):  # nobody answers
+        pass
     settle(record)
 
 

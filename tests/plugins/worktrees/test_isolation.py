@@ -121,3 +121,14 @@ def test_merge_is_undone_by_rewind(project: Shell) -> None:
     assert (project.cwd / "new.txt").exists()
     project.run(*FREE, "--continue", "/rewind 1 files")
     assert git(project.cwd, "status", "--short") == ""
+
+
+@later
+def test_described_isolation_without_git(shell: Shell) -> None:
+    folder = shell.cwd / ".sagent/agents"
+    folder.mkdir(parents=True)
+    (folder / "fixer.md").write_text("---\nname: fixer\ndescription: fixes\nisolation: worktree\n---\nFix it.\n")
+    root = [Turn(calls=(Call("AgentSpawn", {"prompt": "FIRST", "agent": "fixer"}),)), Turn(text="All done.")]
+    server = shell.serve(script(root, {}))
+    assert shell.run(*FREE, "go").code == 0
+    assert b"is in no git repository" in server.requests[-1].body
