@@ -33,9 +33,8 @@ class Place:
 
 def directory(kind: str, environ: Mapping[str, str], home: Path) -> Path:
     """Return sagent's directory for "config" or "state", by SAGENT_STATE_DIR, XDG's variables or platformdirs."""
-    own = environ.get("SAGENT_STATE_DIR", "") if kind == "state" else ""
-    xdg = environ.get(f"XDG_{kind.upper()}_HOME", "")
-    for base, name in ((own, ""), (xdg, "sagent")):
+    for variable, name in (("SAGENT_STATE_DIR" * (kind == "state"), ""), (f"XDG_{kind.upper()}_HOME", "sagent")):
+        base = environ.get(variable, "")
         if base.startswith("/") and not base.endswith("\n"):
             return Path(base, name)
     if sys.platform == "darwin":

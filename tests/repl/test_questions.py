@@ -547,6 +547,21 @@ async def test_approval_text_goes_before_rules() -> None:
     assert len(picker.title_for(40)) == 9 + 5
 
 
+async def test_low_question_begins_at_change() -> None:
+    reason = [(("", f"reason {number}"),) for number in range(3)]
+    diff = [(("class:dim", f"    {number} "), ("class:diff.added class:line-added", "+ x")) for number in range(4, 9)]
+    picker = Picker([(("", "? Edit a.py?"),), *reason, *diff], approval_options(["Edit"]), keys=True, row=True)
+    for height in (4, 5, 6):
+        picker.scroll, seen = 0, set[str]()
+        first = plain(render_picker(picker, 40, height)).split("\n")
+        assert any("4 + x" in line for line in first), first
+        for step in (-1, -1, -1, -1, -1, *[1] * 12):
+            picker.read_on(step)
+            seen |= set(plain(render_picker(picker, 40, height)).split("\n"))
+        assert {plain([line]).rstrip() for line in (*reason, *diff)} <= {line.rstrip() for line in seen}
+    assert "reason 0" in plain(render_picker(replace(picker, scroll=0), 40, 9))
+
+
 async def test_low_list_fills_its_rows() -> None:
     names = [Option(name, name) for name in ("one", "two", "three")]
     for height, shown in ((5, 3), (4, 2), (3, 1)):

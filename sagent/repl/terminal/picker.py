@@ -97,7 +97,7 @@ def _score(option: Option[T], word: str) -> int | None:
 @dataclass(slots=True)
 class Picker(Generic[T]):
     """An open list. Its future gets the choice, or None if the person leaves it. Its title is lines, or a function of
-    the width; if it does not fit, `scroll` is its first row. Its `foot` stays visible, at least its beginning.
+    the width; if it does not fit, `scroll` is how far it is scrolled. Its `foot` stays visible, at least its beginning.
     `leaving` describes Esc.
 
     With `keys`, letters choose at once; otherwise they narrow the list. With keys, nothing is selected at first,
@@ -235,7 +235,7 @@ class Picker(Generic[T]):
 
     def read_on(self, step: int) -> None:
         """Scroll a title that does not fit."""
-        self.scroll = max(self.scroll + step * self.page, 0)
+        self.scroll += step * self.page
 
     def take(self, value: T | None = None) -> None:
         """Close the list with a choice, or None."""
@@ -244,8 +244,8 @@ class Picker(Generic[T]):
 
 
 def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
-    """Return an open list in at most `height` lines: as much of its title as fits, then the options around the current
-    one. Hidden rows are counted."""
+    """Return an open list in at most `height` lines: its title and the options around the current one, as far as they
+    fit. Hidden rows are counted."""
     title = [] if picker.lookup is not None else picker.title_for(width)
     rows = _rendered_options(picker, width, height, len(title))
     query: list[Line] = []
@@ -269,7 +269,7 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -> list[Line]:
     """Fit a title: its first line, the scrolled part, the number of hidden lines, its foot. In three rows or fewer, the
-    asker's name follows that number as far as it fits."""
+    asker's name follows that number if it fits. A diff of which three rows are shown begins at its first change."""
     foot = picker.foot_for(width)
     head, body = title[:1] if room > 3 else (), title[1 : len(title) - len(foot)]
     if len(foot) > max((room - 2) // 3, 1):  # the whole foot is at the end of the scrolled text
@@ -277,7 +277,10 @@ def _scrolled(picker: Picker[T], title: Sequence[Line], width: int, room: int) -
     foot = foot if room > 3 else []
     room = max(room - len(head) - len(foot) - 1, 0)
     picker.page = max(room, 1)
-    picker.scroll = first = max(min(picker.scroll, len(body) - room), 0)
+    changed = (at for at, line in enumerate(body) if any("class:line-" in style for style, _ in line))
+    start = next(changed, 0) if room <= 3 else 0
+    first = max(min(start + picker.scroll, len(body) - room), 0)
+    picker.scroll = first - start
     columns = sum(width_of(text) for _, text in title[0]) + len("  ↑0 ↓99 · Ctrl-O ")
     hidden = not head and columns > width  # at least in part
     above, left = first + (hidden and room > 0), len(body) - room - first + (hidden and not room)
