@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagent.errors import UsageError
 from sagent.lib.names import path_of
@@ -14,32 +15,34 @@ from sagent.plugin import ExportFormat
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.links import leading_to_file
+from sagent.session.contents import MessageEntry
+
+if TYPE_CHECKING:
+    from sagent.config.plugins import Installed
 
 
 @command(complete=lambda context: [(one.name, one.help) for one in context.settings.plugins.every(ExportFormat)])
 async def export(context: CommandContext, form: str = "html", file: str = "") -> None:
     """Export this session to a file.
 
-    As a web page, Markdown, JSON lines, a bundle, a terminal recording or what a plugin adds. Strings that look like
-    secrets are taken out and counted.
+    As a web page, Markdown, JSON lines, a bundle, a terminal recording or what a plugin adds; `/export talk.md` takes
+    the form from the file's name. Strings that look like secrets are taken out and counted.
     """
     from sagent.plugins.exports.exported import Exporting
     from sagent.plugins.exports.formats import export_session, find_format
     from sagent.transcript.redaction import Redaction
 
-    session = context.opened.agent.log.path
-    if not session:
-        raise UsageError("This session is not saved, so there is nothing to export.")
-    chosen = find_format(context.settings.plugins, form)
-    usual = f"{Path(session).name}.{chosen.file_suffix}"
+    session, plugins = _session(context, "export"), context.settings.plugins
+    if not file and (named := form_of(plugins, form)):
+        form, file = named, form
+    chosen = find_format(plugins, form)
+    usual = f"{session.name}.{chosen.file_suffix}"
     path = context.settings.cwd / path_of(file or usual)
     path = (path / usual if path.is_dir() else path).absolute()
     if file and path.exists() and not await _replaces(context, path):
         context.say("Nothing was exported.")
         return
-    done = await asyncio.to_thread(
-        export_session, chosen, Exporting(Path(session), Redaction(), path, context.settings)
-    )
+    done = await asyncio.to_thread(export_session, chosen, Exporting(session, Redaction(), path, context.settings))
     note = f"{done.secrets} that looked like secrets were taken out" if done.secrets else "nothing looks like a secret"
     context.say(f"Exported; {note}: read it before you share it.")
     context.write([((leading_to_file("class:link", str(path)), str(path)),)])
@@ -58,11 +61,26 @@ async def share(context: CommandContext, folder: str = "shared") -> None:
     """
     from sagent.plugins.exports.commands.share import share_session
 
-    session = context.opened.agent.log.path
-    if not session:
-        raise UsageError("This session is not saved, so there is nothing to share.")
-    for sentence in await asyncio.to_thread(share_session, Path(session), context.settings.cwd / path_of(folder)):
+    session = _session(context, "share")
+    if not any(isinstance(entry.content, MessageEntry) for entry in context.opened.agent.log.contents()):
+        raise UsageError("Nothing was said in this session yet, so there is nothing to share.")
+    for sentence in await asyncio.to_thread(share_session, session, context.settings.cwd / path_of(folder)):
         context.say(sentence)
+
+
+def _session(context: CommandContext, do: str) -> Path:
+    """Return the session's directory. Raises UsageError if nothing of it is saved."""
+    log = context.opened.agent.log
+    if not log.path:
+        raise UsageError(f"This session is not saved, so there is nothing to {do}.")
+    return Path(log.path)
+
+
+def form_of(plugins: "Installed", file: str) -> str:
+    """Return the name of the format that a file's name ends with; "" for a format's own name or another end."""
+    forms = plugins.every(ExportFormat)
+    ending = "" if any(file == each.name for each in forms) else Path(file).suffix.removeprefix(".").lower()
+    return next((each.name for each in forms if ending and each.file_suffix == ending), "")
 
 
 async def _replaces(context: CommandContext, path: Path) -> bool:

@@ -30,6 +30,8 @@ async def test_slash_exports_and_counts_secrets(tmp_path: Path, monkeypatch: pyt
     model = ScriptedModel("The answer.")
     agent = Agent(model, resources=Resources(log=log))
     context = RecordingContext(settings, OpenedHere(agent, PermissionPolicy("edit")))
+    with pytest.raises(UsageError, match="Nothing was said in this session yet"):
+        await context.do("/share")
     await agent.run("my key is sk-abcdefghijklmnopqrstuvwxyz")
     assert "1 that looked like secrets" in await context.do("/export md talk.md")
     text = (tmp_path / "talk.md").read_text()
@@ -46,6 +48,8 @@ async def test_slash_exports_and_counts_secrets(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "pages").mkdir()
     assert f"{session.path.name}.html opened" in await context.do("/export html pages")
     assert (tmp_path / "pages" / f"{session.path.name}.html").exists()
+    await context.do("/export pages/talk.MD")
+    assert "The answer." in (tmp_path / "pages/talk.MD").read_text()
     await context.do("/export")
     await context.do("/export jsonl")
     await context.do("/export bundle")
