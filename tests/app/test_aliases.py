@@ -74,6 +74,7 @@ async def test_own_server_may_have_that_model(tmp_path: Path) -> None:
             await choice.aclose()
 
 
+@later
 def test_own_aliases_come_first_and_nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 8)
     config = '[aliases]\nwork = "opus"\nsonnet = "anthropic/claude-sonnet-4-6"\nMine = "work"\n'

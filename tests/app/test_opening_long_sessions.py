@@ -11,6 +11,7 @@ from sagent.config.settings import Settings
 from sagent.messages import assistant, user
 from sagent.session.contents import MessageEntry, Opened, StoredMessage
 from sagent.session.store import Session
+from tests.depth import later
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ async def test_loop_runs_during_opening(long: Settings) -> None:
     assert ticks > 100
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("rounds", [1, 3, 30])
 async def test_leaving_during_opening_closes_it(long: Settings, rounds: int) -> None:

@@ -128,6 +128,7 @@ def test_model_mutes_and_unmutes_its_advisor(shell: Shell) -> None:
     assert len({json.dumps(request.json["tools"]) for request in executor.requests}) == 1
 
 
+@later
 def test_continued_session_keeps_advisor(shell: Shell) -> None:
     shell.serve([Turn(text="Hello."), *asking("one"), *asking("two"), Turn(text="three"), Turn(text="four")])
     advisor = advise(shell, [Turn(text="VERDICT: adjust\nNEXT: look"), Turn(text="VERDICT: proceed")])

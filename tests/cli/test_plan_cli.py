@@ -60,6 +60,7 @@ def test_plan_is_done_in_same_prefix_session(shell: Shell) -> None:
     assert "Plan mode is off" in str(rest[-1]["messages"])  # to a call that came too late
 
 
+@later
 def test_end_of_plan_mode_is_told_once(shell: Shell) -> None:
     server = shell.serve([PROPOSE, Turn(text="Done."), Turn(text="Done.")])
     for flags in (("--plan",), ("--continue",), ("--continue",)):

@@ -51,6 +51,7 @@ COMMANDS = (
 )
 
 
+@later
 def test_session_commands_drive_no_terminal(shell: Shell, session: Path) -> None:
     for command in COMMANDS:
         shown = shell.on_terminal(*command.format(session).split())

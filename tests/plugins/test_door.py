@@ -298,6 +298,7 @@ def test_start_looks_once_at_each_file(folder: Path, monkeypatch: pytest.MonkeyP
     assert [path for path in looked if Path(path).parent == folder] == [str(folder / "hello.py")]
 
 
+@later
 def test_installed_entry_point_found(tmp_path: Path) -> None:
     """In a place where packages are installed, as pip writes it."""
     site = tmp_path / "site-packages"

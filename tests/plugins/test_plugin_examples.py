@@ -92,6 +92,7 @@ def test_example_command_switches_branch(shell: Shell) -> None:
     assert "command: main, other" in run(shell, "slash_command", "/branch")[2]
 
 
+@later
 @pytest.mark.plugin("exports")
 def test_example_export_in_both_places(shell: Shell) -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
@@ -129,6 +130,7 @@ def test_example_providers_by_row_and_class(shell: Shell) -> None:
     assert signature == hmac.digest(b"secret", now.encode(), "sha256").hex()
 
 
+@later
 def test_example_trigger_asks_advisor(shell: Shell) -> None:
     writes = tuple(Call("Write", {"file_path": f"{name}.txt", "content": name}) for name in "abcde")
     script = [Turn(calls=writes), Turn(text="VERDICT: proceed\nGo on."), Turn(text="Fine.")]

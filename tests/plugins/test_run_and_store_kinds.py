@@ -111,6 +111,7 @@ def test_run_flag_and_setting_name_clash(shell: Shell, far: Path) -> None:
     assert any("setting far_off of the plugin late" in each and "far has one" in each for each in notices)
 
 
+@later
 @pytest.mark.plugin("audit", "exports")
 def test_stored_sessions_listed_and_read(shell: Shell, attic: Path) -> None:
     session = next(attic.iterdir()).name

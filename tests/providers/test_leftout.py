@@ -26,6 +26,7 @@ from sagent.testing.script import Received
 from sagent.testing.server import Fail, FakeProviderServer, Turn
 from sagent.tool import RunContext, ToolOutput
 from sagent.tools.pdf import encode_png
+from tests.depth import later
 from tests.repl.samples import PNG
 
 Wire: TypeAlias = Anthropic | OpenAI | OpenAICompatible | Google
@@ -348,6 +349,7 @@ def shown(body: bytes) -> set[bytes]:
     return {found[:120] for found in re.findall(rb"[A-Za-z0-9+/=]{120,}", body)}
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("made", MODELS)
 async def test_large_image_is_sent_smaller_once(made: type[Made], tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from sagent.testing.script import Call, Received, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.tool import Answer, Effect, RunContext, ToolOutput, Workspace
 from sagent.usage import Usage
+from tests.depth import later
 from tests.intact import faults
 from tests.providers.sdk_types import sdk_adapters
 
@@ -100,6 +101,7 @@ def moves(*places: str, **more: object) -> Turn:
     return Turn(f"On to {places[-1]}.", thinking="Where to?", calls=calls, **more)
 
 
+@later
 async def test_eleven_switches(tmp_path: Path) -> None:
     repeated = Turn("Twice.", thinking="Hm.", calls=(Call("look", id="same"), Call("look", id="same")))
     steps: list[Step] = [

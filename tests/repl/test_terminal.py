@@ -124,6 +124,7 @@ def test_approvals_once_no_and_always(console: Console) -> None:
     assert "✗ Bash touch b.txt · was denied" in screen
 
 
+@later
 def test_message_letters_allow_nothing(console: Console) -> None:
     server = console.serve([Turn(calls=(Call("Bash", {"command": "touch a.txt"}),)), Turn(text="Understood.")])
     console.start("--sandbox", "off")
@@ -269,6 +270,7 @@ def test_output_flood_is_bounded(console: Console) -> None:
     console.until("ended 0")
 
 
+@later
 @pytest.mark.parametrize("theme", ["auto", pytest.param("dark", marks=slow)])
 def test_resize_keeps_one_prompt_and_lines(console: Console, theme: str) -> None:
     console.environment["SAGENT_THEME"] = theme

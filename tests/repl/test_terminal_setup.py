@@ -138,6 +138,7 @@ def test_key_tested_at_environment_address(console: Console, door: str) -> None:
     assert kept == {"anthropic": {"base_url": door, "api_key": "the-right-key"}, "openai": {"api_key": ""}}
 
 
+@later
 def test_login_resumes_the_conversation(console: Console) -> None:
     steps = [Turn(text="First."), Turn(text="Second.")]
     server = FakeProviderServer(steps, models=["claude-sonnet-4-6"], strict=False)

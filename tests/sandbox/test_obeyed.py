@@ -380,6 +380,7 @@ async def test_many_unseen_files_stop_no_command(sandbox: Sandbox, tmp_path: Pat
     assert len(warned[0]) < 20_000
 
 
+@later
 @pytest.mark.costly
 async def test_persons_files_stay_in_command_places(sandbox: Sandbox, tmp_path: Path) -> None:
     own = "[alias]\n\tup = !true\n"

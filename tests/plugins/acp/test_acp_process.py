@@ -96,6 +96,7 @@ def test_requests_before_end_answered(forks: Forks, tmp_path: Path) -> None:
         assert [json.loads(line)["id"] for line in rest.splitlines()] == [0, 1]
 
 
+@later
 def test_lines_of_many_megabytes_are_read(forks: Forks, tmp_path: Path) -> None:
     text = "ä" * (25_000_000 if WHOLE else 5_000_000)
     with program(forks, tmp_path, [Turn("short")], "acp", *MODEL, "--ephemeral") as agent:

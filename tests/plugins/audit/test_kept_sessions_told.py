@@ -6,6 +6,7 @@ from decimal import Decimal
 from sagent.session.contents import ChargeEntry
 from sagent.session.store import Session, sessions
 from sagent.usage import Charge, Usage
+from tests.depth import later
 from tests.session_place import Place
 
 
@@ -32,6 +33,7 @@ def test_unbilled_cap_cost_reported(place: Place):
         assert "cost     $0.10\n" in out and "$0.65 more count towards a budget" in out
 
 
+@later
 def test_prune_needs_rule_and_reports(place: Place):
     old = [place.session(f"old {number}", 100 + number) for number in range(3)]
     new = place.session("new")

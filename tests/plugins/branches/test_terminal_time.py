@@ -3,6 +3,7 @@
 import pytest
 
 from sagent.testing.server import Received, Turn
+from tests.depth import later
 from tests.repl.console import Console
 
 pytestmark = pytest.mark.needs("tmux")
@@ -16,6 +17,7 @@ def counting(request: Received) -> Turn:
     return Turn(text=f"I see {len(messages)} messages. You said: {words}")
 
 
+@later
 def test_escape_twice_starts_branch(console: Console) -> None:
     server = console.serve(counting)
     console.start()

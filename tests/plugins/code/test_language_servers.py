@@ -57,6 +57,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize(("server", "name", "good", "bad", "rule"), CASES)
 async def test_error_reported_once_and_fix_silent(

@@ -51,6 +51,7 @@ async def test_rerun_finds_tools_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert names_sent(server.requests[3]) == names_sent(server.requests[0])
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("model", FAMILIES)
 @pytest.mark.parametrize("long", [0, 200], ids=["sent", "found"])

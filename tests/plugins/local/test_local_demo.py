@@ -106,6 +106,7 @@ def test_demo_reports_model_failure(shell: Shell, path: str, text: str, words: s
     assert words in done.out
 
 
+@later
 def test_demo_notices_deleted_test(shell: Shell) -> None:
     set_up(shell, {"text": "```bash\nrm test_intervals.py\n```\n"}, {"text": "Done."})
     done = shell.run("demo", "--local", model="")

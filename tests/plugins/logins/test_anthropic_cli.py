@@ -37,6 +37,7 @@ from sagent.testing.model_suite import MakeModel, ModelSuite, ServedModelSuite, 
 from sagent.testing.script import Call, Cut, Fail, Received, Stall, Step, Turn
 from sagent.testing.server import FakeProviderServer
 from sagent.usage import Usage
+from tests.depth import later
 
 STAND_IN = Path(__file__).with_name("claude_stand_in.py")
 TOKEN = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-nobody"}
@@ -174,6 +175,7 @@ class TestOneProgram:
         answer = as_list(posts(server)[1]["messages"])[-1]["content"][0]
         assert (answer["content"], answer["is_error"]) == ("no such file", True)
 
+    @later
     @pytest.mark.costly
     @pytest.mark.parametrize(
         "content",
@@ -217,6 +219,7 @@ class TestOneProgram:
             "text",
         ]
 
+    @later
     async def test_changed_history_starts_anew(self, stand_in: str) -> None:
         """After a compaction, an interrupt, or with other tools, limits and words; what fits is not."""
         async with opened(stand_in, [Turn(f"{number}") for number in range(6)]) as (provider, server):
@@ -242,6 +245,7 @@ class TestOneProgram:
             assert second.message.content == "b"
             assert len(set(pids(server))) == 2
 
+    @later
     async def test_few_programs_are_kept(self, stand_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each takes a lot of memory: the oldest goes first, and the others after a while."""
         monkeypatch.setattr(anthropic_cli, "_MAX_IDLE_PROGRAMS", 2)
@@ -341,6 +345,7 @@ class TestEnd:
             await gone(server)
         assert len(posts(server)) == 1
 
+    @later
     async def test_program_ends_with_cut_call(self, stand_in: str) -> None:
         """Kept, it would be waited for: it does not ask for the result of a call that it does not make."""
         for stop in ("stop_sequence", "pause_turn"):

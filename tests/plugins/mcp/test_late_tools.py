@@ -136,6 +136,7 @@ async def test_late_tool_found_by_native_search(model: str, long: int, shop: Sho
     assert (len(shop.heads) == 1) == (not long), "what is deferred is in the request, but not in what the model reads"
 
 
+@later
 async def test_late_tool_judged_and_hooked(shop: Shop) -> None:
     hook = shop.home / "hook.sh"
     hook.write_text(f"#!/bin/sh\necho asked >> {shop.home}/asked\n")

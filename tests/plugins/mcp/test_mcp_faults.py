@@ -32,6 +32,7 @@ LARGE = PNG[:-12] + b"x" * 4_000_000 + PNG[-12:]
 DIE = "import os; os._exit(3)"
 
 
+@later
 async def test_call_of_dead_server_not_repeated(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
     async with odd.opened() as servers:

@@ -119,6 +119,7 @@ def test_index_bounded_without_secrets(shell: Shell) -> None:
     assert "run.sh" not in text and "linked.md" not in text
 
 
+@later
 def test_project_notes_and_shared_notes(shell: Shell) -> None:
     server = shell.serve([Turn(text="Hi.")] * 2)
     person(shell, "memory = true\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import Shell
+from tests.depth import later
 from tests.waiting import wait_until
 
 BUS = ("bus", "--port", "0", "--output-format", "json")
@@ -60,6 +61,7 @@ def test_unservable_bus_explained(shell: Shell, argv: list[str], said: str) -> N
     assert said in done.err
 
 
+@later
 def test_killed_server_ends_command(shell: Shell) -> None:
     child, shown = shell.announced(*BUS, "--dir", "here")
     path = next((shell.cwd / "here" / "ports").glob("*.ports"))

@@ -15,6 +15,7 @@ from sagent.plugins.mesh.replies import Replies
 from sagent.testing.server import Received as Asked
 from sagent.testing.server import Step, Turn
 from sagent.usage import Usage
+from tests.depth import later
 from tests.plugins.mesh.places import place
 
 
@@ -25,6 +26,7 @@ def by_last_words(received: Asked) -> Step:
     return Turn(" ".join(re.findall(r"msg \d", json.dumps(messages[after + 1 :]))), delay=0.5)
 
 
+@later
 async def test_each_sender_gets_own_answer(tmp_path: Path) -> None:
     async with place(tmp_path, by_last_words) as here, asyncio.timeout(40), AsyncExitStack() as stack:
         await here.node("n1")

@@ -74,6 +74,7 @@ async def test_unknown_label_returns_allowance(tmp_path: Path, monkeypatch: pyte
         assert (child.state, child.result is not None) == ("idle", True)
 
 
+@later
 async def test_answered_child_spends_no_more(tmp_path: Path) -> None:
     """What is left of an allowance is the caller's again, whoever writes to the agent afterwards. And servers give the
     calls of two replies the same id."""

@@ -18,6 +18,7 @@ import pytest
 import sagent
 from sagent.plugins.network import exchange, proxy, relay
 from sagent.plugins.network.proxy import Proxy
+from tests.depth import later
 
 BIG = bytes(range(256)) * 40_960  # 10 MB
 RELAY = [sys.executable, "-I", "-S", str(relay.__file__)]
@@ -167,6 +168,7 @@ async def test_proxied_request_is_unchanged(tmp_path: Path) -> None:
     assert b"connection: close" in got.lower()
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("chunked", [True, False])
 async def test_ten_megabytes_go_both_ways(tmp_path: Path, chunked: bool) -> None:

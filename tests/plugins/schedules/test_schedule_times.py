@@ -15,7 +15,7 @@ from sagent.errors import UsageError
 from sagent.plugins.schedules.cron import checked, due_times, fields_of, latest_due, local_now
 from sagent.plugins.schedules.store import Schedule, ScheduledRun, ScheduleStore
 from sagent.plugins.schedules.timers import calendar_lines, launchd_job, service_text
-from tests.depth import deep, slow
+from tests.depth import deep, later, slow
 
 NOW = datetime(2026, 12, 1, 12, 0, 30)
 
@@ -107,6 +107,7 @@ def test_history_survives_a_cut_line(tmp_path: Path) -> None:
     assert store.runs("one") == [first, ended]
 
 
+@later
 def test_history_stays_short(tmp_path: Path) -> None:
     store = ScheduleStore(tmp_path)
     store.add(Schedule("one", "* * * * *", "/", ("x",), NOW.isoformat()))

@@ -174,6 +174,7 @@ def test_json_has_roles_handoffs_costs(shell: Shell, crew) -> None:
     assert logged[-1]["id"] == found["head"]
 
 
+@later
 @pytest.mark.plugin("audit")
 def test_handoff_budgets_and_savings(shell: Shell, crew) -> None:
     words = "".join(f" {number:04}" for number in range(2_000))  # one word over and over would be cut while it comes

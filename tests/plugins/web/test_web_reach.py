@@ -202,6 +202,7 @@ async def test_download_bounded(call, internet, site, tmp_path) -> None:
     assert "1 MB; the rest was not read" in output.content[0].text
 
 
+@later
 @pytest.mark.costly
 @pytest.mark.parametrize("layers", [1, 2])
 async def test_bomb_counted_when_inflated(call, internet, site, tmp_path, layers: int) -> None:
