@@ -156,13 +156,17 @@ def typed(plugins: Sequence[Plugin]) -> str:
 
 
 def _typed(plugin: Plugin) -> Iterator[str]:
-    """Yield commands, slash commands, operations of the core's commands, flags of runs, tools, groups of tools and keys
-    of files."""
+    """Yield commands, slash commands, operations of the core's commands, flags of runs, variables, tools, groups of
+    tools and keys of files."""
     yield from (command.name for command in plugin.commands)
     yield from (f"/{command.name}" for command in plugin.slash_commands)
     yield from (extra.to for extra in plugin.extras if extra.help)
     yield from (f"--{setting.flag_name}" for setting in plugin.settings if setting.help)
     yield from (f"--{flag.name}" for flag in plugin.flags if not flag.of)
+    yield from (setting.variable for setting in plugin.settings)
+    yield from (variable.name for variable in plugin.variables)
+    yield from (name for runner in plugin.runners for name in runner.variables)
+    yield from (store.variable for store in plugin.stores)
     for tool in plugin.tools:
         yield from (f"--tools {name.lower()}" for name in (tool.name, *tool.groups))
     keys = (name for each in plugin.settings for name in (each.name, each.key) if name)

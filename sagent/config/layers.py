@@ -10,7 +10,7 @@ from pathlib import Path
 from sagent.config.builder import SettingsBuilder, SettingValue
 from sagent.config.declared import ALIASES, BY_NAME, RULES
 from sagent.config.files import File, read_file
-from sagent.config.plugins import Installed
+from sagent.config.plugins import GONE, Installed
 from sagent.config.settings import Settings, Wish
 from sagent.context.places import home_of, plugin_folders
 from sagent.errors import ConfigError
@@ -185,7 +185,8 @@ def _variable_warnings(environ: Mapping[str, str], settings: Sequence[Setting], 
     prefixes = tuple(f"{variable.name}_" for variable in plugin_variables if variable.each)
     for name in environ:
         if name.startswith("SAGENT_") and name not in known and not name.startswith(prefixes):
-            yield f"{name}: there is no such setting{nearest(name, known)}"
+            owner = plugins.former_owner(name)
+            yield f"{name}: {GONE.format(owner) if owner else f'there is no such setting{nearest(name, known)}'}"
 
 
 def _has_variables(environ: Mapping[str, str]) -> bool:

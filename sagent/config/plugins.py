@@ -138,12 +138,13 @@ class Installed:
 
     def former_owner(self, typed: str) -> str:
         """Return the missing plugin that has a command, a slash command ("/export"), an operation of a command
-        ("sessions repair"), a flag ("--bus"), a tool ("--tools code") or a key of files ("[mcp]")."""
+        ("sessions repair"), a flag ("--bus"), a variable, a tool ("--tools code") or a key of files ("[mcp]")."""
         import json
 
         file = Path(__file__).with_name("owners.json")  # by scripts/make_settings.py
         ours: Mapping[str, str] = json.loads(file.read_text("utf-8"))
-        setting, tool = typed.removeprefix("--").replace("-", "_"), typed.removeprefix("--tools ")
+        setting = typed.removeprefix("--").replace("-", "_").removeprefix("SAGENT_").lower()
+        tool = typed.removeprefix("--tools ")
         shared = {group for each in self.every(ToolEntry) for group in each.groups}
         found = self.gone(ToolEntry).items()
         tools = {name.lower(): plugin for name, plugin in found if tool != typed and name not in shared}

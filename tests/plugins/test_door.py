@@ -12,6 +12,7 @@ from sagent.advisor.rules import TRIGGERS
 from sagent.cli.flags import run_parser
 from sagent.config.declared import ALIASES, CORE, RESERVED
 from sagent.config.plugins import INDEX, Installed, find_plugins
+from sagent.config.typed import GUARDS
 from sagent.context.places import plugin_folders
 from sagent.plugin import API, Command, Setting
 from sagent.testing.script import Call
@@ -347,10 +348,11 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     run = [sys.executable, "-c", code, "--model", "anthropic/claude-sonnet-4-6", "--continue", "hello"]
 
     def ran() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(run, cwd=shell.cwd, env=shell.environment, capture_output=True, text=True, check=False)
+        named = {**dict.fromkeys((each.variable for each in settings), ""), **shell.environment}
+        return subprocess.run(run, cwd=shell.cwd, env=named, capture_output=True, text=True, check=False)
 
-    guards, done = [table for table in mine.tables if table.guards], ran()
-    if guards:
+    done = ran()
+    if any(table.guards for table in mine.tables) or any(each.name in GUARDS for each in settings):
         assert (done.returncode, done.stdout) == (2, "")
         assert f"the plugin {name}, which is not loaded" in done.stderr and "--unguarded" in done.stderr
         shell.environment["SAGENT_UNGUARDED"] = "true"
@@ -359,6 +361,8 @@ def test_each_of_ours_may_be_deleted(shell: Shell, tmp_path: Path, name: str) ->
     for key in (*settings, *mine.tables):
         assert f"the plugin {name}" in done.stderr
         assert (getattr(key, "key", "") or key.name) in done.stderr
+    for each in settings:
+        assert f"{each.variable}: it belongs to the plugin {name}, which is not loaded" in done.stderr
     for row in mine.providers:
         assert f"providers.{row.name} is ignored: it is of the plugin {name}" in done.stderr
     for tool in ruled:

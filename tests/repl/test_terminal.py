@@ -471,6 +471,7 @@ def test_wrong_settings_exit_with_reason(console: Console) -> None:
 
 
 @later
+@pytest.mark.plugin("overview")
 def test_early_typing_is_kept(console: Console) -> None:
     server = console.serve([Turn(text="First answer."), Turn(text="Second answer.")])
     console.start(ready="›")

@@ -65,9 +65,9 @@ def test_own_keys_status_line_and_git(console: Console) -> None:
     line = f'!read -r told; case "$told" in *feature*) printf "{coloured}";; *) echo elsewhere;; esac'
     console.environment |= {"SAGENT_KEYS": "mode=f5, send=alt-s, newline=enter", "SAGENT_STATUS_LINE": "cost branch"}
     server = console.serve([Turn(text="One.")])
-    console.start(ready="$0 │ ⎇ main ±1")
+    console.start("--permission-mode", "plan", ready="$0 │ ⎇ main ±1")  # what follows edit may be a plugin's
     console.keys("F5")
-    console.until("plan: read only")
+    console.until("ask: ")
     console.keys("one", "Enter", "two", "M-s")
     console.until("One.", "› one\n  two")
     console.keys("!git checkout -qb feature; touch new.txt", "M-s")

@@ -177,7 +177,7 @@ async def test_turn_shown_and_session_listed(work: Path) -> None:
         session = await peer.new(work)
         await until(lambda: peer.kinds("available_commands_update"), "the commands")
         names = {each["name"] for each in peer.kinds("available_commands_update")[0]["availableCommands"]}
-        assert {"compact", "context", "cost", "model"} <= names
+        assert {"clear", "compact", "cost", "model"} <= names
         assert not {"quit", "login", "theme"} & names
         assert await peer.prompt(session, "change it") == "end_turn"
         assert peer.text() == "Let me look.Done."
