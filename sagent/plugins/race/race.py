@@ -93,16 +93,17 @@ class Race:
                 ended, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 passed = [tasks[task] for task in ended if not task.cancelled() and task.result()]
                 winner = min(passed, key=lambda racer: racer.seconds, default=None)
-            if winner is not None:
-                winner.standing = "won"
-            return winner
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             for racer in self.racers:
+                racer.standing = "stopped" if racer.standing == "running" else racer.standing
                 if racer.path:
                     racer.cost = self._root.ledger.cost(racer.path)
+        if winner is not None:
+            winner.standing = "won"
+        return winner
 
     async def _drive(self, racer: Racer) -> bool:
         """Have one agent work until it passes; return True if it does."""
