@@ -19,6 +19,7 @@ from sagent.events import (
     ToolFinished,
     ToolProgress,
 )
+from sagent.lib.json import as_str, json_freeze_object
 from sagent.lib.text import count
 from sagent.messages import user
 from sagent.peer import Background
@@ -40,7 +41,7 @@ from sagent.plugins.plain.words import (
 from sagent.repl.commands.command import Command, CommandContext, command, run_command, split_command
 from sagent.repl.commands.registry import all_commands, prompt_commands
 from sagent.repl.commands.session import choose_session
-from sagent.repl.project import attach, mentioned
+from sagent.repl.project import add_note, attach, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.tasks import Tasks
 from sagent.repl.trust import settle_trust
@@ -48,16 +49,17 @@ from sagent.repl.view.blocks import Block, MessageBlock, Report, Shell, Thought,
 from sagent.repl.view.diff import changes
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Figures, cost_line
-from sagent.repl.view.view import ROOT, SHELL, View, plain_text, reduce
+from sagent.repl.view.view import NOTE, ROOT, SHELL, View, plain_text, reduce
 
 if TYPE_CHECKING:
     from sagent.config import Settings
     from sagent.context.todo import Task
     from sagent.events import Failure
     from sagent.messages import Message, ToolCall
-    from sagent.policy import Ask
+    from sagent.policy import Allow, Ask
     from sagent.repl.opening import Opened, Opening, SessionChoices
     from sagent.repl.root import RootAgent
+    from sagent.repl.terminal.approval import Answer
     from sagent.repl.terminal.picker import Lookup, Option, Shown
     from sagent.repl.view.lines import Line
     from sagent.tools.ask import Question
@@ -355,6 +357,8 @@ class LineRepl(CommandContext):
             self._tasks.spawn(self._command(*found) if at_once else self._in_order(self._command(*found)))
         elif text.startswith("!") and asked[1:] and "\n" not in text:
             self._tasks.spawn(self._in_order(self._run_shell(text[1:].strip())))
+        elif text.startswith("#") and text[1:2] not in ("", "#", "!") and "\n" not in text:
+            self._tasks.spawn(self._in_order(self._add_note(text)))
         elif self._session.failed:
             self.say("Not sent: there is no session yet.")
         else:
@@ -401,6 +405,27 @@ class LineRepl(CommandContext):
         output = without_colours(output)
         self._paper.write(Shell(command, output, code))
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{output[-20_000:]}", SHELL)
+
+    async def _add_note(self, text: str) -> None:
+        """Write a note into the project's instructions if the person agrees, or send it as a message."""
+        from sagent.repl.terminal.picker import Option
+
+        note, cwd = text[1:].strip(), self._session.cwd
+        ways = (("note", "yes, write it there"), ("message", "no, send it as a message"), ("", "neither"))
+        options = [Option(way, words) for way, words in ways]
+        try:
+            self.require_here("#note")
+            name = instructions_file(cwd).name
+            said = await self.pick(f"Write into {name}, for every session to come: {note}", options)
+            if said == "note":
+                path = await asyncio.to_thread(add_note, cwd, note)
+                self.say(f"The note is in {path}")
+                self._session.add_context(f"Remember (I have added it to {path.name}): {note}", NOTE)
+            elif said == "message":
+                await self._send(text, now=False)
+        except (SagentError, OSError) as error:
+            self._tasks.report(error)
+        self._terminal.invite()
 
     def _on_input_end(self) -> bool:
         """Leave; a remote session goes on, with its questions open for others."""
@@ -468,18 +493,21 @@ class LineRepl(CommandContext):
 
     # -- questions
 
-    async def _approve(self, call: "ToolCall", ask: "Ask") -> str | None:
+    async def _approve(self, call: "ToolCall", ask: "Ask") -> "str | Allow | None":
         async with self._floor:
             return await self._put_approval(call, ask)
 
-    async def _put_approval(self, call: "ToolCall", ask: "Ask") -> str | None:
+    async def _put_approval(self, call: "ToolCall", ask: "Ask") -> "str | Allow | None":
+        from sagent.policy import Allow
         from sagent.policy.rules import rules_for
         from sagent.repl.terminal.approval import allow_rules, approval_options, scope_text
         from sagent.repl.terminal.precedents import rules_text
         from sagent.repl.view.calls import read_text
 
         rules, cwd, elsewhere = rules_for(ask), self.settings.cwd, self.elsewhere
-        more = ("explain",) if elsewhere is None else ()
+        command = as_str(call.arguments.get("command"))
+        editable: tuple[Answer, ...] = ("edit",) if command and "\n" not in command and call.id else ()
+        more: tuple[Answer, ...] = ("explain", *editable) if elsewhere is None else ()
         options = approval_options(rules, can_save=elsewhere is None, more=more)
         read = partial(read_text, cwd) if elsewhere is None else elsewhere.read
         matched = await asyncio.to_thread(rules_text, rules, call, self.opened.agent, cwd) if rules else ""
@@ -496,6 +524,10 @@ class LineRepl(CommandContext):
                     for text, _ in allow_rules(self, rules, always=answer == "always"):
                         self.say(text)
                     return None
+                case "edit":
+                    changed = await self._terminal.ask(f"The command: {command}", "New command, or Enter to leave it: ")
+                    if (changed := changed.strip()) and changed != command.strip():
+                        return Allow(json_freeze_object({**call.arguments, "command": changed}))
                 case "explain":
                     from sagent.repl.explaining import explain
 

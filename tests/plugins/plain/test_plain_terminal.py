@@ -61,6 +61,29 @@ def test_whole_turn_has_no_control_sequence(console: Console, raw: Path) -> None
     assert not {*sent} & ({*range(32)} - {7, 10})  # the bell rings for questions
 
 
+def test_command_changed_and_note_written(console: Console, raw: Path) -> None:
+    console.serve([Turn(calls=(Call("Bash", {"command": "echo one > a.txt"}),)), Turn(text="Done.")])
+    console.environment |= {"SAGENT_PERMISSION_MODE": "ask", "SAGENT_SANDBOX": "off"}
+    console.start(ready="You> ", width=80, height=24)
+    console.type("please")
+    console.until("e: edit the command", "or why not: ")
+    console.type("e")
+    console.until("The command: echo one > a.txt", "New command, or Enter to leave it: ")
+    console.type("echo two > a.txt")
+    while console.until("or why not: ").count("or why not: ") < 2:  # the changed one is judged anew
+        time.sleep(0.05)
+    console.type("y")
+    console.until("End of turn")
+    assert (console.cwd / "a.txt").read_text() == "two\n"
+    console.type("# tabs, no spaces")
+    console.until("Write into AGENTS.md, for every session to come: tabs, no spaces", "Number, or words to find: ")
+    console.type("1")
+    console.until("The note is in")
+    assert "- tabs, no spaces" in (console.cwd / "AGENTS.md").read_text()
+    console.type("/quit")
+    console.until("ended 0")
+
+
 def test_words_typed_in_turn_are_queued(console: Console, raw: Path) -> None:
     wait = Call("Bash", {"command": "touch begun; while [ ! -e go ]; do sleep 0.05; done; echo over"})
     server = console.serve([Turn(calls=(wait,)), Turn(text="Goes on."), Turn(text="It is over."), Turn(text="Last.")])
