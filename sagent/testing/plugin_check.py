@@ -29,7 +29,7 @@ from sagent.repl.commands.command import Command
 _NAMES = re.compile(r"(?:\w+(?:\.\w+)*|(?:/|[A-Za-z]:\\)[^:\n]+\.py):[A-Za-z_]\w*")
 """A function by its module, or by a file."""
 
-_FAMILIES = ("plugin", "sessions")  # commands that plugins may add operations to
+_FAMILIES = ("plugin", "sessions", "mode")  # commands to which plugins may add operations, and permission modes
 
 
 def check_plugin(plugins: Installed, source: str) -> Iterator[Finding]:
