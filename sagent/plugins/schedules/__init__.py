@@ -2,6 +2,9 @@
 
 from sagent.plugin import Command, Plugin, SlashCommand
 
+PACKAGES = "cronsim"
+"""Packages of the extra schedule."""
+
 plugin = Plugin(
     "schedules",
     "runs at the times of a cron line",

@@ -6,8 +6,6 @@ from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.installed import install_command
 
-PACKAGES = "cronsim"
-"""Packages of the extra schedule."""
 _NAMED = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -38,6 +36,8 @@ def due_times(line: str, after: datetime, until: datetime | None, limit: int) ->
     try:
         from cronsim import CronSim, CronSimError
     except ImportError:
+        from sagent.plugins.schedules import PACKAGES
+
         raise UsageError(f"Schedules need a package: {install_command('schedule', PACKAGES)}") from None
     found: list[datetime] = []
     try:
