@@ -73,7 +73,7 @@ class Record:
         """Save it, and return it in this state. Raises UsageError."""
         made = replace(self, state=state or self.state)
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_home(self.path.parent)
             with atomic_write(self.file) as file:
                 file.write(json_dump({name: str(value) for name, value in asdict(made).items()}).encode())
         except OSError as error:
@@ -88,6 +88,12 @@ def home_of(cwd: Path, state_dir: Path) -> Path:
     name = os.path.basename(os.path.dirname(shared) if shared.endswith("/.git") else shared)  # noqa: PTH119, PTH120 -- a text path
     folder = f"{re.sub(r'[^A-Za-z0-9_-]+', '-', name) or 'repository'}-{sha256_hex(os.fsencode(shared))[:10]}"
     return state_dir.with_name(f"{state_dir.name}-worktrees") / folder
+
+
+def _make_home(home: Path) -> None:
+    """Make a directory for worktrees, which nobody else may enter."""
+    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, exist_ok=True)
 
 
 def repository_at(cwd: Path, state_dir: Path) -> Repository:
@@ -133,7 +139,7 @@ def find_record(repository: Repository, name: str) -> Record:
 @contextmanager
 def holding(record: Record) -> Generator[None]:
     """Hold a worktree while something works in it. Raises UsageError if another process does."""
-    record.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_home(record.path.parent)
     descriptor = os.open(record.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
