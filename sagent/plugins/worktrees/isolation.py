@@ -91,8 +91,8 @@ class IsolatingSpawn(AgentSpawn):
             except BaseException:
                 self._builder.warn(await self._in_thread(lambda: _kept(record)))
                 raise
-            end, diff = await self._end(record, run)
-            return replace(output, content=(*output.content, Text(f"\n\n{end}")), diff=diff)
+            end = await self._end(record, run)
+            return replace(output, content=(*output.content, Text(f"\n\n{end}")))  # its calls have shown differences
 
     async def _make(self, name: str, run: RunContext, stack: ExitStack) -> "Record":
         from sagent.plugins.worktrees.preparation import Preparation
@@ -114,28 +114,26 @@ class IsolatingSpawn(AgentSpawn):
         except (UsageError, OSError) as error:
             raise ToolError(f"No agent was spawned: {error}") from error
 
-    async def _end(self, record: "Record", run: RunContext) -> tuple[str, str]:
-        """Merge what an agent did, if the policy lets its caller write that; return what became of it, and the
-        difference."""
-        from sagent.plugins.worktrees.worktree import diff, merge, outcome, remove, ways
+    async def _end(self, record: "Record", run: RunContext) -> str:
+        """Merge what an agent did, if the policy lets its caller write that; return what became of it."""
+        from sagent.plugins.worktrees.worktree import merge, outcome, remove, ways
 
         try:
             done = await self._in_thread(lambda: outcome(record))
             if done.is_empty:
                 await self._in_thread(lambda: remove(record))
-                return "It changed no files.", ""
+                return "It changed no files."
             if why := await self._obstacle(record, done, run):
                 raise UsageError(why)
-            shown = (await self._in_thread(lambda: diff(record))).decode("utf-8", "replace")
             await self._watched(record, done, run, lambda: merge(record))
             await self._in_thread(lambda: remove(record))
-            return f"Its changes are merged into your files: {done}.{_files(done)}", shown
+            return f"Its changes are merged into your files: {done}.{_files(done)}"
         except (UsageError, OSError) as error:
             kept = await self._in_thread(lambda: record.write("kept"))
             where = f"They are in the worktree {kept.path}, on the branch {kept.branch}."
             text = f"Its changes are not merged: {error} {where}"
             self._builder.warn(f"{run.agent}: {text} {ways(kept)}")
-            return text, ""
+            return text
 
     async def _obstacle(self, record: "Record", done: "Outcome", run: RunContext) -> str:
         """Return why the caller may not write the changed files, though the agent might; "" if it may."""
