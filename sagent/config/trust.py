@@ -71,10 +71,9 @@ def use_nearby(folder: Path, state_dir: Path) -> tuple[File | None, str]:
     path, raw = found
     if nearby_answer(path, raw, state_dir).is_file():
         return parse_file(path, raw), ""
-    named = visible(path)
     return None, (
-        f"{named} is ignored: a file that comes with a folder could send your conversation and keys anywhere. If it "
-        f"is yours: --config {path.name} uses it for one run, sagent config trust {path.name} for all."
+        f"{visible(path)} is ignored: a file that comes with a folder could send your conversation and keys anywhere. "
+        f"If it is yours: --config {path.name} uses it for one run, sagent config trust {path.name} for all."
     )
 
 

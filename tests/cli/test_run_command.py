@@ -167,6 +167,10 @@ def test_folder_file_is_used_once_trusted(shell: Shell) -> None:
     assert f"{file} is ignored" in told
     assert "sagent config trust config.yaml" in told
     del shell.environment["SAGENT_MODEL"]
+    asked = len(server.requests)
+    done = shell.run("run", "--ephemeral", "hello", model="")
+    assert (done.code, done.out, len(server.requests)) == (2, "", asked), "a model that nobody chose is not paid"
+    assert f"{file} is ignored" in done.err and "--model M runs without it" in done.err
     done = shell.run("config", "trust", "config.yaml", model="")
     assert (done.code, "anthropic/claude-haiku-4-5" in done.out) == (0, True), done.err
     model, told = run()

@@ -40,17 +40,18 @@ def run_run(argv: Sequence[str]) -> int:
 
 
 def _take_nearby(flags: dict[str, object]) -> list[str]:
-    """Use the config.yaml of the working directory if no file is named; return what to say if it is not trusted."""
+    """Use the config.yaml of the working directory if no file is named; return what to say if it is not trusted. Raises
+    UsageError if a model that nobody chose would be used in place of its."""
     from sagent.config.trust import use_nearby
     from sagent.context.places import directory, home_of
 
-    if "config" in flags or os.environ.get("SAGENT_CONFIG"):
-        return []
     folder = path_of(str(flags.get("cwd") or os.environ.get("SAGENT_CWD") or ".")).absolute()
     home = home_of(os.environ)
-    if folder == directory("config", os.environ, home):
+    if "config" in flags or os.environ.get("SAGENT_CONFIG") or folder == directory("config", os.environ, home):
         return []
     file, notice = use_nearby(folder, directory("state", os.environ, home))
     if file is not None:
         flags["config"] = file
+    if notice and not any(name in flags or os.environ.get(f"SAGENT_{name.upper()}") for name in ("model", "executor")):
+        raise UsageError(f"{notice} --model M runs without it.")
     return [notice] if notice else []
