@@ -347,22 +347,21 @@ class PathBase(NamedTuple):
 Reader: TypeAlias = Callable[[object, PathBase], object]
 
 
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """Parses one of a few words in any case; the error names the nearest. `words` may be imported when needed."""
+    """Parses one of a few words in any case; the error names the nearest."""
 
-    def __init__(self, words: Callable[[], tuple[str, ...]]) -> None:
-        self.words = words
+    words: tuple[str, ...]
 
     def __call__(self, value: object, _: object = None) -> object:
-        names = self.words()
-        if isinstance(value, str) and (word := value.strip().lower()) in names:
+        if isinstance(value, str) and (word := value.strip().lower()) in self.words:
             return word
-        raise RefusedError(f"give one of {', '.join(names)}{nearest(str(value), names)}")
+        raise RefusedError(f"give one of {', '.join(self.words)}{nearest(str(value), self.words)}")
 
 
 def choice(*names: str) -> Choice:
     """Return the parser of one of these words."""
-    return Choice(lambda: names)
+    return Choice(names)
 
 
 class Setting(NamedTuple):
@@ -424,7 +423,7 @@ class Setting(NamedTuple):
     @property
     def order(self) -> Sequence[object]:
         """The accepted words, strictest first; none if it accepts other values."""
-        return self.read.words() if isinstance(self.read, Choice) else ()
+        return self.read.words if isinstance(self.read, Choice) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,11 @@ def main() -> int:
 
 
 def _lines(text: str) -> set[str]:
-    return {re.sub(r"groups \([\w, ]+\)", "groups", line.rstrip(",")) for line in text.splitlines() if line != "{}"}
+    """Return the lines, and each pair of a mapping on one line, without the groups and modes that plugins add."""
+    pairs = re.compile(r'"[^"]*": "[^"]*"')
+    text = re.sub(r"(?m)^GUARDS: .*$", lambda found: "\n".join(pairs.findall(found[0])), text)
+    text = re.sub(r"groups \([\w, ]+\)|(?<=edit \(default\), )[\w, ]+full", "groups", text)
+    return {line.rstrip(",") for line in text.splitlines() if line != "{}"}
 
 
 def owners(plugins: Sequence[Plugin]) -> str:

@@ -204,7 +204,7 @@ def made(kind: type[T], row: Mapping[str, object], head: Head) -> T:
     values = {name: _tupled(value) for name, value in row.items()}
     if kind is Setting:
         words = cast("tuple[str, ...]", values.pop("words", ()))
-        values["read"] = Choice(lambda: words) if words else _late(str(row["name"]), head)
+        values["read"] = Choice(words) if words else _late(str(row["name"]), head)
     return cast("Callable[..., T]", kind)(**values)
 
 

@@ -167,9 +167,7 @@ WRONG = {
     "is one of another class": "class Other(Plugin):\n    name = property(lambda self: 1 / 0)\nplugin = Other('wrong')",
     "has a number as its settings": "plugin = Plugin('wrong', settings=7)",
     "has a member that there is not": "plugin = Plugin('wrong', colours=())",
-    "has a setting whose words cannot be had": (
-        "plugin = Plugin('wrong', settings=(Setting('hue', Choice(lambda: 1 / 0)),))"
-    ),
+    "has a setting whose words cannot be had": ("plugin = Plugin('wrong', settings=(Setting('hue', Choice(1 / 0)),))"),
 }
 
 

@@ -65,7 +65,7 @@ async def _value(context: CommandContext, name: str) -> str | None:
 
 
 def _words(setting: Setting) -> Sequence[str]:
-    return setting.read.words() if isinstance(setting.read, Choice) else ()
+    return setting.read.words if isinstance(setting.read, Choice) else ()
 
 
 def _setting(settings: "Settings", name: str) -> Setting:
