@@ -22,6 +22,7 @@ from sagent.repl.terminal.parser import InputParser
 from sagent.repl.terminal.wrapping import DrawnInput, gaps
 from sagent.repl.view.lines import TAB, one_sign_each, width_of
 from sagent.version import __version__
+from tests.warm import STATE, warm
 
 
 @pytest.mark.parametrize(
@@ -191,3 +192,20 @@ def test_prompt_imports_little() -> None:
     found = done.stdout.split()
     assert {name for name in found if not name.startswith("sagent")} <= {"dataclasses", "gc"}
     assert len(found) < 30
+
+
+def test_commands_import_when_run(tmp_path: Path) -> None:
+    """What only one of them needs is not in the memory of every session."""
+    code = (
+        "import sys; from pathlib import Path; from sagent.config import load\n"
+        "from sagent.repl.commands.registry import all_commands; place = Path(sys.argv[1])\n"
+        "all_commands(load({}, {'HOME': str(place)}, place)); print(*sys.modules)"
+    )
+    warm(tmp_path / STATE)
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    found = {*subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()}
+    late = {"argparse", "difflib", "email", "html.entities", "importlib.metadata", "platform", "tarfile"}
+    late |= {"zipfile", "sagent.advisor.extension", "sagent.cli.headless", "sagent.plugins.mcp.servers"}
+    late |= {"sagent.plugins.exports.formats", "sagent.plugins.review.reviewer", "sagent.plugins.setup.doctor"}
+    assert late & found == set()
+    assert "sagent.plugins.setup.slash" in found

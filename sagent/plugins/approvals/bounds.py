@@ -8,13 +8,13 @@ from pathlib import Path
 from sagent.advisor.destruction import destroys, is_destroyer
 from sagent.lib.text import one_line
 from sagent.messages import ToolCall
+from sagent.plugins.approvals.reviewer import MAX_SHOWN_CHARS
 from sagent.policy import Allow, Ask, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.policy.shell import Word, program, split
 from sagent.policy.wrappers import runs
 from sagent.tool import Effect, Workspace
 
-MAX_SHOWN_CHARS = 200
 MAX_REVIEWED_CHARS = 8_000
 """Characters of a call's arguments; a longer call is for a person."""
 ACTS = frozenset(

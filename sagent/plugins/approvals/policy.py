@@ -8,8 +8,7 @@ from sagent.lib.text import one_line
 from sagent.messages import ToolCall
 from sagent.peer import Action
 from sagent.plugins.approvals import MODE
-from sagent.plugins.approvals.bounds import MAX_SHOWN_CHARS, beyond_bounds
-from sagent.plugins.approvals.reviewer import Review, Reviewer, ReviewError
+from sagent.plugins.approvals.reviewer import MAX_SHOWN_CHARS, Review, Reviewer, ReviewError
 from sagent.policy import Allow, Ask, Deny, Policy, Turn, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.session.contents import NoticeEntry
@@ -43,6 +42,8 @@ class ReviewedPolicy(Policy):
             return verdict
         if self._inner is not self._policy and verdict != await self._policy.before_tool(call, effect, workspace):
             return verdict  # another policy's question
+        from sagent.plugins.approvals.bounds import beyond_bounds  # with the readers of commands
+
         bounds = await beyond_bounds(self._policy, call, effect, workspace)
         if isinstance(bounds, Ask):
             return replace(bounds, remedy=bounds.remedy or verdict.remedy)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sagent.advisor.extension import AdvisorExtension
 from sagent.agent import Agent
 from sagent.engine.request import make_side_call
 from sagent.errors import SagentError
@@ -25,6 +24,7 @@ ROLE = "reviewer"
 TIMEOUT_SECONDS = 60.0
 MAX_TASK_MESSAGES, MAX_TASK_CHARS = 8, 2_000  # of the person, the last ones; of each
 MAX_RULES, MAX_OUTPUT_TOKENS, MAX_REASON_CHARS = 40, 2_000, 300
+MAX_SHOWN_CHARS = 200  # of a command, in a notice
 _ATTACHED = re.compile(r"\s*<(?:file|stdin|resource|selection)\b")
 _ANSWER = re.compile(r"[\s*#>`]*(ALLOW|DENY)[*`]*\s*[:.,–—-]+[*`\s]*(\S.*)", re.IGNORECASE)
 
@@ -76,6 +76,8 @@ class Reviewer:
     def _model(self) -> Model:
         """Return the model to ask. Raises UsageError."""
         advisory = self._agent.advisory
+        from sagent.advisor.extension import AdvisorExtension
+
         roster = advisory.roster if isinstance(advisory, AdvisorExtension) else None
         if roster is not None:
             chosen = [one for one in roster.every if one.name == self._name] if self._name else roster.active

@@ -8,13 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.flags import parse_run, plugins_of
 from sagent.errors import UsageError
 from sagent.messages import user
-from sagent.plugins.background.attached import LocalAgent
-from sagent.plugins.background.commands.listing import is_current
 from sagent.plugins.background.records import Record, find, records
-from sagent.plugins.background.starting import start_later
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.terminal.picker import Lookup, Option, Stop
 
@@ -67,6 +63,8 @@ async def _leave(context: CommandContext) -> None:
     """Leave the session that is followed, if one is: it goes on."""
     if context.elsewhere is None:
         return
+    from sagent.plugins.background.attached import LocalAgent
+
     if isinstance(agent := context.opened.agent, LocalAgent):
         agent.leave()
     async with context.turn:  # which ends with it
@@ -98,6 +96,9 @@ async def bg(context: CommandContext, prompt: str = "") -> None:
     A turn in progress is continued there; with a prompt, that is its next one. One that runs in the background already
     is only left; if `/attach` was typed before, a new session begins here.
     """
+    from sagent.cli.flags import parse_run, plugins_of
+    from sagent.plugins.background.starting import start_later
+
     if not context.has_person:
         raise UsageError("There is no terminal to leave. `sagent --bg` runs a prompt in the background.")
     if context.elsewhere is not None:
@@ -131,5 +132,7 @@ async def bg(context: CommandContext, prompt: str = "") -> None:
 
 def listed(settings: "Settings") -> list[tuple[str, str, str]]:
     """Return what runs in the background, or was killed within a day: the id, facts, and the task."""
+    from sagent.plugins.background.commands.listing import is_current
+
     found = [one for one in reversed(records(settings.state_dir)) if is_current(one) and one.state != "ended"]
     return [(one.id, f"{one.condition}  {one.bill}", one.title) for one in found]

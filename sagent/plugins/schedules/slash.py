@@ -2,12 +2,13 @@
 
 import asyncio
 import subprocess
+from typing import TYPE_CHECKING
 
 from sagent.errors import SagentError, UsageError
-from sagent.plugins.schedules.command import facts, start_due
-from sagent.plugins.schedules.cron import local_now
-from sagent.plugins.schedules.store import ScheduleStore
 from sagent.repl.commands.command import CommandContext, command
+
+if TYPE_CHECKING:
+    from sagent.plugins.schedules.store import ScheduleStore
 
 INTERVAL_SECONDS = 20.0  # between two looks at the clock, which may be set
 
@@ -15,7 +16,7 @@ INTERVAL_SECONDS = 20.0  # between two looks at the clock, which may be set
 class Carrier:
     """Carries out what is due while its session is open."""
 
-    def __init__(self, context: CommandContext, store: ScheduleStore) -> None:
+    def __init__(self, context: CommandContext, store: "ScheduleStore") -> None:
         self._context, self._opened, self._store = context, context.opened, store
         self._task = asyncio.create_task(self._run())
 
@@ -29,6 +30,8 @@ class Carrier:
         self._task.cancel()
 
     async def _run(self) -> None:
+        from sagent.plugins.schedules.command import start_due
+
         running: dict[str, subprocess.Popen[bytes]] = {}
         while True:
             try:
@@ -55,6 +58,10 @@ async def schedule(context: CommandContext, text: str = "") -> None:
     `sagent schedule add` makes one. `/schedule off` leaves runs to `sagent schedule serve` again; those that the
     system's timers start need neither.
     """
+    from sagent.plugins.schedules.command import facts
+    from sagent.plugins.schedules.cron import local_now
+    from sagent.plugins.schedules.store import ScheduleStore
+
     shared = context.opened.surface.shared
     known = shared.get(Carrier)
     carrier = known if isinstance(known, Carrier) and not known.done else None

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sagent.errors import UsageError
-from sagent.plugins.worktrees.record import Record, holding, records, repository_at
-from sagent.plugins.worktrees.worktree import advance, diff, merge, outcome, outcome_or_reason, remove, ways
 from sagent.repl.commands.command import CommandContext, command
+
+if TYPE_CHECKING:
+    from sagent.plugins.worktrees.record import Record
 
 
 @command(here=True)
@@ -20,6 +21,9 @@ async def worktree(
     from; `/worktree drop NAME` removes another one. At the end of a session you are asked what becomes of its own.
     `sagent --worktree` begins one.
     """
+    from sagent.plugins.worktrees.record import records, repository_at
+    from sagent.plugins.worktrees.worktree import diff, outcome, outcome_or_reason, ways
+
     settings = context.settings
     repository = await asyncio.to_thread(repository_at, settings.cwd, settings.state_dir)
     every = [*records(repository)]
@@ -47,8 +51,11 @@ async def worktree(
             context.say(f"{record.name}: {await asyncio.to_thread(outcome, record)} · {record.path}. {then}")
 
 
-def _end(record: Record, what: Literal["merge", "drop"], *, own: bool) -> str:
+def _end(record: "Record", what: Literal["merge", "drop"], *, own: bool) -> str:
     """Merge or drop a worktree, and return what was done. The session's own stays after a merge."""
+    from sagent.plugins.worktrees.record import holding
+    from sagent.plugins.worktrees.worktree import advance, merge, outcome_or_reason, remove
+
     if own and what == "drop":
         raise UsageError("This session works in it: leave with /exit, and drop it when you are asked.")
     if own:
