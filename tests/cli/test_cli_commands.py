@@ -1,5 +1,6 @@
 """The commands beside a run: demo, models, sessions, config, version and help."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from program import CHECKOUT, Shell
 
 from sagent import __version__
 from sagent.cli.main import run
+from sagent.config.plugins import find_plugins
+from sagent.plugin import Command
 from sagent.testing.server import Turn
 
 
@@ -42,6 +45,13 @@ def test_help_has_everyday_half_and_groups(shell: Shell) -> None:
     assert {"--model", "--advisor", "--max-budget-usd", "--continue", "run", "config"} <= {*words}
     assert "sagent help all" in done.out
     assert not {"--max-request-tokens", "--append-system", "--transport"} & {*words}
+
+
+def test_no_command_is_only_named_elsewhere(tmp_path: Path) -> None:
+    """What has become a command needs no advice; one of a family, as `replay`, is told the family's name."""
+    elsewhere = json.loads((CHECKOUT / "sagent/cli/elsewhere.json").read_text("utf-8"))["commands"]
+    commands = find_plugins(tmp_path, tmp_path).every(Command)
+    assert not elsewhere.keys() & {command.name for command in commands if not command.under}
 
 
 def test_help_of_command_equals_its_flag(shell: Shell) -> None:
