@@ -13,7 +13,7 @@ from sagent.cli.headless import read_prompt
 from sagent.cli.render import report
 from sagent.cli.settings import load_or_report
 from sagent.codec import encode_message
-from sagent.errors import SagentError, UsageError
+from sagent.errors import SagentError, SessionBusy, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str, json_dump
 from sagent.messages import user
@@ -28,7 +28,7 @@ _HERE = ("output_format", "log_level")
 _REFUSED = ("ephemeral", "input_format", "plan")
 _START = (
     "import sys; root, sys.path[:] = sys.argv[1], sys.argv[2:]; root in sys.path or sys.path.append(root); "
-    "sys.argv[1:] = []; from sagent.plugins.background.host import main; sys.exit(main())"
+    "sys.argv[:] = ['sagent']; from sagent.plugins.background.host import main; sys.exit(main())"
 )
 
 
@@ -88,6 +88,8 @@ def start(state_dir: Path, flags: Mapping[str, object], prompt: "Message | None"
     if not text:
         text = f"The process of the session ended at its start: {_end_of(output)}"
     output.unlink(missing_ok=True)
+    if kind == SessionBusy.kind:
+        text += " If it runs in the background: sagent attach follows it."
     raise UsageError(text) if kind == "usage" else StartError(text, kind)
 
 

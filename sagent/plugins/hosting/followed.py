@@ -306,7 +306,7 @@ class FollowedAgent:
             (self._working.discard if isinstance(event, Finished) else self._working.add)(event.agent)
             self._emit(event)
             return
-        self._live = True
+        self._live = self._live or not isinstance(event, Notice)
         match event:
             case SessionOpened():
                 self.peer.start(self._report(self._look()))
