@@ -27,7 +27,7 @@ from sagent.plugins.textcalls.task import (
     path_to_make,
     said_in,
 )
-from sagent.plugins.textcalls.writing import CHECK, DONE, NEXT, NO_OUTPUT, OUTPUT
+from sagent.plugins.textcalls.writing import ANSWER, CHECK, DONE, NEXT, NO_OUTPUT, OUTPUT
 
 FAILED_CHECK, UNFINISHED = "failed_check", "unfinished"
 """Stop reasons of runs that end as if they were done."""
@@ -232,7 +232,7 @@ def _is_named(path: str, done: Sequence[Done]) -> bool:
 @cache
 def _harness_sentences() -> Container[str]:
     """Return the sentences that models read in every conversation, and that say nothing of its task."""
-    texts = (OUTPUT, NO_OUTPUT, NEXT, DONE, PROTOCOL_FILE.read_text("utf-8"))
+    texts = (OUTPUT, NO_OUTPUT, NEXT, ANSWER, DONE, PROTOCOL_FILE.read_text("utf-8"))
     found = (part.strip() for text in texts for part in _SENTENCES.split(text))
     return {part for part in found if len(part.split()) > 1}
 

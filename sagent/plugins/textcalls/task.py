@@ -232,6 +232,12 @@ def asks(message: Message) -> bool:
     return "?" in said or _TELLS.search(_COMMAND.sub(" ", said)) is not None
 
 
+def only_asks(message: Message) -> bool:
+    """Return True for a request to tell something that orders no change."""
+    said = _FILE.sub(" ", _COMMAND.sub(" ", said_in(message)))  # a name such as show.py is no verb
+    return asks(message) and not _CHANGES.search(said.replace("?", "."))
+
+
 def last_request(history: Sequence[Message], senders: Container[str]) -> int:
     """Return the index of the last request of these senders, -1 if there is none."""
     return next((at for at in range(len(history) - 1, -1, -1) if _is_request(history[at], senders)), -1)

@@ -23,13 +23,16 @@ from sagent.plugins.textcalls.task import (
     is_shown_file,
     moves_file,
     names_file,
+    only_asks,
 )
 from sagent.sandbox.signs import HOW_TO_ASK
 
 OUTPUT = "The output of the command:"
 NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
+ANSWER = "Answer the question in plain words. If something must still be looked up, write the next block."
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
-"""Last words after results and written files. They were chosen by measurements, see docs/eval.md."""
+"""Last words after results, after those for a question, and after written files. They were chosen by measurements, see
+docs/eval.md."""
 CHECK = "Check it: run {check} in a ```bash block."
 CHECK_UNCHANGED = "Run {check} in a ```bash block to see what is wrong."
 """Last words after files that were written or left unchanged, if the request names a command or a test."""
@@ -93,6 +96,7 @@ class WrittenConversation:
         self._written: list[Message] = []
         self._calls: list[ToolCall] = []  # calls without a result so far
         self._lost: Message | None = None  # the message that answers these if no result has come
+        self._next = NEXT  # the last words after a result
         self._check = ""  # the command or test by which the last request is checked
         self._endless = False  # the last reply was cut in its block
         self.again = False  # the last reply is left out: the request before it is made once more
@@ -130,7 +134,7 @@ class WrittenConversation:
             return ()
         if self._lost is None:
             results = [(call, ToolResult(call.id, (Text(LOST),), is_error=True)) for call in self._calls]
-            self._lost = Message("user", self._reminded(answered(results), NEXT))
+            self._lost = Message("user", self._reminded(answered(results), self._next))
         return (self._lost,)
 
     def _hear(self, message: Message) -> None:
@@ -159,6 +163,7 @@ class WrittenConversation:
             written = message if not message.results else replace(message, parts=tuple(others))
         else:
             reminder = self._reminders.after(message) if self._reminders else ""
+            self._next = ANSWER if only_asks(message) else NEXT
             self._check = check_in(message) if self._reminders and self._reminders.runs else ""
             written = Message("user", self._reminded(others, reminder), message.sender)
         self._written.append(written)
@@ -167,14 +172,14 @@ class WrittenConversation:
         """Return the last words after results. Written files need no more reading, but perhaps a check. An unchanged
         file beside a changed one is no failure."""
         if any(call.name not in ("Write", "Edit") for call, _ in results):
-            return NEXT
+            return self._next
         if any(map(_leaves_out, (result for _, result in results))):
             return ""
         if any(result.is_error and not _is_unchanged(result) for _, result in results):
-            return NEXT
+            return self._next
         as_it_is = all(result.is_error for _, result in results)
         if not self._check:
-            return NEXT if as_it_is else DONE
+            return self._next if as_it_is else DONE
         return (CHECK_UNCHANGED if as_it_is else CHECK).format(check=self._check)
 
     def _is_task(self, message: Message) -> bool:

@@ -26,7 +26,7 @@ from sagent.messages import Image, Message, Part, Private, Text, Thinking, ToolC
 from sagent.model import Billed, ModelLimits, Reply, Request, TextPart, ToolSpec, is_same_model
 from sagent.plugins.textcalls.blocks import FAMILY, read
 from sagent.plugins.textcalls.model import TextModel
-from sagent.plugins.textcalls.writing import DONE, LOST, NEXT, block_of, enclose, encloses
+from sagent.plugins.textcalls.writing import ANSWER, DONE, LOST, NEXT, block_of, enclose, encloses
 from sagent.providers import Anthropic, Moonshot, OpenAICompatible
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
@@ -321,6 +321,28 @@ def test_write_checked_by_named_command(asked: str, check: str) -> None:
     assert last_words(written, tools=[tool for tool in TOOLS if tool.name != "Bash"]) == DONE
     assert (check in last_words(written)) if check else (last_words(written) == DONE)
     assert last_words(written, is_error=True) == NEXT
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("Which file has changes that are not committed yet? Answer with its name.", ANSWER),
+        ("Run `python3 sum.py` and tell me the total.", ANSWER),
+        ("What does fix.py print?", ANSWER),
+        ("What is wrong in a.py? Fix it.", NEXT),
+        ("Could you fix a.py?", NEXT),
+        ("Run `make`.", NEXT),
+    ],
+)
+def test_question_is_answered_after_a_look(asked: str, words: str) -> None:
+    """A small model that reads "if something is left to do" after `git status` commits what it was only asked about."""
+    looked = ToolCall("1", "Bash", {"command": "git status"})
+    for later in ((), (user("Thanks. Now run `make`."), assistant("", looked, stop="tool_use"))):
+        answers = [Message("user", (result(looked, "modified: a.py"),)) for _ in range(1 + bool(later))]
+        history = [user(asked), assistant("", looked, stop="tool_use"), answers[0], *later, *answers[1:]]
+        written = TextModel(ScriptedModel()).written(request(*history)).messages
+        assert written[2].content.endswith(f"\n\n{words}")
+        assert not later or written[-1].content.endswith(f"\n\n{NEXT}")
 
 
 @pytest.mark.parametrize(
@@ -623,5 +645,5 @@ async def test_agents_and_advisors_called_by_block(tmp_path: Path) -> None:
     assert "count the files" in second.messages[-1].content
     assert second.messages[-1].content.startswith("The result of advisor:\n")
     assert task.messages[-1].content.endswith(f"Count the files.\n\n{LOOK}")
-    assert counted.messages[-1].content == f"The output of the command:\n2\n\n{NEXT}"
+    assert counted.messages[-1].content == f"The output of the command:\n2\n\n{ANSWER}"
     assert "There are 2." in last.messages[-1].content
