@@ -28,6 +28,7 @@ from sagent.messages import Text as MessageText
 from sagent.peer import Action, Inject, Moment, Stop
 from sagent.plugins.textcalls.blocks import is_doubted
 from sagent.plugins.textcalls.endings import ANNOUNCED, ECHOED, Ending, Fault, announces, echoes
+from sagent.plugins.textcalls.task import mends_command
 from sagent.plugins.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
@@ -280,9 +281,11 @@ def _attached_name(part: Part) -> str | None:
 def names_in(text: str) -> Iterator[str]:
     """Yield words of a text that may be names of files, each once, as written.
 
-    Names within a command in backticks do not count: a command is to be run, so its source is not shown.
+    Names within a command in backticks do not count: a command is to be run, so its source is not shown, unless it is
+    to be mended.
     """
-    text = _BACKTICKS.sub(lambda found: " " if len(found[1].split()) > 1 else found[0], text)
+    if not mends_command(text):
+        text = _BACKTICKS.sub(lambda found: " " if len(found[1].split()) > 1 else found[0], text)
     seen: set[str] = set()
     for match in _WORDS.finditer(text):
         word = match[1] or match[2] or ""
@@ -337,12 +340,15 @@ async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
 
 async def _listings(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[str, str]]:
     """Give the directories that a prompt names and that may be read unasked: the name with a slash, and what is there.
-    One that is attached with @ is there already."""
+    One that is attached with @ is there already. A first prompt that names nothing gets the working directory."""
     attached = {(_attached_name(part) or "").rstrip("/") for part in prompt.parts}
     text = "\n".join(
         part.text for part in prompt.parts if isinstance(part, MessageText) and _attached_name(part) is None
     )
     named = await asyncio.to_thread(lambda: [*islice(named_directories(text, state.workspace), MAX_LISTINGS)])
+    if not (named or state.context.history or _BACKTICKS.search(text) or any(map(_attached_name, prompt.parts))):
+        alone = await asyncio.to_thread(lambda: next(named_files(text, state.workspace), None)) is None
+        named = [(".", state.workspace.cwd)] if alone else []
     for name, path in named:
         arguments = JsonObject({"path": str(path)})
         with suppress(ToolError, OSError):

@@ -56,6 +56,10 @@ _ALTERS = re.compile(  # never only a look
     r"add\s+(?:an?|another|the|new|some|one)\b|sort\s+(?:[^\s.]+\s+){1,8}in\s+(?:place|the\s+same\s+file)\b|set\s+[\w.`]+\s+(?:\w+\s+){0,5}to\b)",
     re.IGNORECASE | re.MULTILINE,
 )
+_MENDS = re.compile(
+    rf"{_BEGINS}(?:fix|mend|repair|correct|debug|solve|resolve)\b|\bmake\s+(?:it|that|this)\s+(?:work|run|pass)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 _TELLS = re.compile(
     r"\b(?:explain|show|describe|review|suggest|propose|tell|answer|how|what|why|which)\b", re.IGNORECASE
 )
@@ -109,6 +113,11 @@ def said_in(message: Message) -> str:
     return _POLITE.sub(r"\1. \2.", " ".join(said))
 
 
+def _without_names(text: str) -> str:
+    """Return a text without commands and names of files: in show.py there is no verb."""
+    return _FILE.sub(" ", _COMMAND.sub(" ", text))
+
+
 def is_enclosure(text: str) -> bool:
     """Return True for a text that consists of a path and a block."""
     path, _, rest = text.partition("\n")
@@ -135,6 +144,12 @@ def names_file(message: Message) -> bool:
     """Return True for a message that names a file outside a command in backticks. Such a file may have to be
     written."""
     return bool(_FILE.search(_COMMAND.sub(" ", said_in(message))))
+
+
+def mends_command(text: str) -> bool:
+    """Return True for a request to mend what a command in backticks runs, which names no file beside it."""
+    beside = _COMMAND.sub(" ", text)
+    return _COMMAND.search(text) is not None and bool(_MENDS.search(beside)) and not _FILE.search(beside)
 
 
 def command_to_run(message: Message) -> str:
@@ -172,7 +187,8 @@ def _to_change(message: Message) -> str:
     Returns "" for a question, and if there are several."""
     if path := file_to_make(message):
         return path
-    named = {found[0] for found in _FILE.finditer(_named(message))}
+    text = said_in(message) if mends_command(said_in(message)) else _named(message)
+    named = {found[0] for found in _FILE.finditer(text)}
     left = named - {found[1] for found in _STAYS.finditer(_named(message))}
     return left.pop() if len(left) == 1 and named <= _enclosed(message) else ""
 
@@ -195,7 +211,7 @@ def demanded_checks(message: Message) -> Sequence[str]:
     tell something are left out. A check that fails is one if the request says to change something."""
     said = said_in(message)
     found = [found for sentence in _plain_sentences(said) for found in _DEMANDED.finditer(sentence)]
-    if _CHANGES.search(said) and not _TELLS.search(said):
+    if _CHANGES.search(_without_names(said)) and not _TELLS.search(_without_names(said)):
         found += [found for sentence in _plain_sentences(said) for found in _FAILING.finditer(sentence)]
     return [*dict.fromkeys(next(filter(None, each.groups())) for each in found)]
 
@@ -213,14 +229,14 @@ def commands_to_run(message: Message) -> Sequence[str]:
 def _plain_sentences(said: str) -> Iterator[str]:
     """Yield the sentences of a text that neither ask nor ask to tell something."""
     for found in _SENTENCE.finditer(said):
-        if said[found.end() : found.end() + 1] != "?" and not _TELLS.search(_COMMAND.sub("", found[0])):
+        if said[found.end() : found.end() + 1] != "?" and not _TELLS.search(_without_names(found[0])):
             yield found[0]
 
 
 def alters_files(message: Message) -> bool:
     """Return True for a request that can only be done by a change of a file which it names."""
     said = said_in(message)
-    plain = _FILE.sub(" ", _COMMAND.sub(" ", said))
+    plain = _without_names(said)
     return bool(_ALTERS.search(plain) and _FILE.search(_COMMAND.sub(" ", said))) and not (
         "?" in said or _TELLS.search(plain)
     )
@@ -229,13 +245,12 @@ def alters_files(message: Message) -> bool:
 def asks(message: Message) -> bool:
     """Return True for a request to tell something, which words can be the answer to."""
     said = said_in(message)
-    return "?" in said or _TELLS.search(_COMMAND.sub(" ", said)) is not None
+    return "?" in said or _TELLS.search(_without_names(said)) is not None
 
 
 def only_asks(message: Message) -> bool:
     """Return True for a request to tell something that orders no change."""
-    said = _FILE.sub(" ", _COMMAND.sub(" ", said_in(message)))  # a name such as show.py is no verb
-    return asks(message) and not _CHANGES.search(said.replace("?", "."))
+    return asks(message) and not _CHANGES.search(_without_names(said_in(message)).replace("?", "."))
 
 
 def last_request(history: Sequence[Message], senders: Container[str]) -> int:
@@ -250,9 +265,7 @@ def _is_request(message: Message, senders: Container[str]) -> bool:
 
 def path_to_change(history: Sequence[Message], at: int) -> str:
     """Return the one file that the request at this index asks to change; "" for any other, and for a question."""
-    said = (
-        _FILE.sub(" ", _COMMAND.sub(" ", _POLITE.sub(r"\1. \2.", history[at].content))) if at >= 0 else ""
-    )  # a name such as show.py is no verb
+    said = _without_names(_POLITE.sub(r"\1. \2.", history[at].content)) if at >= 0 else ""
     if not _CHANGES.search(said) or _TELLS.search(said):
         return ""
     files = takewhile(is_shown_file, history[at + 1 :])

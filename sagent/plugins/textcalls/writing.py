@@ -33,6 +33,7 @@ ANSWER = "Answer the question in plain words. If something must still be looked 
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
 """Last words after results, after those for a question, and after written files. They were chosen by measurements, see
 docs/eval.md."""
+COUNT = "(Do not count by eye: write a ```bash block with a command that counts.)"
 CHECK = "Check it: run {check} in a ```bash block."
 CHECK_UNCHANGED = "Run {check} in a ```bash block to see what is wrong."
 """Last words after files that were written or left unchanged, if the request names a command or a test."""
@@ -69,13 +70,15 @@ class Reminders:
         if not encloses(message) and not (self.writes and names_file(message)):
             if self.runs and (asked := command_to_run(message)):
                 return f"(Do not guess: first write a ```bash block with {asked}.)"
+            if self.runs and counts(message):
+                return COUNT
             what = ": the command that was asked for, or one" if self.runs else ""
             block = "a ```bash block" if self.runs else "a block"
             return f"(Do not guess: first write {block}{what} that looks at the files that matter.)"
         if self.runs and moves_file(message):
             return "(Do not write the file anew: write a ```bash block with the command that does it.)"
         if self.runs and counts_in_files(message):
-            return "(Do not count by eye: write a ```bash block with a command that counts.)"
+            return COUNT
         if (path := file_to_make(message)) and not counts(message):
             change = f"Write the path {path} on a line of its own and then the whole new file in a block."
         else:

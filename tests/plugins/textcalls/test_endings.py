@@ -191,6 +191,7 @@ RUNS = {
     "run-tests": "-m unittest",
     "write-test": "test_slugs.py",
     "fix-syntax": "invoice.py",
+    "fix-key": "show.py",
 }
 UNSEEN = {"add-parameter", "translate-constant"}  # their verbs may also ask for words
 

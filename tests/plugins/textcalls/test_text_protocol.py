@@ -26,7 +26,7 @@ from sagent.messages import Image, Message, Part, Private, Text, Thinking, ToolC
 from sagent.model import Billed, ModelLimits, Reply, Request, TextPart, ToolSpec, is_same_model
 from sagent.plugins.textcalls.blocks import FAMILY, read
 from sagent.plugins.textcalls.model import TextModel
-from sagent.plugins.textcalls.writing import ANSWER, DONE, LOST, NEXT, block_of, enclose, encloses
+from sagent.plugins.textcalls.writing import ANSWER, COUNT, DONE, LOST, NEXT, block_of, enclose, encloses
 from sagent.providers import Anthropic, Moonshot, OpenAICompatible
 from sagent.testing import ScriptedModel
 from sagent.tool import Workspace
@@ -644,6 +644,6 @@ async def test_agents_and_advisors_called_by_block(tmp_path: Path) -> None:
     assert "Do not guess" not in advised.messages[-1].content
     assert "count the files" in second.messages[-1].content
     assert second.messages[-1].content.startswith("The result of advisor:\n")
-    assert task.messages[-1].content.endswith(f"Count the files.\n\n{LOOK}")
+    assert task.messages[-1].content.endswith(f"Count the files.\n\n{COUNT}")
     assert counted.messages[-1].content == f"The output of the command:\n2\n\n{ANSWER}"
     assert "There are 2." in last.messages[-1].content
