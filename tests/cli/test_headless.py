@@ -983,7 +983,7 @@ def test_misspelled_aliases_are_understood() -> None:
     assert meant_command(["logot", "page"], COMMANDS) == ""
     assert meant_command(["exec", "fix the test"], COMMANDS) == "sagent run"
     assert meant_command(["exec", "this"], COMMANDS) == ""
-    others = ("cost", "stats", "logs", "jobs", "ps", "status", "list", "stop", "settings", "fork")
+    others = ("cost", "stats", "jobs", "status", "list", "kill", "settings", "fork")
     assert all(meant_command([word], COMMANDS) for word in others)
 
 
