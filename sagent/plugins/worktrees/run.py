@@ -43,6 +43,11 @@ def run_in_worktree(options: Mapping[str, object], flags: Mapping[str, object], 
 
             renderer = _renderer_for(moved, record)
             return run_headless(moved, words, images, renderer)
+        except UsageError as error:
+            if name and not words and str(error).startswith("Nothing to do"):
+                taken = f"`{name}` was read as the name of a worktree; without a name, the flag stands last"
+                raise UsageError(f'{error} ({taken}: sagent "{name}" --worktree)') from error
+            raise
         finally:
             if words is not None:
                 settle(record)

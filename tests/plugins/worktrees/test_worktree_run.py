@@ -238,3 +238,24 @@ def test_branches_that_diverged_are_merged(project: Shell) -> None:
     assert git(project.cwd, "status", "--short") == " M folder/c.txt"
     assert git(project.cwd, "ls-files") == ".gitignore\na.txt\nfolder/c.txt"
     assert_nothing_left(project)
+
+
+@later
+def test_project_chooses_no_setup_untrusted(project: Shell) -> None:
+    evil, file = project.cwd.parent / "evil", project.cwd / ".sagent/config.toml"
+    file.parent.mkdir()
+    file.write_text(f'worktree_setup = "touch {evil}"\nworktree_copy = [".env"]\n')
+    project.serve([Turn(text="Hello.")] * 2)
+    project.run("--worktree", "try", "go")
+    assert not evil.exists()
+    assert project.run("--trust-project", "--worktree", "try", "go").code == 0
+    assert evil.exists()
+
+
+@later
+def test_word_after_flag_is_the_name(project: Shell) -> None:
+    project.serve([Turn(text="Hello.")])
+    refused = project.run("--worktree", "hi")
+    assert refused.code == 2 and "`hi` was read as the name of a worktree" in refused.err
+    assert project.run("hi", "--worktree").out == "Hello.\n"
+    assert_nothing_left(project)
