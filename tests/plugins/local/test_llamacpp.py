@@ -280,8 +280,8 @@ async def test_one_child_while_loading(opened: Callable[..., LlamaCpp], here: Pa
 
 
 async def test_loading_is_not_silence(opened: Callable[..., LlamaCpp]) -> None:
-    provider = opened(loading=0.6)
-    provider.timeouts = replace(provider.timeouts, stall=0.2, reasoning_stall=0.2)
+    provider = opened(loading=1.2)
+    provider.timeouts = replace(provider.timeouts, stall=1, reasoning_stall=1)
     _, reply = await collect(provider.model("tiny"), ask())
     assert reply.message.content == "Hello from the stand-in."
 
