@@ -81,6 +81,15 @@ def test_second_start_of_a_session_fails(place: Place) -> None:
     place.run("stop", session)
 
 
+def test_bad_settings_do_not_hide_sessions(place: Place) -> None:
+    config = Path(place.shell.environment["HOME"]) / ".config/sagent"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.toml").write_text("no_such_setting = 1\n")
+    listed = place.run("ps")
+    assert listed.code == 0 and "No session runs" in listed.out
+    assert "no_such_setting" in listed.err
+
+
 @later
 def test_exit_code_is_that_of_the_run(place: Place) -> None:
     place.shell.serve([Fail(400, message="no such thing")], repeat_last=True)

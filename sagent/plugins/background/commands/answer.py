@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
-from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
 from sagent.lib.json import as_array, as_object, json_dump, json_load
 from sagent.lib.text import printable
-from sagent.plugins.background.commands.listing import SESSION
+from sagent.plugins.background.commands.listing import SESSION, state_directory
 from sagent.plugins.background.connection import Connection
 from sagent.plugins.background.records import Record, find
 from sagent.plugins.hosting.attach_command import read_decision, read_verdict_line, text_of, text_of_inquiry
@@ -23,7 +22,7 @@ def run_answer(argv: Sequence[str]) -> int:
     parser.add_argument("session", metavar="SESSION", help=SESSION.partition(" (")[0])
     parser.add_argument("words", nargs="*", metavar="ANSWER", help="y, n and why, a number, or words")
     given = parser.parse_args(argv)
-    record = find(load_settings({}).state_dir, given.session)
+    record = find(state_directory(), given.session)
     if not record.is_open:
         raise UsageError(f"Session {record.id} does not run: {record.condition}.")
     return asyncio.run(_answer(record, " ".join(given.words).strip()))

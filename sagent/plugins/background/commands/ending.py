@@ -7,19 +7,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.render import binary_safe, report
-from sagent.cli.settings import load_settings
 from sagent.errors import SagentError, UsageError
 from sagent.lib.json import as_object, as_str, json_dump
 from sagent.plugin import resolve
-from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form
+from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form, state_directory
 from sagent.plugins.background.records import Record, find, read, records
-
-if TYPE_CHECKING:
-    from sagent.config import Settings
 
 _POLL_SECONDS = 0.2
 _STOP_TIMEOUT_SECONDS = 15.0  # for a session's process to close it
@@ -33,10 +30,10 @@ def run_wait(argv: Sequence[str]) -> int:
     parser.add_flags_of("wait")
     add_form(parser)
     given = parser.parse_args(argv)
-    as_json, settings = read_form(given.output_format), load_settings({})
+    as_json, state = read_form(given.output_format), state_directory()
     if (code := _elsewhere("wait", argv, given.session, vars(given))) is not None:
         return code
-    record, known = find(settings.state_dir, given.session), set[str]()
+    record, known = find(state, given.session), set[str]()
     until = None if given.timeout is None else time.monotonic() + given.timeout
     while record.state in ("working", "asking") and record.is_alive:
         for asks in (each for each in record.asks if each not in known):
@@ -46,8 +43,8 @@ def run_wait(argv: Sequence[str]) -> int:
             report(f"{record.id} is still at work")
             return 124
         time.sleep(_POLL_SECONDS)
-        record = again(settings, record)
-    return tell_result(again(settings, record), as_json=as_json)
+        record = again(state, record)
+    return tell_result(again(state, record), as_json=as_json)
 
 
 def _elsewhere(verb: str, argv: Sequence[str], session: str, options: Mapping[str, object]) -> int | None:
@@ -59,10 +56,10 @@ def _elsewhere(verb: str, argv: Sequence[str], session: str, options: Mapping[st
     return None
 
 
-def again(settings: "Settings", record: Record) -> Record:
+def again(state: Path, record: Record) -> Record:
     """Return the present record of a session."""
     with suppress(OSError, ValueError):
-        return read(settings.state_dir / "background" / f"{record.id}.json")
+        return read(state / "background" / f"{record.id}.json")
     return record
 
 
@@ -94,25 +91,25 @@ def run_stop(argv: Sequence[str]) -> int:
     parser.add_argument("-a", "--all", action="store_true", help="stop all that run")
     parser.add_flags_of("stop")
     given = parser.parse_args(argv)
-    settings = load_settings({})
+    state = state_directory()
     if given.session and (code := _elsewhere("stop", argv, given.session[0], vars(given))) is not None:
         return code
     if given.all and given.session:
         raise UsageError("Give sessions or --all, not both.")
     if given.all:
-        chosen = [one for one in records(settings.state_dir) if one.is_open]
+        chosen = [one for one in records(state) if one.is_open]
     else:
-        chosen = [find(settings.state_dir, name) for name in given.session or [""]]
+        chosen = [find(state, name) for name in given.session or [""]]
     code = 0
     for record in chosen:
         if record.is_alive:
-            code = max(code, asyncio.run(_stop(settings, record)))
+            code = max(code, asyncio.run(_stop(record)))
         else:
             report(f"session {record.id} does not run: {record.condition}")
     return code
 
 
-async def _stop(settings: "Settings", record: Record) -> int:
+async def _stop(record: Record) -> int:
     """Have a session's process close it; one that does not answer is sent SIGTERM."""
     from sagent.plugins.background.connection import Connection
 

@@ -1,15 +1,19 @@
 """`sagent ps`: the background sessions of this user."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from sagent.cli.flags import Parser
+from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
-from sagent.errors import UsageError
+from sagent.context.places import directory, home_of
+from sagent.errors import ConfigError, UsageError
 from sagent.lib.figures import duration
+from sagent.lib.names import path_of
 from sagent.lib.text import Table, one_line
 from sagent.plugins.audit.fetched import add_stores, elsewhere
 from sagent.plugins.background.records import Record, records
@@ -26,18 +30,28 @@ def run_ps(argv: Sequence[str]) -> int:
     add_stores(parser, listing=True)
     add_form(parser)
     given = parser.parse_args(argv)
-    as_json, settings = read_form(given.output_format), load_settings({})
+    as_json, state = read_form(given.output_format), state_directory()
     if (place := elsewhere(vars(given))) is not None:
         rows = place.rows()
         table = Table(tuple(rows), ("session", "state", "node", "task"))
         names = ("id", "state", "node", "title")
         show([dict(zip(names, row, strict=False)) for row in rows], [table], as_json=as_json)
         return 0
-    known = [one for one in records(settings.state_dir) if given.all or is_current(one)]
+    known = [one for one in records(state) if given.all or is_current(one)]
     table = Table(tuple(map(_row, known)), ("session", "state", "cost", "since", "directory", "task"), (2,))
     none = 'No session runs in the background. To start one: sagent --bg "TASK"'
     show([describe(one) for one in known], [table] if known else [none], as_json=as_json)
     return 0
+
+
+def state_directory() -> Path:
+    """Return the directory of the records. Settings that cannot be read are reported, and do without."""
+    try:
+        return load_settings({}).state_dir
+    except ConfigError as error:
+        report(str(error))
+        given = os.environ.get("SAGENT_STATE_DIR")
+        return path_of(given).absolute() if given else directory("state", os.environ, home_of(os.environ))
 
 
 def is_current(record: Record) -> bool:

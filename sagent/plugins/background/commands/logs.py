@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TextIO
 from sagent.cli.flags import Parser
 from sagent.cli.headless import exit_code
 from sagent.cli.render import MAX_COLUMNS, Transcript, binary_safe, report
-from sagent.cli.settings import load_settings
 from sagent.codec import encode_message
 from sagent.errors import UsageError
 from sagent.lib.json import json_dump
 from sagent.lib.text import printable
 from sagent.plugins.audit.fetched import add_stores, elsewhere, locating
-from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form
+from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form, state_directory
 from sagent.plugins.background.records import Record, find
 from sagent.plugins.hosting.followed import without_open_calls
 from sagent.repl.view.blocks import past_blocks, render_block
@@ -41,15 +40,12 @@ def run_logs(argv: Sequence[str]) -> int:
     add_stores(parser)
     add_form(parser)
     given = parser.parse_args(argv)
-    as_json, settings = read_form(given.output_format), load_settings({})
+    as_json, state = read_form(given.output_format), state_directory()
     if as_json and given.follow:
         raise UsageError("--follow prints text: give it without --output-format json.")
-    state, out = settings.state_dir, binary_safe(sys.stdout)
-    with locating(lambda: Path(find(state, given.session).path), given.session, elsewhere(vars(given))) as (
-        path,
-        place,
-    ):
-        record = None if place is not None else find(state, given.session)
+    out, name = binary_safe(sys.stdout), given.session
+    with locating(lambda: Path(find(state, name).path), name, elsewhere(vars(given))) as (path, place):
+        record = None if place is not None else find(state, name)
         if record is None and given.follow:
             raise UsageError(
                 f"--follow is for sessions of this machine: sagent attach {given.session} --watch follows."
