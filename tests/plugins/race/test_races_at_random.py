@@ -31,14 +31,14 @@ from tests.repositories import copy_repositories
 MODEL = "claude-haiku-4-5"
 PRICES = PriceBook()
 WORK = "echo {name} > found.txt"
-HANG = "sleep 4177"
 LIMIT_SECONDS = 4.0
 
 
 class Drawn:
     """What is drawn for one race: each agent's speed and skill, the cap, and after how many requests it is stopped."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, part: int) -> None:
+        self.hang = f"sleep 4177{part}"  # other parts may run beside this one
         draw = random.Random(seed)
         self.names = [f"r{number}" for number in range(draw.randint(2, 4))]
         self.delays = {name: draw.choice([0, 0.01, 0.05, 0.2]) for name in self.names}
@@ -66,8 +66,10 @@ class Drawn:
         assert found is not None
         name, spoken = found[1], json.dumps(messages)
         turn = Turn(text="I have done it. " * 20, delay=self.delays[name])
-        if name in self.hangs and HANG not in spoken:
-            return Turn(calls=(Call("Bash", {"command": f"{HANG}.{name[1]}", "timeout": 60}),), delay=self.delays[name])
+        if name in self.hangs and self.hang not in spoken:
+            return Turn(
+                calls=(Call("Bash", {"command": f"{self.hang}.{name[1]}", "timeout": 60}),), delay=self.delays[name]
+            )
         if name in self.stalls and "exits with" in spoken:
             return Stall(turn, after_events=4, seconds=60.0)
         skilled = spoken.count("exits with") >= self.skills[name]
@@ -89,12 +91,12 @@ async def test_bill_processes_and_worktrees(
     each = deep(3, 50)
     wins = 0
     for seed in range(part * each, (part + 1) * each):
-        drawn = Drawn(seed)
+        drawn = Drawn(seed, part)
         async with FakeProviderServer(drawn.answer, bill="script" if drawn.is_late else "worst") as server:
             end = await raced(drawn, repository, server)
             bill = sum((PRICES.price("anthropic", MODEL, usage) or Decimal(0) for usage in server.billed), Decimal(0))
         assert bill <= drawn.cap, seed
-        assert processes("sleep\x004177") == [], seed
+        assert processes(f"sleep\x004177{part}") == [], seed
         won = end.winner is not None
         wins += won
         assert won is (repository.root / "found.txt").exists(), seed
