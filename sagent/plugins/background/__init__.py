@@ -30,7 +30,7 @@ plugin = Plugin(
     extras=(
         Extra("attach", "sagent.plugins.background.attached:attach"),
         Extra("open sessions", "sagent.plugins.background.attached:opening_of_held"),
-        Extra("sessions list", f"{_SLASH}:listed"),
+        Extra("running sessions", f"{_SLASH}:listed"),
     ),
     secret_folders=(SecretFolder("background"),),  # results of the person's sessions
     needs=("audit", "hosting"),

@@ -100,7 +100,7 @@ async def list_sessions(context: CommandContext) -> None:
     now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not saved)"
     facts = _facts(now, cost_line(spent), log.session_id + kept)
     rows: list[list[Span]] = []
-    for _, extra in context.settings.plugins.extras("sessions list"):
+    for _, extra in context.settings.plugins.extras("running sessions"):
         listed = cast("Callable[[Settings], Sequence[tuple[str, str, str]]]", resolve(extra.add))
         found = await asyncio.to_thread(listed, context.settings)
         rows += ([("class:mark", "◌"), ("class:dim", f"{name}  {about}"), ("", text)] for name, about, text in found)
