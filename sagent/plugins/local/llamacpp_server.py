@@ -146,7 +146,8 @@ class LlamaServer:
         code = self._process.code
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         when = "while it was in use" if self.healthy else "before it was ready"
-        return f"{PROGRAM} {how} {when}. {self.said()}"
+        whose = PROGRAM if self.listens else f"LLAMA_CPP_SERVER: {self._launch.program}"
+        return f"{whose} {how} {when}. {self.said()}"
 
     def refused(self) -> tuple[bool, str] | None:
         """Return the reason of an end that another start would not change: the file, or the program."""
@@ -171,7 +172,7 @@ class LlamaServer:
     def said(self) -> str:
         """Return the last lines of its output, in a sentence."""
         lines = self._output.lines()
-        return "\n".join(("Its last output:", *lines)) if lines else "It printed nothing."
+        return f"Its last output: {' / '.join(lines)}" if lines else "It printed nothing."
 
     async def stop(self) -> None:
         """End it: SIGTERM, SIGKILL after EXIT_TIMEOUT_SECONDS. When cancelled it is killed at once."""
