@@ -253,8 +253,10 @@ async def list_tools(link: Link) -> "list[McpToolInfo]":
     found: dict[str, McpToolInfo] = {}
     for page in pages:
         for info in page.tools:
-            if info.execution is None or info.execution.task_support != "required":
-                found.setdefault(info.name, info)
+            if info.execution is not None and info.execution.task_support == "required":
+                link.unread[info.name] = "it can only be called as a task"
+            elif found.setdefault(info.name, info) != info:
+                link.unread[info.name] = "an earlier tool has this name"
     return list(found.values())
 
 

@@ -300,10 +300,13 @@ async def test_old_server_without_discovery_works(tmp_path: Path, how: str, monk
 
 
 @later
-async def test_task_only_tool_not_offered(tmp_path: Path) -> None:
-    odd = Odd(tmp_path, tools=[tool("do"), {**tool("long"), "execution": {"taskSupport": "required"}}])
+async def test_task_only_and_second_tool_named(tmp_path: Path) -> None:
+    second = {**tool("do"), "description": "Another."}
+    odd = Odd(tmp_path, tools=[tool("do"), {**tool("long"), "execution": {"taskSupport": "required"}}, second])
     async with odd.opened() as servers:
         assert [one.own for one in servers.tools] == ["do"]
+    (notice,) = odd.notices
+    assert "long (it can only be called as a task); do (an earlier tool has this name)" in notice
 
 
 @later
