@@ -283,7 +283,7 @@ class Advice(Harmless):
 async def test_verbatim_parts_survive_compactions(tmp_path: Path, summary: str) -> None:
     asked = "first, write the queue"
     told = [summary] if summary == SUMMARY else [summary, summary]
-    advised = Message("assistant", (call("1", "advisor", question="how?"),))
+    advised = Message("assistant", (call("1", "advisor"),))
     more = [[call_read(10 * time), "looked", *told] for time in range(2, 6)]
     model = ScriptedModel(
         advised, "The queue is begun in queue.py.", *told, *(line for lines in more for line in lines)
