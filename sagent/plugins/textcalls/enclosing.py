@@ -340,15 +340,12 @@ async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
 
 async def _listings(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[str, str]]:
     """Give the directories that a prompt names and that may be read unasked: the name with a slash, and what is there.
-    One that is attached with @ is there already. A first prompt that names nothing gets the working directory."""
+    One that is attached with @ is there already."""
     attached = {(_attached_name(part) or "").rstrip("/") for part in prompt.parts}
     text = "\n".join(
         part.text for part in prompt.parts if isinstance(part, MessageText) and _attached_name(part) is None
     )
     named = await asyncio.to_thread(lambda: [*islice(named_directories(text, state.workspace), MAX_LISTINGS)])
-    if not (named or state.context.history or _BACKTICKS.search(text) or any(map(_attached_name, prompt.parts))):
-        alone = await asyncio.to_thread(lambda: next(named_files(text, state.workspace), None)) is None
-        named = [(".", state.workspace.cwd)] if alone else []
     for name, path in named:
         arguments = JsonObject({"path": str(path)})
         with suppress(ToolError, OSError):

@@ -257,13 +257,6 @@ def test_denied_directory_not_listed(run: Run) -> None:
     assert "gazebo" in run.sent("What is in src/?")[-1]
 
 
-def test_prompt_without_names_gets_listing(run: Run) -> None:
-    run.server = run.shell.serve([DONE, DONE, DONE], models=SMALL, require_key=False)
-    assert "have?\\n\\n./\\n```\\nnotes.txt\\n```" in run.sent("What version does this project have?")[0]
-    assert run.sent("-c", "And which licence?")[-1].count("./\\n```") == 1
-    assert "./\\n```" not in run.sent("Run `ls` and tell me what it prints.")[-1]
-
-
 def test_command_to_mend_shows_its_file(run: Run) -> None:
     (run.shell.cwd / "show.py").write_text("gazebo\n")
     run.server = run.shell.serve([DONE] * 4, models=SMALL, require_key=False)
