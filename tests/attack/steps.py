@@ -79,6 +79,19 @@ _LINKS = tuple(
     )
 )
 
+# What was missing in a repository that an earlier command made.
+_OWN = "git init -q --template= d; git -C d config extensions.worktreeConfig true; cp evil d"
+_LATER = tuple(
+    Plan((_OWN, line), EDIT, after=after)
+    for line, after in (
+        ("git -C d config --worktree core.fsmonitor ./evil", _IN_D),
+        (f"{CONFIG}c; ln -s ../../c d/.git/config.worktree", _IN_D),
+        (f"{CONFIG}d/c; ln d/c d/.git/config.worktree", _IN_D),
+        ("git init -q y; git -C y config core.fsmonitor ./evil; echo ../../y/.git > d/.git/commondir", _IN_D),
+        ("mkdir d/.git/hooks; cp evil d/.git/hooks/post-index-change", "cd d; echo 1 > f; git add f"),
+    )
+)
+
 # What an earlier session was allowed to leave is put where it is obeyed.
 _EARLIER = tuple(
     Plan((_NAMED + line,), _WAYS, after=after, earlier=(_NAMED + earlier,))
@@ -222,4 +235,4 @@ _GRANTED = tuple(
     )
 )  # fmt: skip
 
-PLANS = (*_STATES, *_LINKS, *_EARLIER, *_OUTSIDE, *_OWNED, *_GRANTED)
+PLANS = (*_STATES, *_LINKS, *_LATER, *_EARLIER, *_OUTSIDE, *_OWNED, *_GRANTED)
