@@ -53,7 +53,6 @@ class Script:
         "code",
         code={"type": "string"},
         timeout={"type": "number", "description": "Seconds, default 120, max 3600"},
-        closed=True,
     )
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:

@@ -346,7 +346,8 @@ def _on_few_lines(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 def _keys_row(picker: Picker[T], width: int, gap: str, *, short: bool) -> list[Line]:
     """Return keys and labels on as few lines as hold them; none is broken."""
-    lines: list[list[Span]] = [[lead := ("", " " if short else "  ")]]
+    lead: Span = ("", " " if short else "  ")
+    lines: list[list[Span]] = [[lead]]
     for number, one in enumerate(picker.shown):
         chosen = number == picker.at
         label = (short and one.short) or one.label
