@@ -346,15 +346,15 @@ def _on_few_lines(picker: Picker[T], width: int, height: int) -> list[Line]:
 
 def _keys_row(picker: Picker[T], width: int, gap: str, *, short: bool) -> list[Line]:
     """Return keys and labels on as few lines as hold them; none is broken."""
-    lead: Span = ("", " " if short else "  ")
-    lines: list[list[Span]] = [[lead]]
+    lead: list[Span] = [("", " " if short else "  ")]
+    lines = [[*lead]]
     for number, one in enumerate(picker.shown):
         chosen = number == picker.at
         label = (short and one.short) or one.label
         text = f"{'❯' if chosen else ''}{one.key}{f' {label}' if label != one.key else ''}"
         if lines[-1][1:]:
             fits = line_width(tuple(lines[-1])) + width_of(gap + text) <= width
-            lines += [] if fits else [[lead]]
+            lines += [] if fits else [[*lead]]
             lines[-1] += [("class:dim", gap)] if fits else []
         lines[-1].append(("class:chosen" if chosen else "class:said", text))
     return [cut_line(tuple(line), width) for line in lines]
