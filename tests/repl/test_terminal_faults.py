@@ -313,7 +313,7 @@ def test_failed_turn_goes_on_by_a_key(console: Console) -> None:
     console.type("/cost 0.0001")  # the first budget of this session
     console.until("of $0.0001")
     console.type("third")
-    console.until("? Raise to $0.0", "? y yes · n no")
+    console.until("? Raise to $0.0", "y yes · n no")
     console.keys("y")
     console.until("Third.", "The budget is", gone="y yes")
     assert [str(one.json["messages"]).count("'third'") for one in server.requests] == [0, 0, 0, 0, 1]

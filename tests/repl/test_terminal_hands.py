@@ -18,6 +18,8 @@ def test_words_modes_escape_and_titles(console: Console) -> None:
     console.until("sagent 0.", "work · claude-sonnet-4-6", "mode edit: edit in the project freely", "Shift-Tab mode")
     assert console.tmux("display", "-p", "#{pane_title}").strip() == "work · sagent"
     console.keys("BTab")
+    console.until("auto: a reviewer answers")
+    console.keys("BTab")
     console.until("plan: read only")
     console.keys("BTab", "BTab")
     console.until("edit: edit in the project")  # what asks nothing is not among them

@@ -128,7 +128,7 @@ def test_print_only_offers_same_rules(console: Console, tmp_path: Path, letter: 
     console.environment["TERM"] = "dumb"
     console.start(ready=">", width=120)
     console.type("go")
-    screen = console.until("y, s, a, ?, n, or why not:", "wants: to write", f" {tmp_path}/other\n")
+    screen = console.until("y, s, a, e, ?, n, or why not:", "wants: to write", f" {tmp_path}/other\n")
     assert f"s: this session, Edit({tmp_path}/other)" in screen
     assert f"a: always, adds Edit({tmp_path}/other) to your settings" in screen
     console.type(letter)
@@ -147,10 +147,10 @@ def test_print_only_lines_are_reason_for_no(console: Console, tmp_path: Path, wo
     console.environment["TERM"] = "dumb"
     console.start(ready=">", width=120)
     console.type("go")
-    assert "a: always" not in console.until("y, ?, n, or why not:")
+    assert "a: always" not in console.until("y, e, ?, n, or why not:")
     console.type(word)  # was not offered
     console.until(f"echo free > {tmp_path}/b")
-    while console.screen.count("y, ?, n, or why not:") < 2:  # a moment after the question
+    while console.screen.count("y, e, ?, n, or why not:") < 2:  # a moment after the question
         time.sleep(0.05)
     console.type("n")
     console.until("Done.")

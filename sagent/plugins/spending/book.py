@@ -67,7 +67,7 @@ class Book:
     def __init__(self, state: Path, session: str = "", now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.state, self._now = state, now
         self.run = f"{os.getpid()}-{os.urandom(6).hex()}"
-        folder = state / FOLDER
+        self._mark, folder = -1, state / FOLDER
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._mark = os.open(folder / f"{self.run}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -78,6 +78,9 @@ class Book:
                 row = (self.run, session, self._now().timestamp(), None)
                 self._database.execute("INSERT INTO runs VALUES (?, ?, ?, ?)", row)
         except (OSError, sqlite3.Error) as error:
+            if self._mark >= 0:
+                os.close(self._mark)
+                (folder / f"{self.run}.lock").unlink(missing_ok=True)
             raise UsageError(
                 f"The book of standing budgets in {folder} cannot be used ({error}), so they cannot be kept. Make "
                 "room or mend the folder, or remove budget_day, budget_month and budget_project from your settings."
@@ -275,9 +278,13 @@ def _connect(file: Path) -> sqlite3.Connection:
     """Open the database, which only the person may read."""
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     database = sqlite3.connect(file, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = FULL")
-    database.executescript(_SCHEMA)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.executescript(_SCHEMA)
+    except sqlite3.Error:
+        database.close()
+        raise
     return database
 
 

@@ -101,7 +101,8 @@ async def test_rename_can_be_rewound_per_file(
             kept = agent.log.contents()
             touched = [each.content for each in kept.latest("touched") if isinstance(each.content, Touched)]
     assert "plant" in (tmp_path / "work" / "a.py").read_text()
-    assert '"changes":' not in model.bodies[-1].partition("Renamed in 2 files: a.py, b.py.")[0]
+    said = model.bodies[-1].partition('"messages":')[2]
+    assert '"changes":' not in said.partition("Renamed in 2 files: a.py, b.py.")[0]
     assert [Path(touch.path).name for touch in touched[0].files] == ["a.py", "b.py"]
     assert all(touch.before.kind == "file" for touch in touched[0].files)
 

@@ -95,7 +95,7 @@ async def test_all_pages_listed_without_repeats(tmp_path: Path) -> None:
     odd = Odd(tmp_path, tools=[*(tool(f"t{n}") for n in range(5)), tool("t0", "again")])
     async with odd.opened() as servers:
         assert [one.own for one in servers.tools] == [f"t{n}" for n in range(5)]
-    assert odd.notices == []
+    assert odd.notices == ["The MCP server odd lists what cannot be used: t0 (an earlier tool has this name)"]
 
 
 def calls(code: str = "") -> ScriptedModel:

@@ -242,6 +242,7 @@ def test_book_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "book.db").write_text("no database " * 100)
     with pytest.raises(UsageError, match="standing budgets"):
         Book(tmp_path)
+    assert not list((tmp_path / FOLDER).glob("[0-9]*.lock"))
 
 
 def test_book_is_private(tmp_path: Path) -> None:

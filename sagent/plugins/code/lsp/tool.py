@@ -40,6 +40,7 @@ class Code:
         symbol={"type": "string"},
         line={"type": "integer", "minimum": 1},
         new_name={"type": "string"},
+        changes={"type": "string", "description": "leave out: filled in for the person who is asked"},
     )
 
     def __init__(self, access: "CodeAccess | None" = None) -> None:
