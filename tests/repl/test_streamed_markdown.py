@@ -65,7 +65,7 @@ def printed(text: str, width: int, reach: int, cuts: Sequence[int] = ()) -> list
 
 
 CUTS = st.lists(st.integers(0, 2_000), max_size=15)
-SIZES = st.tuples(st.integers(20, 110), st.integers(1, 40))
+SIZES = st.tuples(st.integers(20, 110), st.integers(2, 40))  # in one row a header is final before its line of dashes
 
 
 def numbered(shapes: Sequence[Sequence[int]]) -> list[list[str]]:
