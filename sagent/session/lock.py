@@ -57,10 +57,10 @@ class Lock:
         os.pwrite(self._fd, (json.dumps(content) + "\n").encode(), 0)
 
 
-def in_use(path: Path) -> bool:
-    """Return True if a process holds the session. Leaves no trace. Raises OSError."""
+def in_use(path: Path, name: str = "lock") -> bool:
+    """Return True if a process holds a session, or another file of a directory. Leaves no trace. Raises OSError."""
     try:
-        fd = os.open(path / "lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -1,6 +1,5 @@
 """Records of background sessions in the state directory: what the process of each says of it, also when it is gone."""
 
-import fcntl
 import json
 import os
 import time
@@ -17,6 +16,7 @@ from sagent.lib.json import as_object
 from sagent.lib.regular import read_given
 from sagent.lib.text import count
 from sagent.plugins.hosting.typed import adapter
+from sagent.session.lock import in_use
 from sagent.session.log import make_directory
 
 State: TypeAlias = Literal["working", "asking", "idle", "ended"]
@@ -60,16 +60,9 @@ class Record:
         """True while its process runs here, which holds a lock on its output: the kernel releases that in any case."""
         if not self.is_here:
             return False
-        try:
-            file = os.open(self.output, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
+        output = Path(self.output)
+        with suppress(OSError):
+            return not output.is_symlink() and in_use(output.parent, output.name)
         return False
 
     @property

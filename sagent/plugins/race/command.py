@@ -48,7 +48,7 @@ _REFUSED = ("model", "plan", "advisor_api_base")
 
 @dataclass(slots=True)
 class RaceEnd:
-    """What became of a race."""
+    """The outcome of a race."""
 
     racers: list[Racer] = field(default_factory=list[Racer])
     records: dict[str, Record] = field(default_factory=dict[str, Record])

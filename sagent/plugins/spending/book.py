@@ -20,6 +20,7 @@ from sagent.lib.money import EXACT, ZERO
 from sagent.plugins.spending.charges import paid
 from sagent.plugins.spending.limits import Limit
 from sagent.session.contents import ChargeEntry
+from sagent.session.lock import in_use
 from sagent.session.log import read_log
 from sagent.session.store import log_files
 from sagent.usage import Charge
@@ -250,16 +251,8 @@ def _billed(log: str, agent: str, role: str, model: str, at: float) -> Decimal |
 
 def _is_held(mark: Path) -> bool:
     """Return True if the process that has locked a file lives."""
-    try:
-        fd = os.open(mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
+    with suppress(OSError):
+        return not mark.is_symlink() and in_use(mark.parent, mark.name)
     return False
 
 

@@ -23,7 +23,7 @@ MAX_SUBMODULE_DEPTH = 5
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """How worktrees are prepared. `withheld` are variables that a setup does not get."""
+    """Settings for new worktrees. `withheld` are variables that a setup does not get."""
 
     setup: str = ""
     copy: tuple[str, ...] = ()

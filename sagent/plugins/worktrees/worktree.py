@@ -29,7 +29,7 @@ MIN_FREE_BYTES = 1 << 20  # of a disk that is not full
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done in a worktree: files that differ from its beginning, commits, and submodules with changes. `tip` is
+    """The work in a worktree: files that differ from its beginning, commits, and submodules with changes. `tip` is
     its last commit, and `files` a commit of all its files."""
 
     tip: str
