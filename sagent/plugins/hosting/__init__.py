@@ -4,7 +4,7 @@ from sagent.plugin import SESSIONS, Command, Plugin
 
 plugin = Plugin(
     "hosting",
-    "what sessions for other programs have in common; for serve, acp, a2a, background, mcp, mesh and slack",
+    "what sessions for other programs have in common; for serve, acp, a2a, background, logins, mcp, mesh and slack",
     commands=(
         Command(
             "attach",

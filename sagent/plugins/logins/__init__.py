@@ -18,7 +18,7 @@ _HOMES = {"AnthropicCLI": "anthropic_cli", "Copilot": "copilot", "OpenAISubscrip
 plugin = Plugin(
     "logins",
     "subscriptions in place of keys: Claude, ChatGPT and GitHub Copilot",
-    needs=("programs",),
+    needs=("hosting", "programs"),
     providers=(
         ProviderRow("anthropic-cli", _DATA, f"{__name__}.anthropic_cli:AnthropicCLI"),
         ProviderRow(

@@ -198,8 +198,9 @@ def _login(settings: "Settings", name: str) -> int:
     from mcp import MCPError
     from mcp.client.auth import OAuthFlowError
 
+    from sagent.plugins.hosting.browser_return import LOGIN_TIMEOUT_SECONDS, open_browser
     from sagent.plugins.mcp.link import failure
-    from sagent.plugins.mcp.login import LOGIN_TIMEOUT_SECONDS, log_in
+    from sagent.plugins.mcp.login import log_in
     from sagent.plugins.mcp.servers import LOGINS
 
     def show(url: str) -> None:
@@ -208,9 +209,7 @@ def _login(settings: "Settings", name: str) -> int:
         )
         sys.stderr.flush()
         if sys.stderr.isatty():
-            import webbrowser
-
-            webbrowser.open(url)
+            open_browser(url)
 
     try:
         tools = asyncio.run(log_in(name, server, settings.state_dir / LOGINS, show))

@@ -1,18 +1,15 @@
 """Logins at MCP servers by OAuth: made once by a person in a browser, kept in a file for each server, renewed
 automatically.
 
-The SDK implements the protocol (metadata, registration, PKCE, step-up). This module has the file, the lock under which
-one process at a time renews a token, and the loopback address to which the browser returns.
+The SDK implements the protocol (metadata, registration, PKCE, step-up). This module has the file, and the lock under
+which one process at a time renews a token.
 """
 
-import asyncio
-import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
@@ -22,15 +19,12 @@ from pydantic import AnyUrl, BaseModel
 
 from sagent.lib.atomic import put
 from sagent.lib.filelock import locked
-from sagent.lib.http1 import problem_of
-from sagent.lib.listener import stop_accepting
 from sagent.lib.regular import read_given
-from sagent.lib.text import one_line, printable
+from sagent.plugins.hosting.browser_return import browser_return, refusal_in
 from sagent.plugins.mcp.bodies import http_client
 from sagent.plugins.mcp.host import client_info
 from sagent.plugins.mcp.server import McpServer
 
-LOGIN_TIMEOUT_SECONDS = 300.0  # for a person to log in
 _RENEWAL_TIMEOUT_SECONDS = 30.0  # seconds that another process may take to renew a token
 _RENEWAL_LEAD_SECONDS = 30.0  # seconds before its expiry to renew a token
 
@@ -231,23 +225,26 @@ async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[
     from mcp.client.streamable_http import streamable_http_client
 
     file = LoginFile(directory, server.url)
-    arrival = _Arrival()
-    listener = await asyncio.start_server(arrival.receive, "127.0.0.1", int(server.oauth.get("callback_port", "0")))
-    address = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/callback"
+    async with browser_return("/callback", port=int(server.oauth.get("callback_port", "0"))) as back:
+        made = LoginStore(server.url)  # the file stays until the new one is complete, because other sessions use it
+        if (client := server.oauth.get("client_id")) is not None:
+            secret = server.oauth.get("client_secret")
+            made.kept.client = OAuthClientInformationFull(
+                client_id=client, client_secret=secret, redirect_uris=[AnyUrl(back.address)],
+                token_endpoint_auth_method="client_secret_basic" if secret else "none",
+            )  # fmt: skip
 
-    async def redirect(url: str) -> None:
-        arrival.expect(url)
-        show(url)
+        async def redirect(url: str) -> None:
+            back.expect(url)
+            show(url)
 
-    made = LoginStore(server.url)  # the file stays until the new one is complete, because other sessions use it
-    if (client := server.oauth.get("client_id")) is not None:
-        secret = server.oauth.get("client_secret")
-        made.kept.client = OAuthClientInformationFull(
-            client_id=client, client_secret=secret, redirect_uris=[AnyUrl(address)],
-            token_endpoint_auth_method="client_secret_basic" if secret else "none",
-        )  # fmt: skip
-    async with arrival.closing(listener):
-        login = Login(name, server, made, redirect, arrival.wait, address, file.read().wanted)
+        async def callback() -> AuthorizationCodeResult:
+            given = await back.wait()
+            if why := refusal_in(given):
+                raise OAuthFlowError(f"the login was refused: {why}")
+            return AuthorizationCodeResult(code=given["code"], state=given["state"], iss=given.get("iss"))
+
+        login = Login(name, server, made, redirect, callback, back.address, file.read().wanted)
         async with (
             http_client(server, login) as http,
             Client(streamable_http_client(server.url, http_client=http), client_info=client_info()) as session,
@@ -256,75 +253,3 @@ async def log_in(name: str, server: McpServer, directory: Path, show: Callable[[
     async with file.locked():
         file.write(made.kept)
     return tools
-
-
-class _Arrival:
-    """The browser's return from a login. Only a request with the state of the last shown address counts, because any
-    page can send a browser here."""
-
-    def __init__(self) -> None:
-        self._state = ""
-        self._arrived: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
-        self._open: set[asyncio.StreamWriter] = set()
-
-    @asynccontextmanager
-    async def closing(self, listener: asyncio.Server) -> AsyncGenerator[None]:
-        """Close the listener at the end, with all open connections."""
-        try:
-            yield
-        finally:
-            await stop_accepting(listener)
-            listener.close()
-            for writer in tuple(self._open):
-                writer.transport.abort()
-
-    def expect(self, url: str) -> None:
-        """Wait for the answer to a login that begins at this address."""
-        self._state = _queried(url).get("state", "")
-        self._arrived = asyncio.get_running_loop().create_future()
-
-    async def wait(self) -> AuthorizationCodeResult:
-        """Wait for the browser's answer. Raises OAuthFlowError if the login was refused, and TimeoutError."""
-        async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
-            return await self._arrived
-
-    async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a browser."""
-        self._open.add(writer)
-        with suppress(OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
-            words = head.split(b" ", 2)
-            if problem := problem_of(head):
-                status, said = "400 Bad Request", f"The request was refused: {problem}."
-            else:
-                status, said = self._take(words[1].decode("latin-1") if len(words) == 3 else "")
-            body = f"<!doctype html><meta charset=utf-8><title>sagent</title><p>{said}".encode()
-            writer.write(
-                f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
-                "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n".encode()
-                + body
-            )
-            await writer.drain()
-        writer.close()
-        self._open.discard(writer)
-
-    def _take(self, target: str) -> tuple[str, str]:
-        """Return the status and the text for a browser's request."""
-        given = _queried(target)
-        ours = bool(self._state) and secrets.compare_digest(given.get("state", "").encode(), self._state.encode())
-        if urlsplit(target).path != "/callback" or not ours or not ({"code", "error"} & given.keys()):
-            return "404 Not Found", "This address is only for returning from a login that sagent started."
-        if "error" in given:
-            if not self._arrived.done():
-                words = one_line(printable(given.get("error_description", given["error"])), 300)
-                self._arrived.set_exception(OAuthFlowError(f"the login was refused: {words}"))
-            return "200 OK", "The login was refused. You can close this page."
-        if not self._arrived.done():
-            self._arrived.set_result(
-                AuthorizationCodeResult(code=given["code"], state=given["state"], iss=given.get("iss"))
-            )
-        return "200 OK", "You are logged in. You can close this page and return to sagent."
-
-
-def _queried(url: str) -> dict[str, str]:
-    return {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from sagent.errors import ModelError, UsageError
-from sagent.plugins.logins.openrouter_key import code_in, new_key
+from sagent.plugins.logins.openrouter_key import new_key
 from sagent.repl.commands.command import CommandContext
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ async def test_refusals_are_told() -> None:
         await made(Person("in a browser on this machine", "error=access_denied&error_description=no+thanks"))
     with pytest.raises(ModelError, match="Invalid code"):
         await made(Person("in a browser on this machine", "code=c2"))
-    for pasted in ("c1", "http://localhost:1/callback", ""):
+    for pasted in ("c1", "http://localhost:1/callback", " "):
         with pytest.raises(UsageError, match="no code"):
-            code_in(pasted)
+            await made(Person("in a browser elsewhere", pasted=pasted))
 
 
 async def test_strange_paths_bring_no_code() -> None:
