@@ -10,6 +10,9 @@ SLACK_TOKENS = 1_024
 """Tokens of output that a provider may have produced beyond the visible ones when a call is interrupted."""
 SLACK_PER_SECOND = 256
 """The same for each second since the call was reserved, because reasoning is billed but not always shown."""
+STOPPING = frozenset({"anthropic", "openai", "openai-chat", "deepseek", "fireworks", "together", "xai"})
+"""Providers that end a call, and its bill, when its connection closes (openrouter.ai, stream cancellation). Others may
+finish the reply, as far as its output limit, and bill all of it."""
 
 
 def lost(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
@@ -47,8 +50,8 @@ def estimated(reply: Reply, reservation: Reservation, received: int) -> Reply:
 
 
 def interrupted(reservation: Reservation, stated: tuple[Charge, ...], received: int) -> tuple[Charge, ...]:
-    """Estimate the charges of a call that we ended. Providers stop soon after, so billed output is at most its bytes
+    """Estimate the charges of a call that we ended. If the provider stops then, the billed output is at most its bytes
     plus a margin for unseen parts."""
     most = received + SLACK_TOKENS + round(SLACK_PER_SECOND * reservation.seconds)
-    reservation.take_note(stated, most)
+    reservation.take_note(stated, most if reservation.ask.provider in STOPPING else None)
     return lost(reservation, stated, received)

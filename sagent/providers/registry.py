@@ -1,12 +1,11 @@
 """Providers by name, and the provider a model's id points to."""
 
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
-from sagent.errors import ModelError, SagentError, UsageError
+from sagent.errors import SagentError, UsageError
 from sagent.lib.raised import reason
 from sagent.model import Provider
 from sagent.plugin import resolve
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from sagent.providers.families.responses.provider import ResponsesProvider
 
 
-_KEY_PAGES = {"openrouter": "/key"}
-"""Pages that check a key, of providers whose list of models is public."""
 _OPEN_WEIGHTS = ("gemma", "gpt-oss")
 """Prefixes of models that anybody can serve, though the maker's own API is not Chat Completions."""
 
@@ -204,30 +201,3 @@ def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> boo
 def has_key(row: Row) -> bool:
     """Return True if the environment has a key of this provider."""
     return bool(first_set(f"{row.key} {row.token}")[1])
-
-
-async def prove_key(name: str, provider: Provider, rows: Mapping[str, Row] | None = None) -> bool:
-    """Check each key of a provider with a request; return False if it may accept any key. Raises ModelError."""
-    if not isinstance(provider, Endpoint):
-        await provider.models()
-        return True
-
-    async def ask(endpoint: Provider) -> None:
-        if isinstance(endpoint, Endpoint) and (page := _KEY_PAGES.get(name)):
-            await endpoint.fetch(endpoint.access.base_url.rstrip("/") + page)
-        else:
-            await endpoint.models()
-
-    access, number, of = provider.access, 1, len(provider.access.others) + 1
-    await ask(provider)
-    try:
-        for number, key in enumerate((*access.others, "sagent-doctor-tries-a-wrong-key"), 2):
-            source = f"{access.variable} (key {number} of {of})"
-            alone = provider_named(name, key=key, base_url=access.base_url or None, rows=rows or {}, source=source)
-            async with aclosing(alone):
-                await ask(alone)
-    except ModelError as error:
-        if number <= of:
-            raise
-        return not access.key or error.kind in ("auth", "permission")
-    return not access.key

@@ -22,7 +22,8 @@ from sagent.usage import Charge, Usage
 from tests.cost.bounds import bound_of
 from tests.depth import deep
 
-BOOK = PriceBook({"mine/flat": {"input": 1, "output": 1}, "mine/free": {"input": 0, "output": 0}})
+FLAT = {"input": 1, "output": 1}
+BOOK = PriceBook({"mine/flat": FLAT, "mine/free": {"input": 0, "output": 0}, "deepseek/flat": FLAT, "groq/flat": FLAT})
 MICRO = Decimal("0.000001")
 
 
@@ -37,11 +38,21 @@ def billed(output: int = 0, *, fresh: int = 0, model: str = "flat", usd: Decimal
 
 async def test_clock_set_back_shortens_no_slack():
     ledger = Ledger(Decimal(10), BOOK)
-    with await ledger.reserve("root", "executor", "mine", "flat", 10, 1_000_000) as reservation:
+    with await ledger.reserve("root", "executor", "deepseek", "flat", 10, 1_000_000) as reservation:
         reservation.at += timedelta(hours=1)  # by the clock it has not begun yet
         reservation._began -= 100
         reservation.settle(interrupted(reservation, (), 0))
-    assert ledger.cost().unbilled >= micros(SLACK_TOKENS + 100 * SLACK_PER_SECOND)
+    least = SLACK_TOKENS + 100 * SLACK_PER_SECOND
+    assert micros(least) <= ledger.cost().unbilled < micros(2 * least)
+
+
+@pytest.mark.parametrize(("provider", "stops"), [("deepseek", True), ("groq", False), ("mine", False)])
+async def test_interrupted_call_may_be_billed_whole(provider: str, stops: bool):
+    ledger = Ledger(Decimal(10), BOOK)
+    with await ledger.reserve("root", "executor", provider, "flat", 10, 1_000_000) as reservation:
+        reservation.settle(interrupted(reservation, (), 400))
+    assert (ledger.cost().unbilled < micros(100_000)) is stops
+    assert stops or ledger.cost().total + ledger.cost().unbilled == micros(1_000_010)
 
 
 @pytest.mark.parametrize("cap", [None, Decimal(10)])

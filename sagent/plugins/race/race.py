@@ -121,10 +121,9 @@ class Race:
             raise
         finally:
             racer.seconds = time.monotonic() - began
-            if agent is not None:
-                agent.interrupt()
-                if (ending := agent.end()) is not None:
-                    await asyncio.wait([ending])
+            # not interrupted first, as by a person: its call then counts with the most that a provider may bill for it
+            if agent is not None and (ending := agent.end()) is not None:
+                await asyncio.wait([ending])
         if not passed:
             self._report(f"{racer.name}: {racer.reason}")
         return passed

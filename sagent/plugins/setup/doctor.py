@@ -106,8 +106,9 @@ async def _test(name: str, custom: "CustomProvider | None", login: str, settings
     address."""
     from sagent.app.models import split_model
     from sagent.errors import ModelError, UsageError
+    from sagent.plugins.setup.proof import prove_key
     from sagent.providers.families.endpoint import Endpoint
-    from sagent.providers.registry import prove_key, provider_named
+    from sagent.providers.registry import provider_named
 
     rows, key = settings.rows, (custom.api_key if custom else "") or None
     chosen, _ = split_model(settings.model or "", settings.provider, rows, settings.base_url or "")

@@ -14,7 +14,8 @@ from sagent.config.servers import own_address
 from sagent.context.instructions import repository_root
 from sagent.errors import ModelError, UsageError
 from sagent.plugin import resolve
-from sagent.providers.registry import prove_key, provider_named
+from sagent.plugins.setup.proof import prove_key
+from sagent.providers.registry import provider_named
 from sagent.providers.rows import built_in
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.opening import SessionChoices
