@@ -7,7 +7,9 @@ LIKELY = (
     r"|tool_?c|TOOL_?CALL|<\|?(?:function|invoke|tools|minimax|channel|start|python_tag|action|START_ACTION)|<｜"
     r"|<\|?python_|<\w+>\s*[<{\[]|<\w+\s[^<>]*>|<code>|<steptml|\[TOOL_REQ|\bcall:[\w.-]+\{|✿|functools\["
     r"|^[ \t]*(?:-[ \t]+)?(?i:name|(?:tool|function)(?:[_ ]?name)?|action):|^(?:>>>[ \t]*)?[\w.-]+[ \t]*\n[ \t]*\{"
-    r"|\A\s*[\w.:-]+\("
+    r"|\A\s*[\w.:-]+\(|^[ \t]*(?:[A-Z][\w.-]*\(|@[A-Za-z_][\w.-]*\s*[({])"
+    r"|^[ \t]*\[?(?:\*\*)?(?i:(?:assistant:[ \t]*)?(?:call|invok|execut|using|use[ \t]|tool|function)"
+    r"[^\n({]*(?:\n[^\w\n({]*(?:(?:arg|param|input)[^\n({]*)?)?[({])"
     r"|to=functions|^\s*\[\s*[\w.:-]+\s*\(|^\s*\{\s*\"[\w.:-]+\"\s*:\s*\{|```\w+[ \t]*\n\s*\{"
     r"|```[ \t]*py(?:thon)?[ \t]*\n\s*(?:\[\s*)?(?:\w+\s*=\s*)?(?:print\s*\(\s*)?[A-Za-z_][\w.:-]*\s*\("
 )

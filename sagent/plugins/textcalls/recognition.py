@@ -21,6 +21,7 @@ from sagent.lib.json import (
 )
 from sagent.messages import CUT, Message, ToolCall
 from sagent.model import Request
+from sagent.plugins.textcalls.announced import ANNOUNCED, read_announced
 from sagent.plugins.textcalls.elements import CALLS as ELEMENTS
 from sagent.plugins.textcalls.elements import (
     call_of_element,
@@ -69,6 +70,7 @@ _TOKEN = re.compile(
     r"|^[ \t]*<(?P<element>[A-Za-z_]\w*)(?=[\s/>])"
     rf"|^[ \t]*(?P<labelled>{LABELLED})"
     r"|^[ \t]*(?P<gemma>call:[\w.-]+(?=\{))"
+    rf"|^[ \t]*(?P<announced>{ANNOUNCED})"
     r"|^[ \t]*(?P<json>[{\[])",
     re.MULTILINE,
 )
@@ -141,10 +143,8 @@ class _Reader:
         at = max((end + len(closing) for closing in THOUGHTS.values() if (end := text.rfind(closing)) >= 0), default=0)
         if at == 0 and text.lstrip().startswith(tuple(THOUGHTS)):
             return []  # thinking without an end
-        if whole := self._whole_reply(at):
-            return [whole]
         while token := _TOKEN.search(text, at):
-            at = token.end()
+            at = token.end() if token["announced"] is None else token.start() + len(token[0].partition("\n")[0])
             span: Span | None = None
             if token["mark"] is not None:
                 span = self._marked(token.start(), token["mark"])
@@ -173,6 +173,8 @@ class _Reader:
             span = self._labelled(token.start("labelled"))
         elif token["gemma"] is not None:
             span = self._unmarked_gemma(token.start("gemma"))
+        elif token["announced"] is not None:
+            span = self._announced(token)
         elif token["element"] is not None:
             span = self._element(token)
         return replace(span, shown=True) if span else None
@@ -230,15 +232,6 @@ class _Reader:
             return calls
         return self._python(body.strip()) if self._calls_tools(body.strip()) else ()
 
-    def _whole_reply(self, start: int) -> Span | None:
-        """Read a reply that is one call in Python's syntax."""
-        body = self._text[start:].strip()
-        if not re.match(r"[A-Za-z_][\w.:-]*\(", body) or not body.endswith(")") or not self._calls_tools(body):
-            return None
-        calls = self._python(body)
-        fits = len(calls) == 1 and calls[0][2] is None and self._offered.fits(*calls[0][:2])
-        return Span(start, len(self._text), (self._call(calls[0]),), marked=False, shown=True) if fits else None
-
     def _headed(self, token: re.Match[str]) -> Span | None:
         """Read arguments under or after a tool's name. Without further words it must be a tool that takes them."""
         text, start = self._text, token.end()
@@ -287,6 +280,12 @@ class _Reader:
         if found is None or not (found.said or self._offered.fits(*found.call[:2])):
             return None
         return self._span(start, found.end, (found.call,), marked=False)
+
+    def _announced(self, token: re.Match[str]) -> Span | None:
+        """Read a call on a line of its own."""
+        if self._tries > _MAX_TRIES or (found := read_announced(self._text, token, self._offered)) is None:
+            return None
+        return self._span(token.start(), found.end, (found.call,), marked=False)
 
     def _unmarked_gemma(self, start: int) -> Span | None:
         """Read a call of Gemma 4 whose marks were not written."""
