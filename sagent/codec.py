@@ -186,9 +186,9 @@ def _private(source: Mapping[str, object]) -> Private | None:
     return Private(_text(members, "family"), json_load(_text(members, "data")))
 
 
-def _object(value: object, what: str) -> Mapping[str, object]:
+def _object(value: object, label: str) -> Mapping[str, object]:
     if not isinstance(value, dict | JsonObject):  # and not Mapping: this runs for every part of a log
-        raise _wrong(what, "a JSON object", value)
+        raise _wrong(label, "a JSON object", value)
     return as_object(value)  # pyright: ignore[reportUnknownArgumentType] -- the keys of parsed JSON are strings
 
 
@@ -206,8 +206,8 @@ def _array(source: Mapping[str, object], key: str) -> Sequence[object]:
     return as_array(value)  # pyright: ignore[reportUnknownArgumentType] -- each item is checked when it is read
 
 
-def _wrong(what: str, expected: str, value: object) -> ValueError:
-    return ValueError(f"{what} must be {expected}, not {type(value).__name__}")
+def _wrong(label: str, expected: str, value: object) -> ValueError:
+    return ValueError(f"{label} must be {expected}, not {type(value).__name__}")
 
 
 def _word(source: Mapping[str, object], key: str, words: tuple[_Word, ...]) -> _Word:

@@ -149,10 +149,10 @@ def full_name(model: Model) -> str:
     return f"{model.provider}/{model.id}"
 
 
-def is_same_model(one: Model, other: Model) -> bool:
+def is_same_model(model: Model, other: Model) -> bool:
     """Return True for the same model at the same address with the same key."""
-    source, other_source = (getattr(each, "source", each) for each in (one, other))
-    return one is other or (full_name(one) == full_name(other) and source == other_source)
+    source, other_source = (getattr(each, "source", each) for each in (model, other))
+    return model is other or (full_name(model) == full_name(other) and source == other_source)
 
 
 @runtime_checkable

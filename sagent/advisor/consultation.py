@@ -126,19 +126,19 @@ async def _spawn(agent: Node, child: SpawnRequest) -> Peer:
         return await agent.spawn(replace(child, budget_usd=None))
 
 
-def judge(blank: Advice, said: str, stop: str) -> Advice:
+def judge(blank: Advice, answer: str, stop: str) -> Advice:
     """Turn an answer into advice: whole, cut, or failed with the reason."""
-    text = said.strip()
+    stripped = answer.strip()
     if stop in _REFUSALS:
-        return replace(blank, status="declined", text=text, reason=f"it refused ({stop})")
-    if not text and stop == "max_tokens":
+        return replace(blank, status="declined", text=stripped, reason=f"it refused ({stop})")
+    if not stripped and stop == "max_tokens":
         return replace(blank, status="failed", reason="its answer was cut before it said anything")
-    if _ECHO.match(text):
+    if _ECHO.match(stripped):
         return replace(blank, status="failed", reason="it repeated the conversation instead of judging it")
-    advice = read(replace(blank, text=text, status="cut" if stop == "max_tokens" else "answered"))
-    if not advice.verdict and len(text) < _MIN_ANSWER_CHARS:
-        said = f"its answer was {text!r}" if text else "its answer was empty"
-        return replace(blank, status="declined", text=text, reason=said)
+    advice = read(replace(blank, text=stripped, status="cut" if stop == "max_tokens" else "answered"))
+    if not advice.verdict and len(stripped) < _MIN_ANSWER_CHARS:
+        reason = f"its answer was {stripped!r}" if stripped else "its answer was empty"
+        return replace(blank, status="declined", text=stripped, reason=reason)
     return advice
 
 

@@ -158,11 +158,11 @@ class AdvisorExtension(Advisors):
         """Return the advisors, the tally of each, and remarks."""
         return Report(self.roster.describe(), self.tally(), self.remarks())
 
-    def _switch(self, what: str, ended: Sequence[str]) -> None:
+    def _switch(self, names: str, ended: Sequence[str]) -> None:
         _cancel(task for task, whom in self.running.items() if whom in ended)
         self._attach()
-        self.state.journal.record(SwitchedEntry(advisor=what))
-        self.state.journal.emit(Switched(self.state.path, what))
+        self.state.journal.record(SwitchedEntry(advisor=names))
+        self.state.journal.emit(Switched(self.state.path, names))
 
     def _attach(self) -> None:
         """Offer the tool from the next call on, unless it is offered already, and wrap the agent's policy. An existing

@@ -134,10 +134,10 @@ class AdvisorPolicy:
             text = f"You asked for advice, but there is none: {why}. Continue by yourself, without asking again."
             self._advisors.agent.inform(user(text, sender="sagent"))
 
-    async def _ask(self, trigger: str, what: str, name: str = "") -> Sequence[Advice]:
+    async def _ask(self, trigger: str, question: str, name: str = "") -> Sequence[Advice]:
         """Ask, and have the answer read before the next model call."""
         self._pause = self._advisors.setup.rules.cooldown_turns + 1
-        asked = await self._advisors.consult(what, name, trigger)
+        asked = await self._advisors.consult(question, name, trigger)
         answers = [one for one in asked if is_answer(one)]
         if answers:
             self._watch.heard()
@@ -149,8 +149,8 @@ class AdvisorPolicy:
         return asked
 
 
-def _lost_by(tool: str, command: str, what: str, cwd: Path) -> str:
+def _lost_by(tool: str, command: str, action: str, cwd: Path) -> str:
     """Return a description of a call that cannot be undone, and the programs that it runs; "" for other calls."""
     if not (destroys(command, cwd) if command else is_destroyer(tool)):
         return ""
-    return f"{cwd} {what} {programs_of(command, cwd)}"
+    return f"{cwd} {action} {programs_of(command, cwd)}"

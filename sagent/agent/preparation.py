@@ -174,10 +174,10 @@ async def _awaited(value: T | Awaitable[T]) -> T:
     return await cast("Awaitable[T]", value) if isinstance(value, Awaitable) else value
 
 
-def _needed(name: str, value: T, what: str, fits: Callable[[object], bool]) -> T:
+def _needed(name: str, value: T, expected: str, fits: Callable[[object], bool]) -> T:
     """Return the return value of a function of the program. Raises UsageError if it has the wrong type."""
     if not fits(value):
-        raise UsageError(f"{name}: the function returned {type(value).__name__}; it must return {what}")
+        raise UsageError(f"{name}: the function returned {type(value).__name__}; it must return {expected}")
     return value
 
 

@@ -158,10 +158,10 @@ def session_at(value: object) -> Path:
     raise UsageError(f'session={value!r:.60}: give the path of its directory, as "chats/ann"')
 
 
-def check_whole(what: str, value: object, minimum: int = 0) -> None:
+def check_whole(label: str, value: object, minimum: int = 0) -> None:
     """Raise UsageError for anything but a whole number that is at least the minimum."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise UsageError(f"{what}: give a whole number from {minimum}")
+        raise UsageError(f"{label}: give a whole number from {minimum}")
 
 
 def check_type(value: object) -> None:

@@ -108,9 +108,9 @@ async def _run(task: str, config: Settings, on_event: Callable[[Event], None] | 
         return TaskResult(result.content, result, _by_role(made))
 
 
-def _by_role(made: Iterable[Charge]) -> Mapping[str, RoleUsage]:
+def _by_role(charges: Iterable[Charge]) -> Mapping[str, RoleUsage]:
     sums, total = {"executor": Sum(), "advisor": Sum()}, Sum()
-    for charge in made:
+    for charge in charges:
         for each in (sums.setdefault(charge.role.partition(":")[0] or "executor", Sum()), total):
             each.add(charge)
     return {

@@ -157,15 +157,15 @@ def _operation_of(plugins: "Installed", family: str, words: "Sequence[str]") -> 
     raise UsageError(f"`sagent {family}` takes one of {', '.join(known)}. See sagent {family} --help.")
 
 
-def carry_out(owner: str, function: str, what: str, *given: object) -> int:
+def carry_out(owner: str, function: str, action: str, *arguments: object) -> int:
     """Call a plugin's function that returns an exit code. Raises UsageError if a plugin other than the core fails."""
     from sagent.config.plugins import named_errors
     from sagent.plugin import resolve
 
-    with named_errors(what, owner, SystemExit):
+    with named_errors(action, owner, SystemExit):
         run = cast("Callable[..., object]", resolve(function))
-    with named_errors(what, owner):
-        if not isinstance(code := run(*given), int):
+    with named_errors(action, owner):
+        if not isinstance(code := run(*arguments), int):
             raise TypeError(f"it returned {type(code).__name__} where an exit code is needed")
         return code
 

@@ -89,12 +89,12 @@ def read_address(table: Mapping[str, object], base: PathBase) -> Address:
     return Address(address, _text(table, "api_key") if "api_key" in table else "")
 
 
-def named_apart(found: Sequence[Placed]) -> tuple[Placed, ...]:
+def named_apart(advisors: Sequence[Placed]) -> tuple[Placed, ...]:
     """Return the advisors if their names are unique. An advisor is identified by its name, whatever its model."""
-    names = [placed.advisor.name for placed in found]
+    names = [placed.advisor.name for placed in advisors]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise RefusedError(f"two advisors are called {twice!r}: give each its own name, as in critic=PROVIDER/MODEL")
-    return tuple(found)
+    return tuple(advisors)
 
 
 def _with_role(advisor: "Advisor", base: PathBase) -> "Advisor":

@@ -314,11 +314,11 @@ class FileLayer:
         return self._file.expanded(keys, value, self._into.environ)
 
 
-def _joined(before: object, found: Mapping[str, object] | tuple[object, ...]) -> object:
+def _joined(values: object, layer: Mapping[str, object] | tuple[object, ...]) -> object:
     """Return a table's values of the layers so far and of this one."""
-    if isinstance(found, Mapping):
-        return {**cast("Mapping[str, object]", before or {}), **found}
-    return (*cast("tuple[object, ...]", before or ()), *found)
+    if isinstance(layer, Mapping):
+        return {**cast("Mapping[str, object]", values or {}), **layer}
+    return (*cast("tuple[object, ...]", values or ()), *layer)
 
 
 def _default(field: Setting) -> object:

@@ -56,9 +56,9 @@ class File:
         """Build an error about a key, with its place in the file."""
         return ConfigError(f"{self.where(*keys)}: {end_sentence(message)}")
 
-    def unknown(self, keys: Line, names: Iterable[str], what: str = "setting") -> ConfigError:
+    def unknown(self, keys: Line, names: Iterable[str], noun: str = "setting") -> ConfigError:
         hint = nearest(keys[-1], names) or f"; accepted are {', '.join(names)}"
-        return self.error(keys, f"there is no {what} {'.'.join(keys)}{hint}")
+        return self.error(keys, f"there is no {noun} {'.'.join(keys)}{hint}")
 
     def table(self, keys: Line, value: object) -> Mapping[str, object]:
         """Return the value if it is a table. Raises ConfigError."""

@@ -193,9 +193,9 @@ def _has_variables(environ: Mapping[str, str]) -> bool:
     return any(name.startswith("SAGENT_") for name in environ)
 
 
-def _add_once(found: dict[str, SettingValue], value: SettingValue) -> None:
+def _add_once(values: dict[str, SettingValue], value: SettingValue) -> None:
     setting, _, origin = value
-    if setting.name in found:
-        both = " and ".join(sorted((origin, found[setting.name][2])))
+    if setting.name in values:
+        both = " and ".join(sorted((origin, values[setting.name][2])))
         raise ConfigError(f"{both} are the same setting: give only one.")
-    found[setting.name] = value
+    values[setting.name] = value

@@ -75,11 +75,11 @@ def load_anew(places: Places, stamps: Sequence[str], place: Path, old: Index) ->
     return index
 
 
-def _imported(found: Sequence[Source], own_folder: str, place: Path) -> Iterator[Known]:
+def _imported(sources: Sequence[Source], own_folder: str, place: Path) -> Iterator[Known]:
     """Yield the declarations. One that crashed the process the last time is left out, and so is one in the person's
     `own_folder` that another user may write."""
     with _mark(place.with_suffix(".importing")) as (ended, mark):
-        for source in found:
+        for source in sources:
             others = os.path.dirname(source.origin) == own_folder and written_by_others(source.origin)  # noqa: PTH120 -- a text
             if why := source.fault or others:
                 yield Known(Plugin(source.name), source, why)
@@ -257,12 +257,12 @@ def _fits(value: object, hint: object) -> bool:
     return isinstance(value, hint) if isinstance(hint, type) else callable(value)
 
 
-def index_of(found: Sequence[Known]) -> Index:
+def index_of(plugins: Sequence[Known]) -> Index:
     """Return the index of these plugins; additions with a name taken by the core or another one are in its notices."""
     owners = {("setting", name): CORE.name for name in (*RESERVED, *ALIASES, "-h", "-i", "-p", "-r", "-V")}
     owners["command", "help"] = CORE.name
     origins = {CORE.name: "the core"}
-    there = _there(found)
+    there = _there(plugins)
     notices: list[str] = []
     heads: list[Head] = []
     rows: dict[str, list[tuple[int, Mapping[str, object]]]] = {member: [] for member in KINDS}
@@ -270,7 +270,7 @@ def index_of(found: Sequence[Known]) -> Index:
     for member, (word, _) in KINDS.items():
         for row in getattr(CORE, member):
             _take(owners, row, word, CORE)
-    for known in found:
+    for known in plugins:
         plugin, source, error = known.plugin, known.source, known.error
         named = f"plugin {plugin.name} ({source.origin})"
         if not error and (lacks := [name for name in plugin.needs if name not in there]):
@@ -321,9 +321,9 @@ def _advice(source: Source) -> str:
     return f"Update or uninstall {package}; `sagent plugin test {source.name}` shows what is wrong."
 
 
-def _there(found: Sequence[Known]) -> Collection[str]:
+def _there(plugins: Sequence[Known]) -> Collection[str]:
     """Return the names of the plugins that have all they need."""
-    needs = {CORE.name: CORE.needs, **{each.plugin.name: each.plugin.needs for each in found if not each.error}}
+    needs = {CORE.name: CORE.needs, **{each.plugin.name: each.plugin.needs for each in plugins if not each.error}}
     while lacking := [name for name, wanted in needs.items() if not needs.keys() >= set(wanted)]:
         for name in lacking:
             del needs[name]

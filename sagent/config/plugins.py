@@ -160,8 +160,8 @@ class Installed:
         """The guarding tables of missing plugins, with the plugins."""
         return self._formerly("guards")
 
-    def _formerly(self, what: str) -> Mapping[str, str]:
-        return {name: plugin for member, name, plugin in self._former if member == what}
+    def _formerly(self, kind: str) -> Mapping[str, str]:
+        return {name: plugin for member, name, plugin in self._former if member == kind}
 
     @cached_property
     def _former(self) -> Sequence[tuple[str, str, str]]:
@@ -178,7 +178,7 @@ class Installed:
 
 
 @contextmanager
-def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generator[None]:
+def named_errors(part: str, plugin: str, *also: type[BaseException]) -> Generator[None]:
     """Raise UsageError with the plugin's name for errors of its code in the block, including errors in `also`.
     SagentErrors, errors about a file given to one of our plugins or about standard output, and the core's are passed
     on; in dev mode all are."""
@@ -192,7 +192,7 @@ def named_errors(what: str, plugin: str, *also: type[BaseException]) -> Generato
         left = isinstance(error, SystemExit) and not (also or blamed)
         if isinstance(error, SagentError) or plugin == CORE.name or lost or told or left or sys.flags.dev_mode:
             raise
-        said = f"{what} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
+        said = f"{part} of the plugin {plugin} failed: {reason(error)}. PYTHONDEVMODE=1 shows its traceback."
         raise UsageError(blamed or said) from error
 
 

@@ -179,7 +179,7 @@ def switch(value: object, _: object = None) -> bool:
     raise RefusedError("give true or false")
 
 
-def texts(value: object, what: str) -> list[str]:
+def texts(value: object, noun: str) -> list[str]:
     """Return the items of a list, or of a text split at commas outside parentheses (a rule may lack its end)."""
     if isinstance(value, str):
         import re
@@ -190,7 +190,7 @@ def texts(value: object, what: str) -> list[str]:
         texts = [item for item in items if isinstance(item, str) and item.strip()]
         if len(texts) == len(items):
             return texts
-    raise RefusedError(f"give a list of {what}")
+    raise RefusedError(f"give a list of {noun}")
 
 
 def names_of(value: object, _: object = None) -> tuple[str, ...]:

@@ -205,8 +205,8 @@ def find_definitions(
     return found
 
 
-def first_names(what: str, names: Collection[str], limit: int, notices: list[str]) -> Sequence[str]:
+def first_names(noun: str, names: Collection[str], limit: int, notices: list[str]) -> Sequence[str]:
     """Return the names up to a limit; notices list the others."""
     if len(names) > limit:
-        notices.append(f"Only {limit} {what}s are used. Left out: {', '.join(islice(names, limit, None))}.")
+        notices.append(f"Only {limit} {noun}s are used. Left out: {', '.join(islice(names, limit, None))}.")
     return [*islice(names, limit)]

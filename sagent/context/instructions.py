@@ -160,11 +160,11 @@ class _Reader:
                 self.notices.append(f"{path} is not used: rules for some paths only are not read here.")
         return f"{text}\n\n{_cut_mark(path)}" if cut else text
 
-    def fit(self, found: Sequence[tuple[Path, str]]) -> dict[Path, str]:
-        """Return the sections that fit, in the order of `found`; the last one is cut to fit."""
+    def fit(self, sections: Sequence[tuple[Path, str]]) -> dict[Path, str]:
+        """Return the sections that fit, in the order of `sections`; the last one is cut to fit."""
         chosen: dict[Path, str] = {}
         room = MAX_TOTAL_BYTES
-        for path, text in found:
+        for path, text in sections:
             section = f"# Instructions from {path}\n\n{text}"
             size = len(section.encode(errors="replace"))
             if size > room:

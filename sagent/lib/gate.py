@@ -54,10 +54,10 @@ class Gate:
         self._data += data + bytes(-len(data) % 8)
         return address
 
-    def call(self, what: str, name: str | int, *arguments: int) -> None:
-        """Add a system call; if the kernel refuses it, the program names `what` was refused and ends with 126."""
+    def call(self, label: str, name: str | int, *arguments: int) -> None:
+        """Add a system call; if the kernel refuses it, the program names `label` was refused and ends with 126."""
         number = _NUMBERS[self.machine][name] if isinstance(name, str) else name
-        said = f"The sandbox cannot be raised: the kernel refused {what}.\n".encode()
+        said = f"The sandbox cannot be raised: the kernel refused {label}.\n".encode()
         self._add(number, arguments, said)
 
     def allow(self, rights: int, path: bytes) -> None:

@@ -175,25 +175,25 @@ class _Unwaiting(FileIO):
 
 
 def _is_kernels(
-    path: str | bytes | os.PathLike[str], found: os.stat_result, place: int | str | os.PathLike[str]
+    path: str | bytes | os.PathLike[str], status: os.stat_result, place: int | str | os.PathLike[str]
 ) -> bool:
     """Return True if a regular file is one of the kernel's device-like files, wherever its file system is mounted.
     `place` is the file or its directory."""
     name = os.fsdecode(path)
-    if os.major(found.st_dev) or found.st_blocks:  # it is on a disk, or has content in memory
+    if os.major(status.st_dev) or status.st_blocks:  # it is on a disk, or has content in memory
         return False
     if _KERNELS.fullmatch(name.rpartition("/")[2]) is not None:
         return os.statvfs(place).f_blocks == 0  # only file systems of the kernel have no blocks
     return name.startswith(_TRACES)
 
 
-def _check(found: os.stat_result, path: str | bytes | os.PathLike[str], place: int | str | os.PathLike[str]) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check(status: os.stat_result, path: str | bytes | os.PathLike[str], place: int | str | os.PathLike[str]) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, _LINK, path)
-    if not stat.S_ISREG(found.st_mode):
-        code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
-        raise OSError(code, f"it is {special_kind(found.st_mode)}, not a file", path)
-    if _is_kernels(path, found, place):
+    if not stat.S_ISREG(status.st_mode):
+        code = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+        raise OSError(code, f"it is {special_kind(status.st_mode)}, not a file", path)
+    if _is_kernels(path, status, place):
         raise OSError(errno.EINVAL, "it is a file of the kernel that acts like a device", path)
 
 

@@ -116,9 +116,9 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def count(number: int, what: str, plural: str = "") -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """Return a number and its noun: "1 call", "2 calls"."""
-    return f"{number} {what if number == 1 else plural or what + 's'}"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def failure(error: BaseException) -> str:

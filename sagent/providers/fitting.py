@@ -329,13 +329,13 @@ def _required(schema: JsonObject) -> list[str]:
     return [name for name in as_array(schema.get("required")) if isinstance(name, str)]
 
 
-def _either(one: Json, other: Json) -> Json:
+def _either(schema: Json, other: Json) -> Json:
     """Return a schema that accepts the values of either of two."""
-    if one == other or other in (True, EMPTY):
-        return one
-    before = one.get("anyOf") if isinstance(one, JsonObject) and {*one} == {"anyOf"} else None
-    known = before if isinstance(before, tuple) else (one,)
-    return one if other in known else JsonObject({"anyOf": (*known, other)})
+    if schema == other or other in (True, EMPTY):
+        return schema
+    before = schema.get("anyOf") if isinstance(schema, JsonObject) and {*schema} == {"anyOf"} else None
+    known = before if isinstance(before, tuple) else (schema,)
+    return schema if other in known else JsonObject({"anyOf": (*known, other)})
 
 
 def _property_names(schema: Json, depth: int = 0) -> Iterable[str]:

@@ -99,16 +99,16 @@ def _shown(
 
 
 def shrink_refused(
-    found: Mapping[str, str], messages: Iterable[Message]
+    refused_parts: Mapping[str, str], messages: Iterable[Message]
 ) -> tuple[Mapping[str, str], Mapping[str, Image]]:
     """Replace refused large images by keys of smaller versions, and return these versions. It takes 0.1 s and more for
     each. If there are too many images, none is too large."""
     parts = {_key(part): part for part in _media(messages)}
-    large = {key: part for key in found if isinstance(part := parts.get(key), Image) and _is_large(part)}
-    if not large or any(_MANY_MEDIA.search(said) for said in found.values()):
-        return found, {}
+    large = {key: part for key in refused_parts if isinstance(part := parts.get(key), Image) and _is_large(part)}
+    if not large or any(_MANY_MEDIA.search(said) for said in refused_parts.values()):
+        return refused_parts, {}
     made = {key: image for key, part in large.items() if (image := _shrunk(part)) is not None}
-    refused = {key.replace(_MEDIA, _LARGE) if key in made else key: said for key, said in found.items()}
+    refused = {key.replace(_MEDIA, _LARGE) if key in made else key: said for key, said in refused_parts.items()}
     return refused, {key.replace(_MEDIA, _LARGE): image for key, image in made.items()}
 
 

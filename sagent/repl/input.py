@@ -264,10 +264,10 @@ class InputActions:
         shared = output if len(output) <= MAX_SHARED_CHARS else f"{output[:half]}\n[...]\n{output[-half:]}"
         self._session.add_context(f"I ran `{command}` (exit {code}):\n{shared}", SHELL)
 
-    def _is_elsewhere(self, what: str) -> bool:
+    def _is_elsewhere(self, command: str) -> bool:
         """Report an action that is impossible because the session runs on another machine; return True if it does."""
         try:
-            self._session.require_here(what)
+            self._session.require_here(command)
         except SagentError as error:
             self._tasks.report(error)
             return True

@@ -166,10 +166,10 @@ class CurrentSession:
         except UsageError:
             return None
 
-    def require_here(self, what: str) -> None:
+    def require_here(self, command: str) -> None:
         """Reject a command that needs the session's own machine. Raises UsageError if that is another one."""
         if (elsewhere := self.elsewhere) is not None:
-            raise UsageError(f"{what} works only where the session runs: {elsewhere.where() or elsewhere.home}.")
+            raise UsageError(f"{command} works only where the session runs: {elsewhere.where() or elsewhere.home}.")
 
     @property
     def local(self) -> "Agent":

@@ -366,8 +366,8 @@ class Repl(CommandContext):
         self._screen.output.write_raw(osc52(text))
         self._screen.output.flush()
 
-    def set_display(self, what: DisplaySetting, value: str) -> None:
-        if what == "theme":
+    def set_display(self, setting: DisplaySetting, value: str) -> None:
+        if setting == "theme":
             self._screen.set_theme(value)
         else:
             self.say(f"{self._screen.set_vim(value)} keys")

@@ -229,8 +229,8 @@ class StatusDisplay:
             return _defect("the status", error, width)
 
 
-def _defect(what: str, error: Exception, width: int) -> Line:
-    return (("", f"({what} cannot be shown: {type(error).__name__}: {error})"[:width]),)
+def _defect(part: str, error: Exception, width: int) -> Line:
+    return (("", f"({part} cannot be shown: {type(error).__name__}: {error})"[:width]),)
 
 
 def _short_of_money(agent: "RootAgent") -> Collection[str]:

@@ -68,7 +68,7 @@ def compare_files(before: TreeSnapshot, paths: Sequence[bytes], keep: Keep, stop
 
 
 def _compare_files(
-    before: TreeSnapshot, after: TreeSnapshot, suspects: Sequence[bytes], keep: Keep, stop: Stop, found: Difference
+    before: TreeSnapshot, after: TreeSnapshot, suspects: Sequence[bytes], keep: Keep, stop: Stop, difference: Difference
 ) -> None:
     contents = _from_git(before, suspects, stop)
     inodes: set[int] = set()  # of the earlier files, computed on demand
@@ -86,10 +86,10 @@ def _compare_files(
         if first == last and first.kind != "unknown":
             continue
         kept += (old.size if old else 0) + (new.size if new else 0)
-        found.states[path] = new
+        difference.states[path] = new
         if why := first.why or last.why:
-            found.omitted.append(Omission(os.fsdecode(path), why))
-        found.files.append(Touch(os.fsdecode(path), first, last))
+            difference.omitted.append(Omission(os.fsdecode(path), why))
+        difference.files.append(Touch(os.fsdecode(path), first, last))
 
 
 def _is_older(before: TreeSnapshot, path: bytes, new: FileState, inodes: set[int]) -> bool:
@@ -152,20 +152,20 @@ def _snapshot(mode: int, data: bytes, keep: Keep) -> Snapshot:
     return Snapshot("file", keep(data), stat.S_IMODE(mode))
 
 
-def _compare_directories(before: TreeSnapshot, after: TreeSnapshot, found: Difference) -> None:
-    holding = {path for touch in found.files for path in _above(os.fsencode(touch.path), after.root)}
+def _compare_directories(before: TreeSnapshot, after: TreeSnapshot, difference: Difference) -> None:
+    holding = {path for touch in difference.files for path in _above(os.fsencode(touch.path), after.root)}
     # a directory with uncovered files is left to its maker
     for path, listing in after.listings.items():
         counts = path in holding or listing.names == listing.below
         if counts and path not in before.listings and before.was_there(path) is False:
-            found.made.append(os.fsdecode(path))
+            difference.made.append(os.fsdecode(path))
     for path in before.listings.keys() - after.listings.keys():
         listing = before.listings[path]
         counts = path in holding or listing.names == listing.below
         if counts and read_state(path, lambda _: "", -1).kind != "directory":
-            found.gone.append(os.fsdecode(path))
-    found.made.sort()
-    found.gone.sort()
+            difference.gone.append(os.fsdecode(path))
+    difference.made.sort()
+    difference.gone.sort()
 
 
 def _above(path: bytes, root: bytes) -> Iterator[bytes]:

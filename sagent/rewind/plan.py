@@ -98,17 +98,17 @@ class _Log:
     found: list[tuple[str, Touched]] = field(default_factory=list[tuple[str, Touched]])
     begun: dict[str, tuple[str, Touched, bool]] = field(default_factory=dict[str, tuple[str, Touched, bool]])
 
-    def read(self, at: str, what: Touched) -> None:
-        if not what.ended:
-            self.begun[what.call] = (at, what, self.passed)
+    def read(self, at: str, touched: Touched) -> None:
+        if not touched.ended:
+            self.begun[touched.call] = (at, touched, self.passed)
             return
-        _, _, later = self.begun.pop(what.call, ("", what, True))
+        _, _, later = self.begun.pop(touched.call, ("", touched, True))
         if self.passed:
-            if what.files and not later:
-                places = what.trees or tuple(touch.path for touch in what.files)
+            if touched.files and not later:
+                places = touched.trees or tuple(touch.path for touch in touched.files)
                 early = tuple(Omission(path, EARLIER) for path in places)
-                what = replace(what, omitted=(*what.omitted, *early))
-            self.found.append((at, what))
+                touched = replace(touched, omitted=(*touched.omitted, *early))
+            self.found.append((at, touched))
 
     def close(self) -> None:
         """Add the calls that began and did not end: they may have changed something."""
@@ -137,8 +137,8 @@ def cut_off(entries: Iterable[Entry], now: Callable[[str], Snapshot]) -> Iterato
         yield replace(what, ended=True, files=(*done, *open_), omitted=(*what.omitted, *unseen))
 
 
-def _unseen(what: Touched) -> tuple[Omission, ...]:
-    return tuple(Omission(path, NOT_SEEN) for path in (*what.trees, *(touch.path for touch in what.files)))
+def _unseen(touched: Touched) -> tuple[Omission, ...]:
+    return tuple(Omission(path, NOT_SEEN) for path in (*touched.trees, *(touch.path for touch in touched.files)))
 
 
 def plan(touches: Iterable[Touched]) -> Plan:
@@ -166,9 +166,9 @@ def plan(touches: Iterable[Touched]) -> Plan:
     )
 
 
-def _follow(item: Item | None, touch: Touch, what: Touched) -> Item:
+def _follow(item: Item | None, touch: Touch, touched: Touched) -> Item:
     """Return a file's item extended by one change."""
-    after = (touch.after,) if what.ended else (touch.before, touch.after)
+    after = (touch.after,) if touched.ended else (touch.before, touch.after)
     expected = tuple(each for each in after if each.kind != "unknown")
     why = "" if expected else touch.after.why
     if item is None:
@@ -178,11 +178,11 @@ def _follow(item: Item | None, touch: Touch, what: Touched) -> Item:
     return Item(touch.path, item.target, expected, item.why or why)
 
 
-def settle(found: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Touch], Sequence[Omission]]:
+def settle(plan: Plan, now: Mapping[str, Snapshot]) -> tuple[Sequence[Touch], Sequence[Omission]]:
     """Return the steps to take, with the files as they are now, and the files that should change but are left alone."""
     steps: list[Touch] = []
     left: list[Omission] = []
-    for item in found.items:
+    for item in plan.items:
         there = now[item.path]
         if there == item.target and there.kind != "unknown":
             continue

@@ -234,13 +234,13 @@ class Checkpoints:
                 found = await in_thread(partial(compare_files, before, inside, other.keep))
                 self._book(other, found, every=True)
 
-    def _book(self, mark: _RunningCall, found: Difference, *, every: bool = False) -> None:
+    def _book(self, mark: _RunningCall, difference: Difference, *, every: bool = False) -> None:
         """Log a call's changes so far, marked as unfinished."""
-        if found.files or found.made or found.gone:
-            so_far = _with_difference(replace(_ended(mark), omitted=()), found)
+        if difference.files or difference.made or difference.gone:
+            so_far = _with_difference(replace(_ended(mark), omitted=()), difference)
             mark.recorder.journal.record(so_far)
             mark.recorder.journal.record(_begun(mark))
-            self.report(None if every else mark, found.states, found.made, found.gone)
+            self.report(None if every else mark, difference.states, difference.made, difference.gone)
 
     def _paths_named(self) -> frozenset[bytes]:
         return frozenset(os.fsencode(path) for mark in self._marks for path in mark.named)
@@ -291,7 +291,7 @@ class Checkpoints:
         self,
         mark: "_RunningCall | None",
         states: Mapping[bytes, FileState | None],
-        made: Iterable[str],
+        directories: Iterable[str],
         gone: Iterable[str],
     ) -> None:
         """Tell other running calls of changes that are not theirs."""
@@ -307,7 +307,7 @@ class Checkpoints:
                 else:
                     tree.files.pop(path, None)
                     _forget(tree, path)
-            for path in filter(inside, map(os.fsencode, made)):
+            for path in filter(inside, map(os.fsencode, directories)):
                 tree.listings.setdefault(path, Listing((), settled=False, names=frozenset(), below=frozenset()))
             for path in map(os.fsencode, gone):
                 tree.listings.pop(path, None)
@@ -374,13 +374,13 @@ def _ended(mark: _RunningCall) -> Touched:
     return replace(what, beside=tuple(mark.beside))
 
 
-def _with_difference(what: Touched, found: Difference) -> Touched:
+def _with_difference(touched: Touched, difference: Difference) -> Touched:
     return replace(
-        what,
-        files=(*what.files, *found.files),
-        made=(*what.made, *found.made),
-        gone=(*what.gone, *found.gone),
-        omitted=(*what.omitted, *found.omitted),
+        touched,
+        files=(*touched.files, *difference.files),
+        made=(*touched.made, *difference.made),
+        gone=(*touched.gone, *difference.gone),
+        omitted=(*touched.omitted, *difference.omitted),
     )
 
 

@@ -114,13 +114,13 @@ def _prepare(log: Log, entry: str, stop: Stop, path: str = "") -> _Work:
     return _Work(found, tuple(steps), tuple(left), tuple(changes))
 
 
-def _only(found: Plan, path: str) -> Plan:
+def _only(plan: Plan, path: str) -> Plan:
     """Reduce a plan to one file and the directories that were made for it."""
-    items = tuple(item for item in found.items if item.path == path)
+    items = tuple(item for item in plan.items if item.path == path)
     if not items:
         raise UsageError(f"{path} was not changed in this session.")
-    made = tuple(each for each in found.made if path.startswith(f"{each}/"))
-    return Plan(items, made, omitted=tuple(each for each in found.omitted if each.path == path))
+    made = tuple(each for each in plan.made if path.startswith(f"{each}/"))
+    return Plan(items, made, omitted=tuple(each for each in plan.omitted if each.path == path))
 
 
 def _change(step: Touch, fetch: Fetch) -> FileChange:

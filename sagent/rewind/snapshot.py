@@ -244,7 +244,7 @@ def take_snapshot(
 
 
 def _look_at_files(
-    made: TreeSnapshot,
+    snapshot: TreeSnapshot,
     listed: Mapping[bytes, str],
     last: Mapping[bytes, FileState] | None,
     skip: tuple[bytes, ...],
@@ -257,41 +257,41 @@ def _look_at_files(
     before = last or {}
     to_read: list[tuple[bytes, FileState]] = []
     if changed is not None and known and not changed.directories:
-        made.files = dict(before)
+        snapshot.files = dict(before)
         for path in before.keys() - listed.keys():
-            del made.files[path]
-        to_look = [*(listed.keys() - before.keys()), *filter(made.files.__contains__, changed.paths)]
+            del snapshot.files[path]
+        to_look = [*(listed.keys() - before.keys()), *filter(snapshot.files.__contains__, changed.paths)]
     else:
         kept = (path for path in listed if changed is not None and path in before and not _is_named(path, changed))
-        made.files = {path: before[path] for path in kept}
-        to_look = [path for path in listed if path not in made.files]
+        snapshot.files = {path: before[path] for path in kept}
+        to_look = [path for path in listed if path not in snapshot.files]
     for number, path in enumerate(to_look):
         if not number % 500:
             stop.check()
         old = before.get(path)
         oid = listed[path] if not known else old.oid if old is not None else ""
-        state = None if path.startswith(skip) else _file_state(path, oid, made.started, old)
+        state = None if path.startswith(skip) else _file_state(path, oid, snapshot.started, old)
         if state is None:
-            made.files.pop(path, None)
+            snapshot.files.pop(path, None)
             continue
         if state.oid and known and (old is None or state.signature != old.signature or not old.settled):
             state = state._replace(oid="")  # changed since git looked at it
         if state.data is None and not state.oid and not state.why:
             to_read.append((path, state))
-        made.files[path] = state
-    looked = (files[path] for path in to_look for files in (before, made.files) if path in files)
+        snapshot.files[path] = state
+    looked = (files[path] for path in to_look for files in (before, snapshot.files) if path in files)
     if changed is not None and len(to_look) < len(listed) and any(each.links > 1 for each in looked):
         # a change through one hard link is not reported for the others
-        _look_at_files(made, listed, last, skip, stop, None, known=known)
+        _look_at_files(snapshot, listed, last, skip, stop, None, known=known)
         return
-    held = sum(len(state.data) for state in made.files.values() if state.data is not None)
+    held = sum(len(state.data) for state in snapshot.files.values() if state.data is not None)
     for path, state in sorted(to_read, key=lambda pair: pair[1].size):
         stop.check()
         full, held = _with_content(path, state, held)
         if full is None:
-            del made.files[path]
+            del snapshot.files[path]
         else:
-            made.files[path] = full
+            snapshot.files[path] = full
 
 
 def _is_named(path: bytes, changed: Changed) -> bool:
@@ -352,8 +352,8 @@ def _is_log(path: bytes) -> bool:
         return False
 
 
-def _signature(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode, found.st_nlink)
+def _signature(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode, status.st_nlink)
 
 
 def _read(path: bytes, max_bytes: int) -> tuple[bytes, os.stat_result]:
@@ -369,7 +369,7 @@ def _read(path: bytes, max_bytes: int) -> tuple[bytes, os.stat_result]:
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
-def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, str] | None:
+def _listed_by_git(snapshot: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, str] | None:
     """Return the files that git tracks or does not ignore, with git's ids for those equal to the index; None if git
     cannot tell."""
     out = stop.git(top, "ls-files", "-z", "-s", "-v", "-c", "-o", "-m", "--exclude-standard")
@@ -393,24 +393,24 @@ def _listed_by_git(made: TreeSnapshot, top: bytes, stop: Stop) -> dict[bytes, st
             found[path] = facts.split(b" ")[1].decode()
         else:  # changed, in conflict, or marked to be skipped by git
             found[path] = ""
-    made.tracked = tuple(found)
+    snapshot.tracked = tuple(found)
     return found | others
 
 
-def _others_by_git(made: TreeSnapshot, top: bytes, last: TreeSnapshot, stop: Stop) -> dict[bytes, str] | None:
+def _others_by_git(snapshot: TreeSnapshot, top: bytes, last: TreeSnapshot, stop: Stop) -> dict[bytes, str] | None:
     """List the files as above, with an index that has not changed since the last time."""
     out = stop.git(top, "ls-files", "-z", "-o", "--exclude-standard")
     if out is None:
         return None
     base = _join(top, b"")
-    made.tracked = last.tracked
+    snapshot.tracked = last.tracked
     return dict.fromkeys(last.tracked, "") | {
         base + name: "" for name in out.split(b"\0") if name and not name.endswith(b"/")
     }
 
 
-def _has_same_index(made: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -> bool:
-    return bool(made.index) and made.index == last.index and last.git and last.root == top
+def _has_same_index(snapshot: TreeSnapshot, top: bytes | None, last: TreeSnapshot) -> bool:
+    return bool(snapshot.index) and snapshot.index == last.index and last.git and last.root == top
 
 
 def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
@@ -431,16 +431,16 @@ def _index(top: bytes | None, started: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _listed_before(
-    made: TreeSnapshot, top: bytes | None, last: TreeSnapshot, changed: Changed | None
+    snapshot: TreeSnapshot, top: bytes | None, last: TreeSnapshot, changed: Changed | None
 ) -> dict[bytes, str] | None:
     """Return the files that git listed last time, if nothing suggests a different list now."""
-    if not _has_same_index(made, top, last):
+    if not _has_same_index(snapshot, top, last):
         return None
     for path, listing in last.listings.items():
-        now = _listing(path, last, made.started, changed)
+        now = _listing(path, last, snapshot.started, changed)
         if now is None or now.names != listing.names or now.below != listing.below:
             return None
-        made.listings[path] = now
+        snapshot.listings[path] = now
     if changed is not None and any(path.endswith(b"/.gitignore") for path in changed.paths):
         return None
     for path, state in last.files.items() if changed is None or changed.directories else ():
@@ -448,7 +448,7 @@ def _listed_before(
             return None
         if path.endswith(b"/.gitignore") and not _is_as_it_was(path, state):
             return None
-    made.tracked = last.tracked
+    snapshot.tracked = last.tracked
     return dict.fromkeys(last.files, "")
 
 
@@ -471,24 +471,24 @@ def _work_tree(directory: bytes) -> bytes | None:
     return directory if home.startswith(_join(top, b"")) else top
 
 
-def _walk(made: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None, stop: Stop) -> Iterator[bytes]:
+def _walk(snapshot: TreeSnapshot, last: TreeSnapshot | None, changed: Changed | None, stop: Stop) -> Iterator[bytes]:
     """Yield the files below a directory, without caches and other files of programs."""
-    stack = [made.root]
+    stack = [snapshot.root]
     count = 0
     end = time.monotonic() + SEARCH_TIMEOUT_SECONDS
-    while stack and max(count, len(made.listings)) <= MAX_FILES:
+    while stack and max(count, len(snapshot.listings)) <= MAX_FILES:
         stop.check()
         directory = stack.pop()
-        listing = _listing(directory, last, made.started, changed)
+        listing = _listing(directory, last, snapshot.started, changed)
         if listing is None:
             continue
-        made.listings[directory] = listing
+        snapshot.listings[directory] = listing
         stack += [_join(directory, name) for name in listing.below if name not in PASSED_OVER]
         for name in listing.names - listing.below:
             yield _join(directory, name)
             count += 1
         if time.monotonic() > end:
-            made.why = TOO_LONG
+            snapshot.why = TOO_LONG
             return
 
 
@@ -517,31 +517,31 @@ def _listing(directory: bytes, last: TreeSnapshot | None, started: int, changed:
 
 
 def _list_directories(
-    made: TreeSnapshot, last: TreeSnapshot | None, skip: tuple[bytes, ...], changed: Changed | None, stop: Stop
+    snapshot: TreeSnapshot, last: TreeSnapshot | None, skip: tuple[bytes, ...], changed: Changed | None, stop: Stop
 ) -> None:
     """Read the directories of files, so that their new files are not mistaken for uncovered old ones."""
-    known = {made.root}
-    before = last if last is not None and last.root == made.root and last.git else TreeSnapshot(made.root, 0)
+    known = {snapshot.root}
+    before = last if last is not None and last.root == snapshot.root and last.git else TreeSnapshot(snapshot.root, 0)
     known.update(before.listings)
-    for path in made.files.keys() - before.files.keys():
+    for path in snapshot.files.keys() - before.files.keys():
         above = path.rpartition(b"/")[0]
-        while above not in known and len(above) > len(made.root):
+        while above not in known and len(above) > len(snapshot.root):
             known.add(above)
             above = above.rpartition(b"/")[0]
     strays: list[bytes] = []
     for directory in known:
         stop.check()
-        if (listing := _listing(directory, last, made.started, changed)) is not None:
-            made.listings[directory] = listing
+        if (listing := _listing(directory, last, snapshot.started, changed)) is not None:
+            snapshot.listings[directory] = listing
             strays += [_join(directory, name) for name in listing.below]
     count = 0
     while strays and count < _MAX_STRAYS:  # empty directories, or without covered files
         path = strays.pop()
-        if path in made.listings or path.endswith(b"/.git") or _join(path, b"").startswith(skip):
+        if path in snapshot.listings or path.endswith(b"/.git") or _join(path, b"").startswith(skip):
             continue
         count += 1
-        if (listing := _listing(path, last, made.started, changed)) is not None:
-            made.listings[path] = listing
+        if (listing := _listing(path, last, snapshot.started, changed)) is not None:
+            snapshot.listings[path] = listing
             if listing.names == listing.below:
                 strays += [_join(path, name) for name in listing.below]
 

@@ -286,8 +286,8 @@ def _drop(copy: Path | None) -> None:
         shutil.rmtree(copy.parent, ignore_errors=True)
 
 
-def _overlap(one: str, other: str) -> bool:
-    return f"{one}/".startswith(f"{other}/") or other.startswith(f"{one}/")
+def _overlap(path: str, other: str) -> bool:
+    return f"{path}/".startswith(f"{other}/") or other.startswith(f"{path}/")
 
 
 def _link_above(path: str, known: dict[str, bool]) -> str:

@@ -75,22 +75,22 @@ def names_program(sign: str) -> bool:
     return any(harmless_lines(file) is not None for each in found for file in files_of(each))
 
 
-def files_of(found: Obeyed) -> list[Obeyed]:
+def files_of(obeyed: Obeyed) -> list[Obeyed]:
     """Return the files of an obeyed path: itself, or all in a directory."""
-    if not os.path.isdir(found.path) or os.path.islink(found.path):  # noqa: PTH112, PTH114 -- text paths
-        return [found]
-    files = (f"{base}/{name}" for base, inner, names in os.walk(found.path) for name in (*names, *_links(base, inner)))
-    return [Obeyed(path, found.name + path[len(found.path) :]) for path in islice(files, MAX_FILES)]
+    if not os.path.isdir(obeyed.path) or os.path.islink(obeyed.path):  # noqa: PTH112, PTH114 -- text paths
+        return [obeyed]
+    files = (f"{base}/{name}" for base, inner, names in os.walk(obeyed.path) for name in (*names, *_links(base, inner)))
+    return [Obeyed(path, obeyed.name + path[len(obeyed.path) :]) for path in islice(files, MAX_FILES)]
 
 
 def _links(base: str, names: list[str]) -> list[str]:
     return [name for name in names if os.path.islink(f"{base}/{name}")]  # noqa: PTH114 -- text paths
 
 
-def harmless_lines(found: Obeyed) -> bytes | None:
+def harmless_lines(obeyed: Obeyed) -> bytes | None:
     """Return the harmless lines of a file that a command wrote; None if all lines are harmless."""
-    text = None if os.path.islink(found.path) else read_config(found.path)  # noqa: PTH114 -- a text path
-    regex = known_places().harmless.get(found.name)
+    text = None if os.path.islink(obeyed.path) else read_config(obeyed.path)  # noqa: PTH114 -- a text path
+    regex = known_places().harmless.get(obeyed.name)
     if text is None or regex is None:
         return b""
     pattern = re.compile(rf"\s*#.*|\s*|(?:{regex})".encode())

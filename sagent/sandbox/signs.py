@@ -63,12 +63,12 @@ def within(
 
 
 def advice_on(
-    said: str, profile: Profile | None, roots: Iterable[Path], temporary: str, starts: Iterable[Path], *, failed: bool
+    output: str, profile: Profile | None, roots: Iterable[Path], temporary: str, starts: Iterable[Path], *, failed: bool
 ) -> list[str]:
     """Return what to do about a command that its sandbox may have kept from something."""
-    if profile is None or not was_held_back(said, failed=failed):
+    if profile is None or not was_held_back(output, failed=failed):
         return []
-    return [f"{within(profile, roots, temporary, said, starts)}{HOW_TO_ASK}"]
+    return [f"{within(profile, roots, temporary, output, starts)}{HOW_TO_ASK}"]
 
 
 def stopped_halfway(remover: Callable[[str], str], profile: Profile | None) -> str:
@@ -85,10 +85,10 @@ def stopped_halfway(remover: Callable[[str], str], profile: Profile | None) -> s
     return ""
 
 
-def _in_the_way(profile: Profile, said: str, starts: Iterable[Path]) -> list[str]:
+def _in_the_way(profile: Profile, output: str, starts: Iterable[Path]) -> list[str]:
     """Return what is there of the protected paths that a program has named with a failure, that hold what it named, or
     lie below it: nothing can be renamed or removed that has a read-only file in it."""
-    lines = [line for line in said.splitlines()[-_MAX_LINES:] if _HELD_BACK.search(line) or _PASSED_OVER.search(line)]
+    lines = [line for line in output.splitlines()[-_MAX_LINES:] if _HELD_BACK.search(line) or _PASSED_OVER.search(line)]
     names = {name.rstrip(":,.") for line in lines for found in _NAME.finditer(line) for name in found.groups() if name}
     there = [path for path in profile.protected if os.path.lexists(path)] if names else []
     for start in dict.fromkeys(starts):

@@ -50,12 +50,12 @@ def end(*marks: int) -> None:
 class Watchdog:
     """Kills all processes with one of two marks once this process has ended in any way, or this object is collected."""
 
-    def __init__(self, one: int, other: int) -> None:
+    def __init__(self, mark: int, other_mark: int) -> None:
         """Raises OSError."""
         self._line = -1
         reading, self._line = os.pipe()
         try:
-            process = spawn_aside(["/bin/sh", "-c", _WATCH, "sh", str(one), str(other)], reading)
+            process = spawn_aside(["/bin/sh", "-c", _WATCH, "sh", str(mark), str(other_mark)], reading)
         finally:
             os.close(reading)
         self._pid, process.returncode = process.pid, 0  # only `dismiss` waits for it

@@ -238,8 +238,8 @@ class _Advice(_Form[Advice]):
 def _one_of(accepted: object, default: str) -> _Member:
     words: Sequence[str] = get_args(accepted)
 
-    def read(said: object) -> str:
-        return next((word for word in words if word == said), default)
+    def read(value: object) -> str:
+        return next((word for word in words if word == value), default)
 
     return _Member(read)
 
@@ -266,11 +266,11 @@ _GIVEN = _Form(
 _SAID = _Form("", contents.HandoffSaid, size=_INT._replace(name="bytes"), error=_Member(_read_failure))
 
 
-def show_said(said: contents.HandoffSaid) -> _Body:
+def show_said(report: contents.HandoffSaid) -> _Body:
     """Encode a role's hand-off as JSON."""
-    if said.error is not None:
-        return {"agent": said.agent, "error": _FAILURE.write(said.error)}
-    return {"agent": said.agent, "sha256": said.sha256, "bytes": said.size}
+    if report.error is not None:
+        return {"agent": report.agent, "error": _FAILURE.write(report.error)}
+    return {"agent": report.agent, "sha256": report.sha256, "bytes": report.size}
 
 
 def show_given(given: contents.HandoffGiven) -> _Body:

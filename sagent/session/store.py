@@ -46,8 +46,8 @@ class Session:
     be written: then use a MemoryLog and tell the person.
     """
 
-    def __init__(self, path: Path, made: Sequence[Path] = ()) -> None:
-        self.path, self.id, self._made = path, path.name, made
+    def __init__(self, path: Path, directories: Sequence[Path] = ()) -> None:
+        self.path, self.id, self._made = path, path.name, directories
         self._lock = _take_lock(path)
         self._blobs = BlobDirectory(path / "blobs")
         self._logs = Family[FileLog]()

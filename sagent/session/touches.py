@@ -71,19 +71,19 @@ class Touched:
         return (each.blob for touch in self.files for each in (touch.before, touch.after) if each.blob)
 
 
-def encode_touched(what: Touched) -> dict[str, object]:
+def encode_touched(touched: Touched) -> dict[str, object]:
     """Encode touched files for the log."""
     lists: dict[str, object] = {
-        "files": tuple(_encode_touch(touch, ended=what.ended) for touch in what.files),
-        "made": tuple(map(quote_path, what.made)),
-        "gone": tuple(map(quote_path, what.gone)),
-        "omitted": tuple({"path": quote_path(each.path), "why": each.why} for each in what.omitted),
-        "trees": tuple(map(quote_path, what.trees)),
-        "beside": what.beside,
+        "files": tuple(_encode_touch(touch, ended=touched.ended) for touch in touched.files),
+        "made": tuple(map(quote_path, touched.made)),
+        "gone": tuple(map(quote_path, touched.gone)),
+        "omitted": tuple({"path": quote_path(each.path), "why": each.why} for each in touched.omitted),
+        "trees": tuple(map(quote_path, touched.trees)),
+        "beside": touched.beside,
     }
-    state = "ended" if what.ended else "begun"
+    state = "ended" if touched.ended else "begun"
     filled = {name: value for name, value in lists.items() if value}
-    return {"call": what.call, "tool": what.tool, "state": state, **filled}
+    return {"call": touched.call, "tool": touched.tool, "state": state, **filled}
 
 
 def decode_touched(body: Mapping[str, object]) -> Touched:

@@ -94,12 +94,12 @@ def _of_row(word: str, row: tuple[object, ...]) -> Iterator[Finding]:
             yield Finding("good", label, target)
 
 
-def _wrong_tool(found: object, name: str) -> str:
+def _wrong_tool(target: object, name: str) -> str:
     """Return the fault of a tool, or of its class. A function that makes a tool is not checked."""
-    if isinstance(found, FunctionType):
+    if isinstance(target, FunctionType):
         return ""
     try:
-        (tool,) = tools_of([found])
+        (tool,) = tools_of([target])
     except UsageError as error:
         return str(error)
     return "" if tool.name == name else f"it is called {tool.name}"

@@ -37,12 +37,12 @@ def ignore_regex(glob: str) -> str:
     return "(?!)" if "[" in pieces or "\\" in pieces else join_tokens(_tokens(pieces))
 
 
-def _choices(way: list[str], limit: int) -> Iterator[list[str]]:
+def _choices(glob: list[str], limit: int) -> Iterator[list[str]]:
     """Yield a glob with each reading of its brackets, as a class or literally; `limit` at most."""
-    classes = [at for at, piece in enumerate(way) if len(piece) > 1 and piece[0] == "["]
+    classes = [at for at, piece in enumerate(glob) if len(piece) > 1 and piece[0] == "["]
     for choice in islice(product((False, True), repeat=min(len(classes), _MAX_CLASSES)), limit):
         plain = {at for at, is_plain in zip(classes, choice, strict=False) if is_plain}
-        yield [each for at, piece in enumerate(way) for each in (map("\\{}".format, piece) if at in plain else [piece])]
+        yield [each for i, piece in enumerate(glob) for each in (map("\\{}".format, piece) if i in plain else [piece])]
 
 
 def _ways(pieces: Iterator[str], depth: int) -> list[list[str]]:

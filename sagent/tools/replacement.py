@@ -112,10 +112,10 @@ def _composed_otherwise(
             yield place.start, place.stop, place.made
 
 
-def _with_line_ends(replacement: Replacement, found: str, end: str) -> str:
+def _with_line_ends(replacement: Replacement, old: str, end: str) -> str:
     """Return the new text with the line ends of the found text; if these are mixed, kept lines keep theirs."""
-    ends = re.findall("\r?\n", found)
-    most = line_end(found) if "\n" in found else end
+    ends = re.findall("\r?\n", old)
+    most = line_end(old) if "\n" in old else end
     if len(set(ends)) < 2:
         return replacement.new.replace("\n", most)
     before, after = replacement.old.split("\n"), replacement.new.split("\n")

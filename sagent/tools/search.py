@@ -81,7 +81,7 @@ def search(query: Query, stop: Callable[[], bool]) -> Report:
             break
         page.begin(path)
         finder.search_file(path, page)
-        finder.note_encoding(path, found=page.found)
+        finder.note_encoding(path, has_hits=page.found)
         page.end()
     return page.report(finder.notes())
 
@@ -283,9 +283,9 @@ class _Finder:
             if error.errno not in _GONE_ERRNOS:
                 self._skipped[_UNREADABLE].append(path)
 
-    def note_encoding(self, path: str, *, found: bool) -> None:
+    def note_encoding(self, path: str, *, has_hits: bool) -> None:
         """Note the encoding of the file just searched if it was guessed, and the file has hits."""
-        if found and self._encoding:
+        if has_hits and self._encoding:
             self._encodings.setdefault(self._encoding, []).append(path)
         self._encoding = ""
 

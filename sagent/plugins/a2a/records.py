@@ -84,8 +84,8 @@ class RecordFile:
         at = self.tasks[task].at.isoformat(timespec="milliseconds")
         self._write(task, at=at, ended=TaskState.Name(state), text=text, head=head)
 
-    def _write(self, task: str, **said: object) -> None:
-        line = {"task": task, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **said}
+    def _write(self, task: str, **members: object) -> None:
+        line = {"task": task, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **members}
         make_directory(self._file.parent)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._file, flags, 0o600), "wb") as out:

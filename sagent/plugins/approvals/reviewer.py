@@ -109,10 +109,12 @@ def question(task: Sequence[str], call: ToolCall, effect: Effect, workspace: Wor
     )
 
 
-def read_review(model: str, said: str) -> Review:
+def read_review(model: str, answer: str) -> Review:
     """Return the verdict in an answer. Raises ReviewError for anything but one verdict with its reason."""
-    lines = [line for line in said.strip().splitlines() if line.strip()]
+    lines = [line for line in answer.strip().splitlines() if line.strip()]
     found = [match for line in lines if (match := _ANSWER.fullmatch(line))]
     if len(found) != 1:
-        raise ReviewError(f"its answer was no verdict: {one_line(said, 80)!r}" if said.strip() else "it said nothing")
+        raise ReviewError(
+            f"its answer was no verdict: {one_line(answer, 80)!r}" if answer.strip() else "it said nothing"
+        )
     return Review(model, found[0][1].upper() == "ALLOW", one_line(found[0][2].strip(" *`"), MAX_REASON_CHARS))

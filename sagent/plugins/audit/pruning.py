@@ -22,14 +22,14 @@ class Pruned:
     kept: str = ""
 
 
-def prune(found: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry: bool = False) -> Iterator[Pruned]:
+def prune(sessions: Iterable[Glance], state: Path, cutoff: float, keep: int, *, dry: bool = False) -> Iterator[Pruned]:
     """Delete sessions last used before `cutoff` (seconds since the epoch), except the `keep` newest. Sessions in use or
     outside the state directory are kept and reported.
 
     With `dry`, nothing is deleted.
     """
     home = (state / "sessions").resolve()
-    for place, session in enumerate(found):
+    for place, session in enumerate(sessions):
         if place < keep or session.used >= cutoff:
             continue
         if session.path.is_symlink() or session.path.resolve().parent.parent != home:

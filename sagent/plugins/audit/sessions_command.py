@@ -286,14 +286,14 @@ def _show(settings: Settings, args: argparse.Namespace) -> int:
         return _show_at(path, settings, where, costs=args.costs)
 
 
-def _show_at(path: Path, settings: Settings, where: object, *, costs: bool) -> int:
+def _show_at(path: Path, settings: Settings, log: object, *, costs: bool) -> int:
     from sagent.plugins.audit.savings import add_savings
 
     summary = summarize(path)
     if not costs:
         _transcript(path)
     _say(f"session  {summary.id}")
-    _say(f"log      {where}  ({summary.entries} entries, {_size(summary.size)})")
+    _say(f"log      {log}  ({summary.entries} entries, {_size(summary.size)})")
     files = named_logs(path)
     _costs(spend(entry for file in files for entry in read_log(file)))
     saving = add_savings(files, _price(settings))

@@ -190,25 +190,25 @@ class LocalPeer:
 
     # -- what is heard of it
 
-    def _on_line(self, line: bytes | None, found: Mapping[str, object]) -> None:
-        match found.get("kind"):
+    def _on_line(self, line: bytes | None, message: Mapping[str, object]) -> None:
+        match message.get("kind"):
             case _ if self._left:
                 return
             case None if line is None:
                 self._on_closed()
             case "state":
-                self._on_state(found)
+                self._on_state(message)
             case "question":
                 with suppress(ValueError):
-                    self._put(read_question(json_dump(found.get("question")).encode("utf-8", "replace")))
+                    self._put(read_question(json_dump(message.get("question")).encode("utf-8", "replace")))
             case _:
                 for event in read_lines(line or b""):
                     self._hear(event)
 
-    def _on_state(self, found: Mapping[str, object]) -> None:
-        if (state := found.get("state")) in get_args(State):
+    def _on_state(self, message: Mapping[str, object]) -> None:
+        if (state := message.get("state")) in get_args(State):
             self._state, self._settled = cast("State", state), state == "idle"
-        if typed := found.get("result"):
+        if typed := message.get("result"):
             with suppress(ValueError):
                 self.result = cast("Result", adapter(Result).validate_python(json_thaw(json_load(json_dump(typed)))))
         self._changed.set()

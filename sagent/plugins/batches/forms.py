@@ -238,8 +238,8 @@ def _lines(data: bytes) -> Iterator[tuple[str, Mapping[str, object]]]:
         yield as_str(fields.get("custom_id")), fields
 
 
-def _first_error(found: Mapping[str, object]) -> str:
-    errors = map(as_object, as_array(as_object(found.get("errors")).get("data")))
+def _first_error(batch: Mapping[str, object]) -> str:
+    errors = map(as_object, as_array(as_object(batch.get("errors")).get("data")))
     return next((as_str(error.get("message")) for error in errors), "")
 
 

@@ -34,13 +34,13 @@ def _points(context: CommandContext) -> tuple[Point, ...]:
     return found
 
 
-def _chosen(found: tuple[Point, ...], name: str) -> Point:
+def _chosen(points: tuple[Point, ...], name: str) -> Point:
     """Return a request by its number in `/tree`, or the beginning of its entry's id."""
-    fitting = [point for point in found if len(name) > 3 and point.entry.startswith(name)]
-    if not fitting and name.isdecimal() and 0 < int(name) <= len(found):
-        fitting = [found[int(name) - 1]]
+    fitting = [point for point in points if len(name) > 3 and point.entry.startswith(name)]
+    if not fitting and name.isdecimal() and 0 < int(name) <= len(points):
+        fitting = [points[int(name) - 1]]
     if len(fitting) != 1:
-        raise UsageError(f"There is no prompt {name}: give a number from /tree, 1 to {len(found)}.")
+        raise UsageError(f"There is no prompt {name}: give a number from /tree, 1 to {len(points)}.")
     return fitting[0]
 
 
@@ -98,10 +98,10 @@ async def rewind(
             context.write(unchanged)
 
 
-async def _picked(context: CommandContext, found: tuple[Point, ...]) -> _Goal | None:
+async def _picked(context: CommandContext, points: tuple[Point, ...]) -> _Goal | None:
     from sagent.plugins.branches.undo import way_back
 
-    here = [each for each in reversed(found) if each.current]
+    here = [each for each in reversed(points) if each.current]
     options = [
         Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " "), keywords=each.text) for each in here
     ]
@@ -266,11 +266,11 @@ async def show_tree(context: CommandContext) -> None:
     context.write(rows)
 
 
-def _branches(found: Sequence[Point]) -> Iterator[tuple[int, Point, str]]:
+def _branches(points: Sequence[Point]) -> Iterator[tuple[int, Point, str]]:
     """Yield the requests by their numbers, each branch as a whole, with the lines to draw before them. If a
     conversation was continued in several ways, a line leads from each to the next."""
     below: dict[str, list[int]] = {}
-    for at, point in enumerate(found):
+    for at, point in enumerate(points):
         below.setdefault(point.after, []).append(at)
     waiting: list[tuple[int, str, str]] = []  # with the prefix to draw before it, and before its successors
 
@@ -283,8 +283,8 @@ def _branches(found: Sequence[Point]) -> Iterator[tuple[int, Point, str]]:
     add("", "")
     while waiting:
         at, lead, more = waiting.pop()
-        yield at + 1, found[at], lead
-        add(found[at].entry, more)
+        yield at + 1, points[at], lead
+        add(points[at].entry, more)
 
 
 @command(here=True)

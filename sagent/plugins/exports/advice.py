@@ -171,9 +171,9 @@ def _consultation(step: Consulted) -> Consultation:
 
 
 def _standing(
-    name: str, found: Sequence[Consultation], judged: Sequence[AdviceOutcome | AdviceRated], spent: Sum
+    name: str, consultations: Sequence[Consultation], judged: Sequence[AdviceOutcome | AdviceRated], spent: Sum
 ) -> AdvisorRecord:
-    own = [one for one in found if one.advisor == name]
+    own = [one for one in consultations if one.advisor == name]
     made = [one for one in own if one.status != "withheld"]
     outcomes = [(one.outcome, one.why) for one in own if one.outcome]
     outcomes += [(one.outcome, one.reason) for one in judged if isinstance(one, AdviceOutcome) and one.advisor == name]

@@ -150,7 +150,7 @@ class _Page:
         shown = [(what, sums) for what, sums in kinds if len(sums) > 1] or [("role", spent.by_role)]
         return section("cost", "Cost", *(self._table(what, sums) for what, sums in shown if sums))
 
-    def _table(self, what: str, sums: Mapping[str, Sum]) -> str:
+    def _table(self, grouping: str, sums: Mapping[str, Sum]) -> str:
         most = max((each.usd for each in sums.values()), default=Decimal(0)) or Decimal(1)
         rows: list[Sequence[str]] = []
         for name, each in sorted(sums.items(), key=lambda item: -item[1].usd):
@@ -158,14 +158,14 @@ class _Page:
             written = usage.cache_write + usage.cache_write_1h
             figures = (each.charges, usage.input, usage.cache_read, written, usage.output)
             cost = f"{_usd(each)}{_bar(float(each.usd / most))}"
-            rows.append((self._who(what, name), *(f"{figure:,}" for figure in figures), cost))
-        heads = (what, "calls", "input", "cache read", "cache written", "output", "cost")
-        return table(heads, rows, f"Cost by {what}", f"By {what}", "stack")
+            rows.append((self._who(grouping, name), *(f"{figure:,}" for figure in figures), cost))
+        heads = (grouping, "calls", "input", "cache read", "cache written", "output", "cost")
+        return table(heads, rows, f"Cost by {grouping}", f"By {grouping}", "stack")
 
-    def _who(self, what: str, name: str) -> str:
+    def _who(self, grouping: str, name: str) -> str:
         """Return a name; an agent's with its own part marked."""
         shown = self._prose.text(name)
-        return f'<a href="#conversation" data-agent="{shown}">{shown}</a>' if what == "agent" else shown
+        return f'<a href="#conversation" data-agent="{shown}">{shown}</a>' if grouping == "agent" else shown
 
     def tool_calls(self) -> str:
         heads = ("tool", "calls", "failed", "denied")

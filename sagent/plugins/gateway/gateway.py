@@ -261,8 +261,8 @@ def _reason(error: Exception) -> str:
     return text.rstrip(".") or type(error).__name__
 
 
-def _refused(what: str, model: str) -> ToolError:
+def _refused(request: str, model: str) -> ToolError:
     return ToolError(
-        f"{what}, which needs a rule that names it. It was not fetched. The person can allow it: "
+        f"{request}, which needs a rule that names it. It was not fetched. The person can allow it: "
         f"--allow 'Network({model})' or --allow-domains '{model}'."
     )

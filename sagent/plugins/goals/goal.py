@@ -83,11 +83,11 @@ class Goal:
         self.last = await (self._run() if self.command else self._judge(reply))
         return self.last
 
-    def unmet(self, found: Judgement) -> str:
+    def unmet(self, judgement: Judgement) -> str:
         """Return the message for the model that has not reached it."""
         count = f"attempt {self.attempts} of {self.max_attempts}"
-        output = f"\n```\n{found.output}\n```" if found.output else ""
-        return f"The goal is not reached ({count}): {found.why}{output}\nContinue until it is."
+        output = f"\n```\n{judgement.output}\n```" if judgement.output else ""
+        return f"The goal is not reached ({count}): {judgement.why}{output}\nContinue until it is."
 
     async def _run(self) -> Judgement:
         state = self.agent.state
@@ -133,12 +133,12 @@ def results_in(history: Sequence[Message]) -> Iterator[str]:
             yield f"[{call.name if call else 'a call'}{' failed' * result.is_error}]\n{result.text}"
 
 
-def read_judgement(said: str, results: str) -> Judgement:
+def read_judgement(answer: str, results: str) -> Judgement:
     """Return the judgement in an answer. A goal counts as reached only with quotes, each of them in the results."""
-    lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
+    lines = [line.strip() for line in answer.strip().splitlines() if line.strip()]
     verdict = lines[0].strip("*# ").upper() if lines else ""
     if not verdict.startswith("REACHED"):
-        why = said.strip().partition("MISSING:")[2] or said
+        why = answer.strip().partition("MISSING:")[2] or answer
         return Judgement(one_line(why.strip(), 400) or "the judge said nothing")
     known = " ".join(_NAME.sub("", results).split())
     quotes = [" ".join(line.lstrip("> ").strip('`"').split()) for line in lines[1:] if line.startswith(">")]

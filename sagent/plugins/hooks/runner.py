@@ -131,7 +131,7 @@ class HookRunner:
         return read_json(hook.event, said) if said else HookAnswer()
 
 
-async def _collect(reader: asyncio.StreamReader, found: bytearray) -> None:
+async def _collect(reader: asyncio.StreamReader, output: bytearray) -> None:
     """Read to the end, and drop data beyond the limit plus one byte, because a blocked writer would never end."""
     while piece := await reader.read(1 << 16):
-        found += piece[: max(0, MAX_OUTPUT_BYTES + 1 - len(found))]
+        output += piece[: max(0, MAX_OUTPUT_BYTES + 1 - len(output))]

@@ -45,6 +45,6 @@ class Figures:
         return cls(node, agents, agent.cost(), agent.ledger.cap, mode, modes)
 
 
-def read_figures(found: object) -> Figures:
+def read_figures(value: object) -> Figures:
     """Validate figures. Raises ValueError."""
-    return cast("Figures", adapter(Figures).validate_python(found))
+    return cast("Figures", adapter(Figures).validate_python(value))

@@ -57,13 +57,15 @@ def take_listener(options: dict[str, object], variable: str) -> Listener:
     return Listener(str(options.pop("host", LOOPBACK)).strip("[]"), int(port), tokens, form)
 
 
-def require(what: str, extra: str, packages: str, *modules: str) -> None:
+def require(feature: str, extra: str, packages: str, *modules: str) -> None:
     """Raise UsageError with the command that installs the `packages` of an extra if one of these modules is missing."""
     if missing := [name for name in modules if find_spec(name) is None]:
         from sagent.lib.installed import install_command
 
         named = ", ".join(missing)
-        raise UsageError(f"{what} needs packages that are not installed ({named}): {install_command(extra, packages)}")
+        raise UsageError(
+            f"{feature} needs packages that are not installed ({named}): {install_command(extra, packages)}"
+        )
 
 
 def read_tokens(variable: str, users: Sequence[str]) -> Mapping[str, str]:

@@ -115,10 +115,10 @@ def read_question(data: bytes) -> Question:
     return Question(name, agent, tool, what, reason, wants, over, inquiry, call, as_str(found.get("remedy")), read)
 
 
-def _read_inquiry(found: Mapping[str, object]) -> Inquiry:
-    agent, text, plan = (as_str(found.get(name)) for name in ("agent", "text", "plan"))
-    options = tuple(map(str, as_array(found.get("options"))))
-    return Inquiry(agent, text, options, found.get("multiple") is True, plan)
+def _read_inquiry(members: Mapping[str, object]) -> Inquiry:
+    agent, text, plan = (as_str(members.get(name)) for name in ("agent", "text", "plan"))
+    options = tuple(map(str, as_array(members.get("options"))))
+    return Inquiry(agent, text, options, members.get("multiple") is True, plan)
 
 
 def encode_answer(question: Question, answer: str | PlanDecision | None) -> bytes:

@@ -23,11 +23,11 @@ _PAIRS = ("env", "environment", "headers", "http_headers", "env_http_headers")
 _TRIES = ("alwaysLoad", "bearer_token_env_var", "http_headers", "env_http_headers")
 
 
-def take_servers(plan: Plan, found: object, file: Path, *, milliseconds: bool = False, expands: bool = True) -> None:
+def take_servers(plan: Plan, servers: object, file: Path, *, milliseconds: bool = False, expands: bool = True) -> None:
     """Take servers by name. `expands`: `${NAME}` in their values is a variable there, as it is here."""
-    if found is not None and as_object(found) != found:
-        plan.leave_out("mcp", "servers", file, f"they are {found!r:.40}, not an object of servers by name")
-    for name, given in as_object(found).items():
+    if servers is not None and as_object(servers) != servers:
+        plan.leave_out("mcp", "servers", file, f"they are {servers!r:.40}, not an object of servers by name")
+    for name, given in as_object(servers).items():
         own = re.sub(r"[^A-Za-z0-9_-]", "-", name)[:32]
         table = as_object(given)
         if table.get("enabled") is False or table.get("disabled") is True:

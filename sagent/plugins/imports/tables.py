@@ -25,11 +25,11 @@ def write_private(path: Path, data: bytes) -> None:
     put(path, data)
 
 
-def _joined(one: object, other: object) -> object:
+def _joined(left: object, right: object) -> object:
     """Join two values of one key: tables and lists are joined; others cannot be."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        first, second = cast("Mapping[str, object]", one), cast("Mapping[str, object]", other)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        first, second = cast("Mapping[str, object]", left), cast("Mapping[str, object]", right)
         return {**first, **{key: _joined(first[key], second[key]) if key in first else second[key] for key in second}}
-    if isinstance(one, list) and isinstance(other, list):
-        return [*cast("list[object]", one), *cast("list[object]", other)]
+    if isinstance(left, list) and isinstance(right, list):
+        return [*cast("list[object]", left), *cast("list[object]", right)]
     return None

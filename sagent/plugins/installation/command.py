@@ -90,18 +90,18 @@ def run_uninstall(argv: Sequence[str]) -> int:
     return code
 
 
-def _facts(found: Installation) -> dict[str, object]:
+def _facts(installation: Installation) -> dict[str, object]:
     return {
         "version": __version__,
-        "installer": found.installer,
-        "place": str(found.place),
-        "from": found.source,
+        "installer": installation.installer,
+        "place": str(installation.place),
+        "from": installation.source,
     }
 
 
-def _lines(found: Installation) -> list[str]:
-    source = f", from {found.source}" if found.source else ""
-    return [f"sagent {__version__}, installed with {found.installer} in {found.place}{source}"]
+def _lines(installation: Installation) -> list[str]:
+    source = f", from {installation.source}" if installation.source else ""
+    return [f"sagent {__version__}, installed with {installation.installer} in {installation.place}{source}"]
 
 
 def _agreed(question: str) -> bool:

@@ -271,20 +271,20 @@ class Player:
         else:
             raise self._other_body(turn, sent, found.ours)
 
-    def _excused(self, sent: RequestSent, found: RebuiltRequest) -> str:
+    def _excused(self, sent: RequestSent, rebuilt: RebuiltRequest) -> str:
         """Return the reason why a differing request proves nothing, or ""."""
         if not sent.sha256:
             return _UNSAID
         recorded = canonical_bytes(sent.parameters)
-        if found.outcome == "parameters":
+        if rebuilt.outcome == "parameters":
             data = any(word in recorded for word in _SCHEMAS)
             return "requests for an answer as data: the log has the schema with its keys sorted" if data else ""
         unordered = () if self.rebuilder.knows_order else self.rebuilder.unordered
-        if found.outcome == "bytes" and unordered:
+        if rebuilt.outcome == "bytes" and unordered:
             named = ", ".join(unordered)
             return f"requests of the right size, but the log has sorted the keys of the schema of {named}"
         unknown = not self.rebuilder.proven and self.rebuilder.is_advised and sent.model.startswith("claude")
-        if found.outcome == "size" and unknown:
+        if rebuilt.outcome == "size" and unknown:
             return "requests that may have named an advisor to the provider, which the log does not"
         return ""
 

@@ -305,9 +305,9 @@ class _Reader:
             raise self._error((key,), f"{key} must be a list: write [[{key}]] for each")
         return cast("list[object]", rows)
 
-    def _unknown_error(self, keys: Line, names: Sequence[str], what: str, key: str = "") -> ConfigError:
+    def _unknown_error(self, keys: Line, names: Sequence[str], noun: str, key: str = "") -> ConfigError:
         hint = nearest(key or keys[-1], names) or f"; there are {', '.join(names)}." if names else ""
-        return self._error(keys, f"{'.'.join(keys)}: there is no {what} {key or keys[-1]!r}{hint}")
+        return self._error(keys, f"{'.'.join(keys)}: there is no {noun} {key or keys[-1]!r}{hint}")
 
 
 def _read_team(value: object, base: PathBase) -> TeamFile | None:

@@ -426,5 +426,5 @@ class _Run:
                 yield from charges((log if path == log.agent else log.child(path)).entries())
 
 
-def _least(one: Decimal | None, other: Decimal | None) -> Decimal | None:
-    return min((usd for usd in (one, other) if usd is not None), default=None)
+def _least(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    return min((usd for usd in (first, second) if usd is not None), default=None)

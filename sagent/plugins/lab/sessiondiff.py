@@ -206,14 +206,14 @@ def _runs(recording: Recording | None) -> list[tuple[str, tuple[Turn, ...]]]:
 
 
 def _paired(
-    agent: str, prompt: str, turns: tuple[Sequence[Turn], Sequence[Turn]], where: tuple[str, str]
+    agent: str, prompt: str, turns: tuple[Sequence[Turn], Sequence[Turn]], directories: tuple[str, str]
 ) -> Iterator[Row]:
     """Yield the turns of both sides after one prompt, each with its directory."""
     for one, other in zip_longest(*turns):
         mine, theirs = _move(one), _move(other)
         request = actions = calls = reply = None
         if one is not None and other is not None:
-            actions = _acts(one, where[0]) == _acts(other, where[1])
+            actions = _acts(one, directories[0]) == _acts(other, directories[1])
             calls, reply = _calls(one.reply) == _calls(other.reply), _text(one) == _text(other)
         if mine is not None and theirs is not None and mine.sha256 and theirs.sha256:
             request = mine.sha256 == theirs.sha256

@@ -126,10 +126,10 @@ async def copy(source: Path | None, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path, over: threading.Event) -> None:
-    def step(one: str, other: str) -> str:
+    def step(source: str, target: str) -> str:
         if over.is_set():
             raise _OverError
-        return shutil.copy2(one, other)
+        return shutil.copy2(source, target)
 
     shutil.copytree(source, target, symlinks=True, copy_function=step)
     origin = os.path.realpath(source)

@@ -322,9 +322,9 @@ class _Generated:
         for delta in deltas:
             self._emit(delta)
 
-    def _text(self, one: int) -> str:
+    def _text(self, token: int) -> str:
         """Return the text that a token completes; only complete characters are emitted."""
-        self._waiting.append(one)
+        self._waiting.append(token)
         text = self._new()
         if text and not text.endswith("\ufffd"):
             self._shown, self._waiting = self._waiting, []

@@ -272,14 +272,14 @@ class LlamaCpp(ChatProvider):
         again, why = server.fate
         return origin.error(kind if again else "invalid_request", why)
 
-    def _count(self, said: str) -> tuple[bool, str]:
+    def _count(self, reason: str) -> tuple[bool, str]:
         self._deaths += 1
         if self._deaths < _DEATHS:
-            return True, said
+            return True, reason
         self._deaths = 0
         text = f"llama-server died {_DEATHS} times in a row without an answer, so it is not started again for this call"
         model = f"LLAMA_CPP_MODEL ({self.launch.model})" if self.launch else "LLAMA_CPP_MODEL"
-        return False, f"{text}; check {model}, LLAMA_CPP_ARGS and the free memory. The last time: {said}"
+        return False, f"{text}; check {model}, LLAMA_CPP_ARGS and the free memory. The last time: {reason}"
 
     def _forget(self, server: "LlamaServer") -> None:
         if self._server is server:

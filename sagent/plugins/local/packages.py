@@ -245,8 +245,8 @@ def _telling(progress: Progress, had: int, whole: int) -> Callable[[int], None]:
     return lambda more: progress.show(f"Fetching: {min(had + more, whole) >> 20:,} of {whole >> 20:,} MiB")
 
 
-def _wrong(file: Path, found: str, expected: str) -> FetchError:
-    why = f"{file.name} has the SHA-256 {found} instead of {expected}, so it was deleted"
+def _wrong(file: Path, actual: str, expected: str) -> FetchError:
+    why = f"{file.name} has the SHA-256 {actual} instead of {expected}, so it was deleted"
     return FetchError(f"{why}. Try again, {OWN_FILES}.")
 
 

@@ -89,23 +89,24 @@ def read_fields(schema: Mapping[str, object]) -> tuple[Field, ...] | None:
         return None
 
 
-def _field(name: str, said: Mapping[str, object], required: bool) -> Field:  # noqa: FBT001 -- a fact of the field
-    multiple = said.get("type") == "array"
-    choices = _choices(as_object(said.get("items")) if multiple else said)
-    if said.get("type") == "boolean":
+def _field(name: str, described: Mapping[str, object], required: bool) -> Field:  # noqa: FBT001 -- a fact of the field
+    multiple = described.get("type") == "array"
+    choices = _choices(as_object(described.get("items")) if multiple else described)
+    if described.get("type") == "boolean":
         choices = {"Yes": True, "No": False}
-    elif said.get("type") == "object" or (multiple and not choices) or len(choices) > MAX_CHOICES:
+    elif described.get("type") == "object" or (multiple and not choices) or len(choices) > MAX_CHOICES:
         raise ValueError(name)
     kept = ("type", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "format")
-    schema = {key: said[key] for key in kept if key in said}  # no pattern: a stranger's could take for ever to match
+    # No pattern: a stranger's could take for ever to match.
+    schema = {key: described[key] for key in kept if key in described}
     if multiple:
         schema["items"] = {"enum": list(choices.values())}
     elif choices:
         schema["enum"] = list(choices.values())
-    title = one_line(printable(as_str(said.get("title")) or name), 100)
-    about = one_line(printable(as_str(said.get("description"))), 500)
+    title = one_line(printable(as_str(described.get("title")) or name), 100)
+    about = one_line(printable(as_str(described.get("description"))), 500)
     field = Field(name, title, about, json_freeze(schema), required, multiple, choices)
-    default = json_freeze(said.get("default"))
+    default = json_freeze(described.get("default"))
     value, fault = field.judge(default)
     return field if default is None or fault else replace(field, default=value)
 

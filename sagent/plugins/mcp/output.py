@@ -71,17 +71,17 @@ def _parsed(text: str) -> list[object]:
         return []
 
 
-def is_same(one: object, other: object) -> bool:
+def is_same(left: object, right: object) -> bool:
     """Return True if two values are equal in JSON, where 1 equals 1.0 but not true."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if all(isinstance(each, Mapping) for each in (one, other)):
-        first, second = as_object(one), as_object(other)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if all(isinstance(each, Mapping) for each in (left, right)):
+        first, second = as_object(left), as_object(right)
         return {*first} == {*second} and all(is_same(value, second[name]) for name, value in first.items())
-    if all(isinstance(each, list | tuple) for each in (one, other)):
-        items, others = as_array(one), as_array(other)
+    if all(isinstance(each, list | tuple) for each in (left, right)):
+        items, others = as_array(left), as_array(right)
         return len(items) == len(others) and all(map(is_same, items, others))
-    return one == other
+    return left == right
 
 
 def words_in(content: Sequence[Media]) -> str:

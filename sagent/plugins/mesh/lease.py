@@ -26,30 +26,30 @@ class Lease:
     """Held from `take` until it is released, or was not renewed for HOLD seconds: `holds` is correct at any moment,
     also in a process that was stopped and resumes. `revision` is different for each holder."""
 
-    def __init__(self, bus: JetStream, what: str, holder: bytes, revision: int, since: float) -> None:
-        self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(what), holder
+    def __init__(self, bus: JetStream, subject: str, holder: bytes, revision: int, since: float) -> None:
+        self._bucket, self._key, self._holder = bus.bucket(names.LEASES), names.token(subject), holder
         self.revision = self._last = revision
         self._renewed = since
         self.problem: Unavailable | None = None
         """Why it could not be renewed last."""
 
     @classmethod
-    async def take(cls, bus: JetStream, what: str, holder: str) -> Self | None:
+    async def take(cls, bus: JetStream, subject: str, holder: str) -> Self | None:
         """Become the holder; return None if there is another. Raises Unavailable."""
         since, value = clock(), holder.encode()
         try:
-            revision = await bus.bucket(names.LEASES).create(names.token(what), value, timeout=HOLD_SECONDS)
+            revision = await bus.bucket(names.LEASES).create(names.token(subject), value, timeout=HOLD_SECONDS)
         except Fenced:
             return None
-        return cls(bus, what, value, revision, since)
+        return cls(bus, subject, value, revision, since)
 
     @classmethod
-    async def claim(cls, bus: JetStream, what: str, holder: str) -> Self | str:
+    async def claim(cls, bus: JetStream, subject: str, holder: str) -> Self | str:
         """Become the holder once a dead holder's lease has expired; else return the living holder. Raises
         Unavailable."""
         bucket, seen = bus.bucket(names.LEASES), 0
-        while (lease := await cls.take(bus, what, holder)) is None:
-            entry = await bucket.get(names.token(what))
+        while (lease := await cls.take(bus, subject, holder)) is None:
+            entry = await bucket.get(names.token(subject))
             if entry is not None and seen and entry.revision != seen:  # its holder renews it
                 return (entry.value or b"").decode("utf-8", "replace")
             seen = seen if entry is None else entry.revision

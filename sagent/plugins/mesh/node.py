@@ -127,16 +127,16 @@ class Node:
                 else:
                     group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())
 
-    async def _work(self, taken: LeasedMessage) -> None:
+    async def _work(self, leased: LeasedMessage) -> None:
         """Work on one session, unless another node does."""
-        session = taken.message.data.decode("utf-8", "replace")
+        session = leased.message.data.decode("utf-8", "replace")
         if self._draining.is_set():
-            await taken.again()
+            await leased.again()
             return
         if not names.NAME.fullmatch(session):  # external names must not become paths
-            await taken.ack()
+            await leased.ack()
             return
-        signs = asyncio.create_task(_give_signs(taken))
+        signs = asyncio.create_task(_give_signs(leased))
         done, lease = False, None
         try:
             if session not in self._holds:  # it has lost the lease, and is about to end
@@ -156,7 +156,7 @@ class Node:
             self._stopped.discard(session)
         finally:
             await end(signs)
-        await (taken.ack() if done else taken.again(0.0 if self._draining.is_set() else _RECHECK_DELAY_SECONDS))
+        await (leased.ack() if done else leased.again(0.0 if self._draining.is_set() else _RECHECK_DELAY_SECONDS))
 
     async def _say_full(self, session: str, error: NoRoom) -> None:
         """Report once, here and to clients, why a session is paused: nobody can store that."""
@@ -213,7 +213,7 @@ class Node:
                     await request.respond(wire_bytes(self._card()))
 
 
-async def _give_signs(taken: LeasedMessage) -> None:
+async def _give_signs(leased: LeasedMessage) -> None:
     while True:
         await asyncio.sleep(_HEARTBEAT_SECONDS)
-        await taken.working()
+        await leased.working()

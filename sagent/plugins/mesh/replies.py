@@ -60,10 +60,10 @@ class Replies:
         self._found = {number: now if found is result else found for number, found in self._found.items()}
         return now
 
-    def changes(self, before: SessionRecord, taken: set[int], result: Result) -> dict[str, object]:
+    def changes(self, before: SessionRecord, message_numbers: set[int], result: Result) -> dict[str, object]:
         """Return the new members of a record: `result` is the last one, for all messages without another. A limited
         number is kept."""
-        answered = tuple(sorted(taken))[-_MAX_KEPT_MESSAGES:]
+        answered = tuple(sorted(message_numbers))[-_MAX_KEPT_MESSAGES:]
         earlier = {} if before.result is None else dict.fromkeys(before.answered, before.result)
         others = {number: found for number, found in self._found.items() if found is not result}
         known = {**earlier, **before.answers, **others}

@@ -314,10 +314,10 @@ class SessionWorker:
                 self._acks.add(task)
                 task.add_done_callback(self._acks.discard)
 
-    async def _give(self, agent: Agent, mirror: Mirror, taken: LeasedMessage) -> None:
-        number = taken.message.sequence
+    async def _give(self, agent: Agent, mirror: Mirror, leased: LeasedMessage) -> None:
+        number = leased.message.sequence
         try:
-            said = await self._records.unpack(taken.message.data, taken.message.headers)
+            said = await self._records.unpack(leased.message.data, leased.message.headers)
         except (WrongVersion, Failed) as error:
             self._taken.add(number)
             self._replies.refuse(number, _failure_of(error))
@@ -331,11 +331,11 @@ class SessionWorker:
         finally:
             mirror.taking = 0
 
-    async def _acknowledge(self, taken: LeasedMessage, mirror: Mirror) -> None:
+    async def _acknowledge(self, leased: LeasedMessage, mirror: Mirror) -> None:
         """Acknowledge a message once it is in the log on the bus."""
         await mirror.settled()
-        if await taken.ack():
-            await self._records.drop_body(taken.message.headers)
+        if await leased.ack():
+            await self._records.drop_body(leased.message.headers)
 
     async def _listen(self, answering: Requests) -> None:
         async with self._bus.listening(names.control_subject(self._session)) as requests:

@@ -115,11 +115,11 @@ async def fetch_changes(store: Store, name: str, directory: Path, session: str) 
     return reference if await asyncio.to_thread(take) else ""
 
 
-async def _put(store: Store, directory: Path, name: str, made: Snapshot, chain: list[tuple[str, str]]) -> None:
-    bundle = await asyncio.to_thread(_bundle, directory, made.commit, [commit for _, commit in chain])
+async def _put(store: Store, directory: Path, name: str, snapshot: Snapshot, chain: list[tuple[str, str]]) -> None:
+    bundle = await asyncio.to_thread(_bundle, directory, snapshot.commit, [commit for _, commit in chain])
     after = chain[-1][0] if chain else ""
-    said = {"commit": made.commit, "head": made.head, "branch": made.branch, "after": after}
-    await store.put(name, json.dumps(said).encode() + b"\n" + bundle)
+    description = {"commit": snapshot.commit, "head": snapshot.head, "branch": snapshot.branch, "after": after}
+    await store.put(name, json.dumps(description).encode() + b"\n" + bundle)
 
 
 async def _fetch(store: Store, name: str) -> list[Snapshot]:
@@ -157,8 +157,8 @@ def _branch(directory: Path) -> str:
         return ""
 
 
-def _same_tree(directory: Path, one: str, other: str) -> bool:
-    return _git(directory, "rev-parse", f"{one}^{{tree}}") == _git(directory, "rev-parse", f"{other}^{{tree}}")
+def _same_tree(directory: Path, commit: str, other: str) -> bool:
+    return _git(directory, "rev-parse", f"{commit}^{{tree}}") == _git(directory, "rev-parse", f"{other}^{{tree}}")
 
 
 def _snapshot(directory: Path) -> Snapshot | None:

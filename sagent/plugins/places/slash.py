@@ -55,11 +55,11 @@ async def _directory(context: CommandContext, text: str) -> Path:
     return path
 
 
-def _continue(context: CommandContext, settings: "Settings", said: str, *, keep_rules: bool) -> None:
+def _continue(context: CommandContext, settings: "Settings", notice: str, *, keep_rules: bool) -> None:
     """Reopen the session with other settings and the same choices."""
     opened = context.opened
     if not (log := opened.agent.log.path):
         raise UsageError("This session is not saved, so it cannot be reopened: start sagent there.")
     choices = SessionChoices.of(opened)
     choices = choices if keep_rules else replace(choices, rules=None)
-    context.reopen(replace(settings, session=Path(log), continue_session=False, fork=None), choices, said)
+    context.reopen(replace(settings, session=Path(log), continue_session=False, fork=None), choices, notice)

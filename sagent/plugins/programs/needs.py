@@ -22,14 +22,14 @@ def read_need(text: str, base: PathBase) -> "Need":
     return need
 
 
-def list_of_texts(value: object, what: str) -> list[str]:
+def list_of_texts(value: object, label: str) -> list[str]:
     if isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value)):
         return cast("list[str]", value)
-    raise RefusedError(f"{what}: give a list of strings")
+    raise RefusedError(f"{label}: give a list of strings")
 
 
-def table_of_texts(value: object, what: str) -> Mapping[str, str]:
+def table_of_texts(value: object, label: str) -> Mapping[str, str]:
     pairs = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": None}
     if all(isinstance(text, str) for text in pairs.values()):
         return cast("Mapping[str, str]", pairs)
-    raise RefusedError(f"{what}: give a table of strings")
+    raise RefusedError(f"{label}: give a table of strings")

@@ -174,5 +174,7 @@ def _is_over(racer: Racer, result: Result) -> bool:
     return True
 
 
-def _why(found: CheckResult) -> str:
-    return f"the check {found.said.removeprefix('it ')}" if found.code is None else f"the check exits with {found.code}"
+def _why(result: CheckResult) -> str:
+    return (
+        f"the check {result.said.removeprefix('it ')}" if result.code is None else f"the check exits with {result.code}"
+    )

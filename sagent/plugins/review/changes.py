@@ -215,6 +215,6 @@ def _unquoted(text: str) -> str:
     return text
 
 
-def _letter(found: re.Match[str]) -> str:
-    code = found[1]
+def _letter(match: re.Match[str]) -> str:
+    code = match[1]
     return chr(int(code, 8)) if code.isdigit() else _LETTERS.get(code, code)

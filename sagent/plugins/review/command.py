@@ -142,8 +142,8 @@ def _cost(result: Result) -> str:
     return f"{'at least ' if result.cost.unpriced else ''}${result.run_usd:.4f}"
 
 
-def _report(args: argparse.Namespace, found: Review) -> int:
-    text = FORMATS[args.format](found)
+def _report(args: argparse.Namespace, review: Review) -> int:
+    text = FORMATS[args.format](review)
     if args.out is None:
         binary_safe(sys.stdout).write(text)
     else:
@@ -153,8 +153,8 @@ def _report(args: argparse.Namespace, found: Review) -> int:
         except OSError as error:
             raise UsageError(f"{args.out}: {error.strerror or error}") from error
     if args.format != "text" or args.out is not None:
-        sys.stderr.write(f"{figures(found)}\n")
-    return FOUND if found.at_least(args.fail_on) else 0
+        sys.stderr.write(f"{figures(review)}\n")
+    return FOUND if review.at_least(args.fail_on) else 0
 
 
 def _read(file: str) -> Review:
@@ -222,18 +222,18 @@ def _skipped(pull: PullRequest) -> int:
     return 0
 
 
-async def _post(forge: Forge, found: Review, limit: int) -> None:
-    posted = await post(forge, found, limit)
+async def _post(forge: Forge, review: Review, limit: int) -> None:
+    posted = await post(forge, review, limit)
     report(
         f"comments on lines: {posted.added} added, {posted.changed} changed, {posted.gone} no longer found, "
         f"{posted.left_out} left out"
     )
 
 
-def _tell_job(found: Review) -> None:
+def _tell_job(review: Review) -> None:
     """Write the summary and the outputs of a GitHub Actions job, if this is one."""
-    lines = f"findings={len(found.findings)}\ncost-usd={found.usd}\n"
-    for variable, text in (("GITHUB_STEP_SUMMARY", as_markdown(found)), ("GITHUB_OUTPUT", lines)):
+    lines = f"findings={len(review.findings)}\ncost-usd={review.usd}\n"
+    for variable, text in (("GITHUB_STEP_SUMMARY", as_markdown(review)), ("GITHUB_OUTPUT", lines)):
         if file := os.environ.get(variable):
             with Path(file).open("a", encoding="utf-8") as out:
                 out.write(text)

@@ -105,23 +105,23 @@ def read_findings(data: Mapping[str, object], changes: Changes) -> Sequence[Find
     return found
 
 
-def decode_finding(each: Mapping[str, object]) -> Finding:
+def decode_finding(members: Mapping[str, object]) -> Finding:
     """Return a finding from JSON. Missing members get their defaults."""
-    line = max(1, as_int(each.get("line")))
-    severity = as_str(each.get("severity"))
+    line = max(1, as_int(members.get("line")))
+    severity = as_str(members.get("severity"))
     return Finding(
-        file=as_str(each.get("file")).removeprefix("./"),
+        file=as_str(members.get("file")).removeprefix("./"),
         line=line,
-        end_line=max(line, as_int(each.get("end_line"))),
+        end_line=max(line, as_int(members.get("end_line"))),
         severity=severity if severity in SEVERITIES else "medium",
-        title=as_str(each.get("title")),
-        message=as_str(each.get("message")),
-        suggestion=as_str(each.get("suggestion")),
-        in_diff=each.get("in_diff") is not False,
-        moved_from=as_int(each.get("moved_from")),
-        old_file=as_str(each.get("old_file")),
-        old_line=as_int(each.get("old_line")),
-        mark=as_str(each.get("mark")),
+        title=as_str(members.get("title")),
+        message=as_str(members.get("message")),
+        suggestion=as_str(members.get("suggestion")),
+        in_diff=members.get("in_diff") is not False,
+        moved_from=as_int(members.get("moved_from")),
+        old_file=as_str(members.get("old_file")),
+        old_line=as_int(members.get("old_line")),
+        mark=as_str(members.get("mark")),
     )
 
 

@@ -58,15 +58,15 @@ def _ours(comments: Sequence[Mapping[str, object]]) -> Sequence[Comment]:
     ]
 
 
-def _line(each: Mapping[str, object]) -> int:
+def _line(comment: Mapping[str, object]) -> int:
     """Return the line of a comment, or its former line if later changes have removed it."""
-    return as_int(each.get("line") or each.get("original_line"))
+    return as_int(comment.get("line") or comment.get("original_line"))
 
 
-def _at_line(each: LineComment) -> Mapping[str, object]:
-    at: dict[str, object] = {"path": each.path, "side": "RIGHT", "line": each.end_line, "body": each.body}
-    if each.end_line > each.line:
-        at |= {"start_line": each.line, "start_side": "RIGHT"}
+def _at_line(comment: LineComment) -> Mapping[str, object]:
+    at: dict[str, object] = {"path": comment.path, "side": "RIGHT", "line": comment.end_line, "body": comment.body}
+    if comment.end_line > comment.line:
+        at |= {"start_line": comment.line, "start_side": "RIGHT"}
     return at
 
 

@@ -46,18 +46,18 @@ class GitLab:
         them."""
         return f"suggestion:-{lines - 1}+0"
 
-    def _position(self, commit: str, each: LineComment) -> Mapping[str, object]:
+    def _position(self, commit: str, comment: LineComment) -> Mapping[str, object]:
         """Return a comment's place. An old line has its old number too (docs.gitlab.com/api/discussions)."""
         at: dict[str, object] = {
             "position_type": "text",
             "base_sha": self._version.get("base_commit_sha"),
             "start_sha": self._version.get("start_commit_sha"),
             "head_sha": commit,
-            "old_path": each.old_path or each.path,
-            "new_path": each.path,
-            "new_line": each.end_line,
+            "old_path": comment.old_path or comment.path,
+            "new_path": comment.path,
+            "new_line": comment.end_line,
         }
-        return at | ({"old_line": each.old_line} if each.old_line else {})
+        return at | ({"old_line": comment.old_line} if comment.old_line else {})
 
     async def _ours(self) -> Sequence[Comment]:
         found: list[Comment] = []

@@ -96,9 +96,9 @@ def _is_ready(fifo: Path) -> bool:
     return False
 
 
-def _open(fifo: Path, way: int) -> int:
+def _open(fifo: Path, access: int) -> int:
     """Open a FIFO without waiting for its other end. Raises OSError, and ToolError for anything else."""
-    descriptor = os.open(fifo, way | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(fifo, access | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ToolError(f"{fifo} was replaced.")

@@ -33,15 +33,15 @@ def past_cost(session: Path) -> dict[str, object]:
     return encode_cost(spend(entry for file in named_logs(session) for entry in read_log(file)).cost())
 
 
-async def rewind(agent: Agent, point: str, what: str, *, preview: bool) -> dict[str, object]:
+async def rewind(agent: Agent, point: str, scope: str, *, preview: bool) -> dict[str, object]:
     """Go back to an entry; what became of files, or would. Raises UsageError."""
-    if not point and what != "files":
+    if not point and scope != "files":
         raise UsageError("The conversation goes back to a point: give one of the session's points.")
     if preview:
         return asdict(await agent.preview(point))
-    if what in ("both", "conversation"):
+    if scope in ("both", "conversation"):
         agent.rewind(point)
-    return asdict(await agent.rewind_files(point) if what != "conversation" else FileChanges())
+    return asdict(await agent.rewind_files(point) if scope != "conversation" else FileChanges())
 
 
 async def list_files(agent: Agent) -> dict[str, object]:

@@ -218,10 +218,10 @@ def _data(response: object) -> Mapping[str, object]:
     return as_object(getattr(response, "data", response))
 
 
-def _failed(what: str, error: BaseException) -> ChatError:
+def _failed(action: str, error: BaseException) -> ChatError:
     from slack_sdk.errors import SlackApiError
 
     why = f"{type(error).__name__}: {error}"
     if isinstance(error, SlackApiError):
         why = as_str(_data(error.response).get("error"), why)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] -- as the SDK has it
-    return ChatError(f"{what}: {one_line(printable(why), 300)}")
+    return ChatError(f"{action}: {one_line(printable(why), 300)}")

@@ -98,15 +98,15 @@ def grouped(charges: Iterable[Paid], by: Grouping) -> Spending:
     return Spending(dict(sorted(sums.items(), key=lambda item: -item[1].usd)), tuple(unpriced))
 
 
-def _name(each: Paid, by: Grouping) -> str:
+def _name(charge: Paid, by: Grouping) -> str:
     match by:
         case "day":
-            return each.day.isoformat()
+            return charge.day.isoformat()
         case "week":  # by its Monday
-            return (each.day - timedelta(days=each.day.weekday())).isoformat()
+            return (charge.day - timedelta(days=charge.day.weekday())).isoformat()
         case "project":
-            return each.project
+            return charge.project
         case "model":
-            return f"{each.charge.provider}/{each.charge.model}"
+            return f"{charge.charge.provider}/{charge.charge.model}"
         case "person":
-            return each.person
+            return charge.person

@@ -57,19 +57,24 @@ def _since(text: object) -> datetime | None:
     return found.astimezone()
 
 
-def _as_json(found: Spending) -> Mapping[str, object]:
+def _as_json(spending: Spending) -> Mapping[str, object]:
     rows = [
         {
             "name": name, "usd": number(each.usd), "unbilled": number(each.unbilled), "unpriced": bool(each.unpriced),
             "usage": {bucket: getattr(each.usage, bucket) for bucket in BUCKETS},
         }
-        for name, each in found.sums.items()
+        for name, each in spending.sums.items()
     ]  # fmt: skip
-    return {"rows": rows, "usd": number(found.usd), "unbilled": number(found.unbilled), "unpriced": [*found.unpriced]}
+    return {
+        "rows": rows,
+        "usd": number(spending.usd),
+        "unbilled": number(spending.unbilled),
+        "unpriced": [*spending.unpriced],
+    }
 
 
-def _lines(found: Spending, by: str, budgets: Sequence[Mapping[str, object]]) -> Iterator[str | Table]:
-    if not found.sums:
+def _lines(spending: Spending, by: str, budgets: Sequence[Mapping[str, object]]) -> Iterator[str | Table]:
+    if not spending.sums:
         yield "Nothing was spent."
     else:
         rows = (
@@ -77,10 +82,10 @@ def _lines(found: Spending, by: str, budgets: Sequence[Mapping[str, object]]) ->
                 name, count(each.usage.total_input), count(each.usage.output),
                 bill(each.usd, each.unbilled, least=bool(each.unpriced)),
             )
-            for name, each in found.sums.items()
+            for name, each in spending.sums.items()
         )  # fmt: skip
         yield Table(tuple(rows), (by, "read", "written", "cost"), right=(1, 2, 3))
-        yield f"{bill(found.usd, found.unbilled, least=bool(found.unpriced))} in all"
-    if found.unpriced:
-        yield f"At least: no known price of {', '.join(found.unpriced)}"
+        yield f"{bill(spending.usd, spending.unbilled, least=bool(spending.unpriced))} in all"
+    if spending.unpriced:
+        yield f"At least: no known price of {', '.join(spending.unpriced)}"
     yield from map(in_words, budgets)

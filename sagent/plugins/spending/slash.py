@@ -47,14 +47,14 @@ async def usage(context: CommandContext, by: Literal["day", "week", "project", "
     context.write(lines)
 
 
-def _sums(found: "Sequence[Paid]") -> list[Line]:
+def _sums(paid: "Sequence[Paid]") -> list[Line]:
     from sagent.plugins.spending.charges import grouped
 
     today = datetime.now().astimezone().date()
     monday, first = today - timedelta(days=today.weekday()), today.replace(day=1)
     rows: list[list[Span]] = []
     for name, since in (("today", today), ("this week", monday), ("this month", first)):
-        spent = grouped((each for each in found if each.day >= since), "day")
+        spent = grouped((each for each in paid if each.day >= since), "day")
         rows.append([("class:dim", name), ("", bill(spent.usd, spent.unbilled, least=bool(spent.unpriced)))])
     return list(table(rows, right=(1,)))
 

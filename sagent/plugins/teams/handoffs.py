@@ -78,12 +78,12 @@ class RoleReport:
     saving: Saving = field(default_factory=Saving)
 
 
-def report_role(lead: Node, found: Round, name: str) -> RoleReport:
+def report_role(lead: Node, team_round: Round, name: str) -> RoleReport:
     """Report on a role in a round of the team below `lead`, by the logs."""
     state: State = "not begun"
     model, error, last = "", None, ""
     tries: dict[str, None] = {}
-    for handoff in found.handoffs:
+    for handoff in team_round.handoffs:
         if handoff.giver == name:
             error = handoff.said.error
             state = "done" if error is None else "failed"
@@ -99,7 +99,7 @@ def report_role(lead: Node, found: Round, name: str) -> RoleReport:
                 billed.add(charge)
         turns += sum(each.message.role == "assistant" for each in contents(read_agent(lead.log, agent), MessageEntry))
     text = answer_of(lead.log, last) if state == "done" else ""
-    saving = saved_by_handoffs(found, partial(read_agent, lead.log), lead.ledger.prices.price, name)
+    saving = saved_by_handoffs(team_round, partial(read_agent, lead.log), lead.ledger.prices.price, name)
     return RoleReport(name, state, last, model, turns, billed.usage, billed.price, text, error, saving)
 
 

@@ -79,11 +79,11 @@ def last_round(entries: Iterable[Entry]) -> Round | None:
     return Round(task, tuple(handoffs), answer, model) if handoffs else None
 
 
-def saved_by_handoffs(found: Round, read: Read, price: Price, role: str = "") -> Saving:
+def saved_by_handoffs(team_round: Round, read: Read, price: Price, role: str = "") -> Saving:
     """Estimate the tokens that a role, or all roles, would have been sent in addition if each saw everything before
     it."""
-    begun = (handoff for handoff in found.handoffs if handoff.taker and role in ("", handoff.taker))
-    return sum((_saved(found, each, read, price) for each in begun), Saving())
+    begun = (handoff for handoff in team_round.handoffs if handoff.taker and role in ("", handoff.taker))
+    return sum((_saved(team_round, each, read, price) for each in begun), Saving())
 
 
 def tell_saved(session: Path, price: Price) -> Iterator[str]:
@@ -94,12 +94,12 @@ def tell_saved(session: Path, price: Price) -> Iterator[str]:
         yield f"hand-offs  {saving.tokens} tokens, {usd} saved against all of them whole in every role's prompt"
 
 
-def _saved(found: Round, begun: HandOff, read: Read, price: Price) -> Saving:
+def _saved(team_round: Round, handoff: HandOff, read: Read, price: Price) -> Saving:
     """Estimate the tokens that a role was not sent because its prompt shortens the earlier hand-offs."""
-    if (given := begun.given) is None:
+    if (given := handoff.given) is None:
         return Saving()
     missing = 0.0
-    for name, said in {each.giver: each.said for each in found.handoffs if each.said.error is None}.items():
+    for name, said in {each.giver: each.said for each in team_round.handoffs if each.said.error is None}.items():
         if name in (*given.left_out, *given.visible) and said.size:
             cut = as_int(given.shown.get(name), min(MAX_HANDOFF_CHARS, said.size))
             shown = 0 if name in given.left_out else cut

@@ -217,9 +217,9 @@ class Shift:
         if self.lead.advisory is None:  # otherwise it would count earlier advice once more
             self.lead.restore((*self.lead.messages, message))
 
-    def record(self, giver: str, taker: str, said: HandoffSaid, given: HandoffGiven | None = None) -> None:
+    def record(self, giver: str, taker: str, report: HandoffSaid, task: HandoffGiven | None = None) -> None:
         setup = self.setup
-        self._append(Handoff(setup.name, setup.mode, full_name(self.lead.model), giver, taker, said, given))
+        self._append(Handoff(setup.name, setup.mode, full_name(self.lead.model), giver, taker, report, task))
 
     def _append(self, content: Content) -> None:
         if not self.lost:

@@ -206,12 +206,12 @@ class Team(Pattern):
             self._lead.check(Switch(advisor=advisor))
 
 
-def _read_result(lead: Node, roles: Sequence[Role], found: Round | None) -> TeamResult:
-    if found is None:
+def _read_result(lead: Node, roles: Sequence[Role], team_round: Round | None) -> TeamResult:
+    if team_round is None:
         return TeamResult("", (), "end", roles=tuple(RoleReport(role.name) for role in roles))
-    reports = tuple(report_role(lead, found, role.name) for role in roles)
+    reports = tuple(report_role(lead, team_round, role.name) for role in roles)
     text = sections([RoleHandoff(each.name, each.text, each.agent) for each in reports if each.state == "done"])
-    text = text if found.answer is None else found.answer
+    text = text if team_round.answer is None else team_round.answer
     return TeamResult(
         text,
         (Text(text),) if text else (),
@@ -223,6 +223,6 @@ def _read_result(lead: Node, roles: Sequence[Role], found: Round | None) -> Team
         session_path=lead.log.path,
         head=lead.log.head,
         roles=reports,
-        handoffs=found.handoffs,
-        task=found.task,
+        handoffs=team_round.handoffs,
+        task=team_round.task,
     )

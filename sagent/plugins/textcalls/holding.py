@@ -103,11 +103,11 @@ class Holder:
                 return max(0, found.start() - start)
         return -1
 
-    def _is_call(self, found: re.Match[str]) -> bool:
-        if (name := found["python"] or found["only"]) is not None:
+    def _is_call(self, match: re.Match[str]) -> bool:
+        if (name := match["python"] or match["only"]) is not None:
             return is_tool(name, self._names)
-        if (name := found["name"]) is not None:
-            return is_tool(name, self._names) or found["next"] in _KEYS
+        if (name := match["name"]) is not None:
+            return is_tool(name, self._names) or match["next"] in _KEYS
         return True
 
     def _doubt(self, text: str, start: int) -> int:

@@ -31,6 +31,6 @@ def _is_version(block: Sequence[str], text: str) -> bool:
     return matcher.quick_ratio() >= MIN_LIKENESS and matcher.ratio() >= MIN_LIKENESS
 
 
-def _letters(one: str, other: str) -> float:
-    matcher = SequenceMatcher(None, one[:1_000], other[:1_000], autojunk=False)
+def _letters(name: str, other: str) -> float:
+    matcher = SequenceMatcher(None, name[:1_000], other[:1_000], autojunk=False)
     return matcher.ratio() if matcher.real_quick_ratio() >= MIN_LIKENESS else 0.0

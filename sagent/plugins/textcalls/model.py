@@ -270,9 +270,9 @@ def _text_of(part: Part) -> str:
     return (own_text(part) or "") if isinstance(part, ToolCall) else ""
 
 
-def _ended(made: Message, message: Message) -> Message:
+def _ended(converted: Message, message: Message) -> Message:
     """Return a message with calls, with why it ended: at the end of a block that is whole, it waits for results."""
-    last = made.parts[-1]
+    last = converted.parts[-1]
     whole = not isinstance(last, ToolCall) or last.whole
     waits = message.stop in (None, "end", "tool_use") or (message.stop in CUT and whole)
-    return replace(made, stop="tool_use" if waits else message.stop)
+    return replace(converted, stop="tool_use" if waits else message.stop)

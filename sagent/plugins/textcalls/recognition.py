@@ -385,14 +385,14 @@ class _Reader:
         found = re.compile(r"\{\s*\"([\w.:-]+)\"\s*:\s*\{").match(self._text, start)
         return found is not None and self._offered.has(found[1])
 
-    def _python_list(self, found: re.Match[str], line: int) -> Span | None:
+    def _python_list(self, match: re.Match[str], line: int) -> Span | None:
         """Read `[read(path="a")]`, the call of Llama 3.2 and LFM, if a tool has the name."""
         text = self._text
-        if not self._offered.has(found[1]):
+        if not self._offered.has(match[1]):
             return None
-        end = text.find("\n\n", found.start())
-        body = text[found.start() : end if end >= 0 else len(text)].rstrip()
-        return self._span(line, found.start() + len(body), self._python(body), marked=False)
+        end = text.find("\n\n", match.start())
+        body = text[match.start() : end if end >= 0 else len(text)].rstrip()
+        return self._span(line, match.start() + len(body), self._python(body), marked=False)
 
     def _python(self, body: str) -> list[Call]:
         tools = {**self._tools, **{name: self._offered.schema(name) for name in self._written(body)}}

@@ -226,10 +226,10 @@ def commands_to_run(message: Message) -> Sequence[str]:
     return [*dict.fromkeys(found)]
 
 
-def _plain_sentences(said: str) -> Iterator[str]:
+def _plain_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text that neither ask nor ask to tell something."""
-    for found in _SENTENCE.finditer(said):
-        if said[found.end() : found.end() + 1] != "?" and not _TELLS.search(_without_names(found[0])):
+    for found in _SENTENCE.finditer(text):
+        if text[found.end() : found.end() + 1] != "?" and not _TELLS.search(_without_names(found[0])):
             yield found[0]
 
 

@@ -66,10 +66,10 @@ class HostRate:
         finally:
             os.close(descriptor)
 
-    def _path(self, host: str, what: str) -> Path:
+    def _path(self, host: str, suffix: str) -> Path:
         """Return a host's file, in a directory that is created if missing."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._directory / f"{sha256_hex(host.encode())[:32]}.{what}"
+        return self._directory / f"{sha256_hex(host.encode())[:32]}.{suffix}"
 
 
 def _read(file: int) -> float:

@@ -51,18 +51,18 @@ async def worktree(
             context.say(f"{record.name}: {await asyncio.to_thread(outcome, record)} · {record.path}. {then}")
 
 
-def _end(record: "Record", what: Literal["merge", "drop"], *, own: bool) -> str:
+def _end(record: "Record", action: Literal["merge", "drop"], *, own: bool) -> str:
     """Merge or drop a worktree, and return what was done. The session's own stays after a merge."""
     from sagent.plugins.worktrees.record import holding
     from sagent.plugins.worktrees.worktree import advance, merge, outcome_or_reason, remove
 
-    if own and what == "drop":
+    if own and action == "drop":
         raise UsageError("This session works in it: leave with /exit, and drop it when you are asked.")
     if own:
         done = merge(record)
         advance(record)
         return f"Merged into {record.root}: {done}."
     with holding(record):
-        done = merge(record) if what == "merge" else outcome_or_reason(record)
+        done = merge(record) if action == "merge" else outcome_or_reason(record)
         remove(record)
-    return f"The worktree {record.name} is {'merged' if what == 'merge' else 'dropped'}: {done}."
+    return f"The worktree {record.name} is {'merged' if action == 'merge' else 'dropped'}: {done}."

@@ -84,9 +84,9 @@ def merged(root: Path, base: str, ours: str, theirs: str) -> str:
     return merged_tree(root, one, other)
 
 
-def merged_tree(root: Path, one: str, other: str) -> str:
+def merged_tree(root: Path, commit: str, other: str) -> str:
     """Return the tree of a merge of two commits. Raises ConflictError with the files in conflict, and UsageError."""
-    done = attempt(root, "merge-tree", "--write-tree", "--name-only", "--no-messages", one, other)
+    done = attempt(root, "merge-tree", "--write-tree", "--name-only", "--no-messages", commit, other)
     if done.code == 0:
         return done.text.partition("\n")[0]
     if done.code == 1:

@@ -46,11 +46,11 @@ class Refusals:
         """The parameter of a logged request for left-out parts."""
         return {LEFT_OUT: {self.provider: {self.model: self.parts}}} if self.parts else EMPTY
 
-    async def add(self, found: Mapping[str, str], request: Request) -> None:
+    async def add(self, parts: Mapping[str, str], request: Request) -> None:
         """Leave parts of a request out from now on; send smaller versions of large images."""
         from sagent.providers.leftout import shrink_refused
 
-        refused, smaller = await asyncio.to_thread(shrink_refused, found, request.messages)
+        refused, smaller = await asyncio.to_thread(shrink_refused, parts, request.messages)
         self._smaller.update(smaller)
         self.parts.update(refused)
 
@@ -67,13 +67,13 @@ class Trial:
     def __init__(self, refusals: Refusals) -> None:
         self._refusals, self._before, self._left = refusals, dict(refusals.parts), MAX_TRIES
 
-    async def goes_on(self, found: Mapping[str, str], request: Request) -> bool:
+    async def goes_on(self, refused: Mapping[str, str], request: Request) -> bool:
         """Leave out the parts that an error is about. Return True to repeat the call. If a try did not help, nothing
         stays left out, unless each try found another part."""
-        if found and self._left:
+        if refused and self._left:
             self._left -= 1
-            await self._refusals.add(found, request)
+            await self._refusals.add(refused, request)
             return True
-        if self._left < MAX_TRIES and (self._left or not found):
+        if self._left < MAX_TRIES and (self._left or not refused):
             self._refusals.restore(self._before)
         return False

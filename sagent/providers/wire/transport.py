@@ -135,17 +135,17 @@ class DirectTransport:
 
         return Answer(status, found, chunks, close)
 
-    def _keep(self, connection: Connection, way: _Route, seconds: float) -> None:
+    def _keep(self, connection: Connection, route: _Route, seconds: float) -> None:
         """Keep a connection for the next call, for a number of seconds, or end it."""
-        idle = self._idle.setdefault(way, [])
+        idle = self._idle.setdefault(route, [])
         if len(idle) < _IDLE_CONNECTIONS and connection.renew(seconds):
             idle.append(connection)
         else:
             connection.abort()
 
-    async def _reuse(self, way: _Route) -> Connection | None:
+    async def _reuse(self, route: _Route) -> Connection | None:
         """Return the connection used last, if it still lives."""
-        while idle := self._idle.get(way):
+        while idle := self._idle.get(route):
             connection, usable = idle.pop(), False
             try:
                 if usable := await connection.is_usable():
@@ -155,15 +155,15 @@ class DirectTransport:
                     connection.abort()
         return None
 
-    async def _open(self, way: _Route) -> Connection:
+    async def _open(self, route: _Route) -> Connection:
         loop = asyncio.get_running_loop()
         tls = None
-        if way.scheme == "https" or way.proxy.startswith("https:"):
+        if route.scheme == "https" or route.proxy.startswith("https:"):
             # Reading the roots takes tens of milliseconds, during which the connection is opened.
             tls = loop.run_in_executor(None, _tls_context) if self._tls is None else None
-        near = urlsplit(way.proxy) if way.proxy else None
-        host, port = (near.hostname or "", near.port or _PORTS[near.scheme]) if near else (way.host, way.port)
-        goal = way.through if near else f"{host}:{port}"
+        near = urlsplit(route.proxy) if route.proxy else None
+        host, port = (near.hostname or "", near.port or _PORTS[near.scheme]) if near else (route.host, route.port)
+        goal = route.through if near else f"{host}:{port}"
         connection = Connection()
         try:
             async with asyncio.timeout(self._connect):
@@ -174,11 +174,11 @@ class DirectTransport:
                 if tls is not None:
                     self._tls = await tls
                 if near is not None:
-                    await self._through(connection, near, way)
-                    goal = f"{way.host}:{way.port} through {way.through}"
-                if way.scheme == "https":
+                    await self._through(connection, near, route)
+                    goal = f"{route.host}:{route.port} through {route.through}"
+                if route.scheme == "https":
                     assert self._tls is not None
-                    await connection.secure(self._tls, way.host)
+                    await connection.secure(self._tls, route.host)
         except BaseException as error:
             connection.abort()
             if isinstance(error, TimeoutError):
@@ -190,20 +190,20 @@ class DirectTransport:
             raise
         return connection
 
-    async def _through(self, connection: Connection, proxy: SplitResult, way: _Route) -> None:
+    async def _through(self, connection: Connection, proxy: SplitResult, route: _Route) -> None:
         """Connect through a proxy: by TLS to itself if it wants that, by CONNECT if the server uses TLS."""
         if proxy.scheme == "https":
             assert self._tls is not None
             await connection.secure(self._tls, proxy.hostname or "")
-        if way.scheme == "https":
-            target = f"{_bracketed(way.host)}:{way.port}"
-            connection.send("CONNECT", target, [("host", target), *_proxy_key(way.proxy)])
+        if route.scheme == "https":
+            target = f"{_bracketed(route.host)}:{route.port}"
+            connection.send("CONNECT", target, [("host", target), *_proxy_key(route.proxy)])
             try:
                 status, _ = await connection.head()
-            except ExchangeFailed as error:
-                raise ExchangeFailed("network", f"{way.through} did not connect to {target}: {error.reason}") from error
+            except ExchangeFailed as lost:
+                raise ExchangeFailed("network", f"{route.through} did not connect to {target}: {lost.reason}") from lost
             if not 200 <= status < 300:
-                raise refused_by_proxy(f"{way.through} answered {status} to CONNECT {target}", status, way.variable)
+                raise refused_by_proxy(f"{route.through} answered {status} to CONNECT {target}", status, route.variable)
             connection.begin_tunnel()
 
 
@@ -226,15 +226,15 @@ def _way(url: SplitResult, proxy: str, variable: str) -> _Route:
     return _Route(url.scheme, url.hostname or "", port, proxy, variable)
 
 
-def _request_head(url: SplitResult, headers: Mapping[str, str], way: _Route) -> tuple[str, list[tuple[str, str]]]:
+def _request_head(url: SplitResult, headers: Mapping[str, str], route: _Route) -> tuple[str, list[tuple[str, str]]]:
     """Return the target and the headers of a request."""
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     host = url.netloc.rpartition("@")[2]
     fields = {"host": host, "user-agent": f"sagent/{__version__}", "accept-encoding": "identity", **headers}
     lines = list(fields.items())
-    if way.proxy and way.scheme == "http":
+    if route.proxy and route.scheme == "http":
         target = f"http://{host}{target}"
-        lines += _proxy_key(way.proxy)
+        lines += _proxy_key(route.proxy)
     return target, lines
 
 
@@ -278,16 +278,16 @@ def _tls_context() -> "ssl.SSLContext":
     return system_context()
 
 
-def unreachable(what: str, error: BaseException) -> ExchangeFailed:
+def unreachable(where: str, error: BaseException) -> ExchangeFailed:
     """Return the error of a failed connection; with an untrusted certificate, or without TLS, it is final."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and f"[Errno {ECONNREFUSED}]" in text:  # asyncio lists all addresses it has tried
         text = "the connection was refused"
     if "WRONG_VERSION_NUMBER" in text:
-        return ExchangeFailed("network", f"{what}: {text}. The server there does not use TLS: use http://", final=True)
+        return ExchangeFailed("network", f"{where}: {text}. The server there does not use TLS: use http://", final=True)
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return ExchangeFailed("network", f"{what}: {text}. {_certificate_advice(text)}", final=True)
-    return ExchangeFailed("network", f"{what}: {text}")
+        return ExchangeFailed("network", f"{where}: {text}. {_certificate_advice(text)}", final=True)
+    return ExchangeFailed("network", f"{where}: {text}")
 
 
 def _certificate_advice(text: str) -> str:

@@ -115,9 +115,9 @@ class CommandContext(CurrentSession):
         place of its conversation, which is on the screen."""
         raise UsageError("Without a terminal, choose a session with --session, --continue or --fork.")
 
-    def set_display(self, what: DisplaySetting, value: str) -> None:
+    def set_display(self, setting: DisplaySetting, value: str) -> None:
         """Change the theme, or vi keys ("on", "off", "" to toggle)."""
-        raise UsageError(f"There is no terminal to set a {what} for.")
+        raise UsageError(f"There is no terminal to set a {setting} for.")
 
     def leave(self) -> None:
         """End the REPL; other runs end by themselves."""

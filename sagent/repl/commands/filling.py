@@ -107,7 +107,7 @@ async def _file(name: str, agent: Agent) -> str:
 
 
 async def _judged(
-    call: ToolCall, agent: Agent, effect_of: Callable[[JsonObject], Effect], what: str
+    call: ToolCall, agent: Agent, effect_of: Callable[[JsonObject], Effect], label: str
 ) -> tuple[ToolCall, Effect]:
     """Return the call with the arguments allowed. Raises UsageError if the policy or the person denies it."""
     state = agent.state
@@ -120,14 +120,14 @@ async def _judged(
             case Allow(arguments):
                 call = replace(call, arguments=arguments)
             case Deny(reason) | Hold(reason):
-                raise UsageError(f"{what} is not allowed: {reason}")
+                raise UsageError(f"{label} is not allowed: {reason}")
             case Ask(reason, remedy):
                 ask = state.neighbours.ask
                 refusal = f"{reason} There is nobody to ask here. {remedy}".rstrip()
                 if ask is not None:
                     refusal = await ask(call, replace(verdict, agent=state.path))
                 if refusal is not None:
-                    raise UsageError(f"{what} is not allowed: {refusal}")
+                    raise UsageError(f"{label} is not allowed: {refusal}")
                 return call, effect
             case _:
                 assert_never(verdict)

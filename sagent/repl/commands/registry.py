@@ -36,11 +36,11 @@ def all_commands(settings: "Settings", notices: list[str] | None = None) -> Mapp
 
 
 def _add(
-    theirs: dict[str, Command], one: Command, path: Path, built_in: Mapping[str, Command], notices: list[str]
+    theirs: dict[str, Command], command: Command, path: Path, built_in: Mapping[str, Command], notices: list[str]
 ) -> None:
-    if one.name in built_in or theirs.setdefault(one.name, one) is not one:
-        which = "a command of sagent or of a plugin" if one.name in built_in else "a skill"
-        notices.append(f"/{one.name} does not call {path}: {which} has that name.")
+    if command.name in built_in or theirs.setdefault(command.name, command) is not command:
+        which = "a command of sagent or of a plugin" if command.name in built_in else "a skill"
+        notices.append(f"/{command.name} does not call {path}: {which} has that name.")
 
 
 async def prompt_commands(opened: "Opened") -> Mapping[str, Command]:
@@ -72,12 +72,12 @@ def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Comm
     return found
 
 
-def _named(one: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]:
+def _named(command: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]:
     """Return a function that runs a plugin's command and names the plugin in errors."""
 
     async def run(context: CommandContext, arguments: Mapping[str, str]) -> None:
-        with named_errors(f"/{one.name}", plugin, SystemExit):
-            await one.run(context, arguments)
+        with named_errors(f"/{command.name}", plugin, SystemExit):
+            await command.run(context, arguments)
 
     return run
 

@@ -89,25 +89,25 @@ class InputParser(Vt100Parser):
             self._end_paste()
             super().feed(data)
 
-    def _known(self, found: re.Match[str]) -> str:
+    def _known(self, match: re.Match[str]) -> str:
         """Return a paste or key; "" for anything else, such as a mouse event, or an answer meant for an earlier
         program: its Esc and letters were not typed."""
-        if found["paste"]:
-            return found[0]
-        if found["begun"]:
-            self._held = found[0]
+        if match["paste"]:
+            return match[0]
+        if match["begun"]:
+            self._held = match[0]
             return ""
-        if colour := _COLOUR.match(found[0]):
+        if colour := _COLOUR.match(match[0]):
             red, green, blue = (int(part[:2], 16) for part in colour.groups())
             self._on_background(299 * red + 587 * green + 114 * blue > 128 * 1000)
-        if part := _CLIPBOARD.match(found[0]):
+        if part := _CLIPBOARD.match(match[0]):
             self.on_clipboard(part[1])
-        if number := _NUMBER.fullmatch(found[0]):
+        if number := _NUMBER.fullmatch(match[0]):
             self._on_number(int(number[1]))
-        if cursor := _CURSOR.fullmatch(found[0]):
+        if cursor := _CURSOR.fullmatch(match[0]):
             self._on_cursor(int(cursor[1]), int(cursor[2]))
             return ""
-        return "" if self._get_match(found[0]) in (None, Keys.Vt100MouseEvent) else found[0]
+        return "" if self._get_match(match[0]) in (None, Keys.Vt100MouseEvent) else match[0]
 
     def _is_pasted(self, data: str) -> bool:
         if data == "\r" or not self._loaded() or not _WORDS.fullmatch(data):

@@ -88,24 +88,24 @@ def _no_media(_blob: str) -> None:
     """Return no media: calls have none."""
 
 
-def _names(rule: Rule, one: ToolCall, asked: ToolCall, directory: Path) -> bool:
+def _names(rule: Rule, earlier: ToolCall, asked: ToolCall, directory: Path) -> bool:
     """Return True if a rule would have helped to allow an earlier call, judged by its arguments."""
     if rule.tool in COMMAND_RULES:
-        commands = (words for part in _parts(one) for words in (part.words, unwrap(part.words)) if words)
+        commands = (words for part in _parts(earlier) for words in (part.words, unwrap(part.words)) if words)
         return any(not rule.pattern or rule.allows_command(words) for words in commands)
     if rule.tool == "Network":
-        needs, page = _needs(one, "network"), as_str(one.arguments.get("url"))
+        needs, page = _needs(earlier, "network"), as_str(earlier.arguments.get("url"))
         # A tool without an address argument, such as a search, always reaches the same host.
-        same = not (needs or page) and one.name == asked.name != "Bash"
+        same = not (needs or page) and earlier.name == asked.name != "Bash"
         return same or any(is_within(need.lower(), rule.pattern) for need in needs) or _is_at(page, rule.pattern)
     if rule.tool not in ("Read", *EDITS):
-        return rule.tool == one.name and not rule.pattern
+        return rule.tool == earlier.name and not rule.pattern
     writes = rule.tool in EDITS
-    paths = [*_needs(one, "write"), *(() if writes else _needs(one, "read"))]
-    opened = (redirect for part in _parts(one) for redirect in part.redirects if redirect.writes == writes)
+    paths = [*_needs(earlier, "write"), *(() if writes else _needs(earlier, "read"))]
+    opened = (redirect for part in _parts(earlier) for redirect in part.redirects if redirect.writes == writes)
     paths += (redirect.target.text for redirect in opened if redirect.target.kind == "literal")
-    if one.name in PATH_TOOLS and (one.name in EDITS) == writes:
-        paths.append(as_str(one.arguments.get("file_path")) or as_str(one.arguments.get("path")) or ".")
+    if earlier.name in PATH_TOOLS and (earlier.name in EDITS) == writes:
+        paths.append(as_str(earlier.arguments.get("file_path")) or as_str(earlier.arguments.get("path")) or ".")
     return any(rule.matches_path(_real(path, directory), (), "", anywhere=True) for path in paths)
 
 

@@ -141,11 +141,11 @@ def slice_line(line: Line, start: int, stop: int | None = None) -> Line:
     return tuple(spans)
 
 
-def alike(one: str, other: str) -> int:
+def alike(line: str, other: str) -> int:
     """Return the number of leading characters that both share."""
-    if other.startswith(one):
-        return len(one)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    if other.startswith(line):
+        return len(line)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(line, other, strict=False)))
 
 
 def fold(line: Line, width: int, *, joined: bool) -> Iterator[Line]:

@@ -326,18 +326,18 @@ def inline(text: str, style: str = "", *, live: bool = False) -> Iterator[Span]:
         yield (style, text)
 
 
-def _meant(text: str, found: Mapping[str, str]) -> str:
+def _meant(text: str, groups: Mapping[str, str]) -> str:
     """Return what an escape, an entity or a formula stands for; the text itself if that is unknown."""
-    if "escape" in found:
+    if "escape" in groups:
         return text[1:]
-    if "entity" in found:
+    if "entity" in groups:
         from html import entities, unescape
 
         meant = unescape(text) if text[1] == "#" else entities.html5.get(text[1:], text)
         return printable(meant).replace("\xa0", " ").replace("\n", " ")
     from sagent.repl.view.maths import formula
 
-    return formula(next(found[name] for name in found if name.startswith("maths"))) or text
+    return formula(next(groups[name] for name in groups if name.startswith("maths"))) or text
 
 
 def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:

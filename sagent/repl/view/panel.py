@@ -262,11 +262,11 @@ def _waiting(wait: Retrying, left: float, width: int) -> Line:
     return cut_line((("class:warning", f"… {who}{what}, {when}"), ("class:dim", rest)), width)
 
 
-def _consulting(one: Consulting, at: float, width: int, tail: int) -> Iterator[Line]:
-    who = "" if one.agent == ROOT else f" for {one.agent}"
-    who_asked = f"{who}, {one.trigger} {_clock(at - one.since)}"
-    yield cut_line((("class:advice", f"◆ {one.advisor}"), ("class:dim", who_asked)), width)
-    for line in _tail(one.text, width - 4, tail):
+def _consulting(consultation: Consulting, at: float, width: int, tail: int) -> Iterator[Line]:
+    who = "" if consultation.agent == ROOT else f" for {consultation.agent}"
+    who_asked = f"{who}, {consultation.trigger} {_clock(at - consultation.since)}"
+    yield cut_line((("class:advice", f"◆ {consultation.advisor}"), ("class:dim", who_asked)), width)
+    for line in _tail(consultation.text, width - 4, tail):
         yield (("class:advice", "  │ "), ("class:thinking", line))
 
 

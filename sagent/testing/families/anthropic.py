@@ -211,10 +211,10 @@ def _conversation_complaints(messages: Sequence[Mapping[str, object]]) -> Iterat
         yield _unanswered(len(messages) - 1, waiting)
 
 
-def _block_complaints(where: str, blocks: Sequence[Mapping[str, object]]) -> Iterator[str]:
+def _block_complaints(prefix: str, blocks: Sequence[Mapping[str, object]]) -> Iterator[str]:
     seen: set[str] = set()
     for number, block in enumerate(blocks):
-        at, text, call_id = f"{where}.{number}", as_str(block.get("text")), as_str(block.get("id"))
+        at, text, call_id = f"{prefix}.{number}", as_str(block.get("text")), as_str(block.get("id"))
         match block.get("type"):
             case "text":
                 yield from refused((not text.strip(), f"{at}: text content blocks must contain non-whitespace text"))

@@ -203,17 +203,17 @@ def _message_complaints(number: int, message: Mapping[str, object]) -> Iterator[
     )
 
 
-def _call_complaints(where: str, calls: Sequence[Mapping[str, object]]) -> Iterator[str]:
+def _call_complaints(prefix: str, calls: Sequence[Mapping[str, object]]) -> Iterator[str]:
     for number, call in enumerate(calls):
         call_id, function = call.get("id"), as_object(call.get("function"))
         if not isinstance(call_id, str):
-            yield f"Missing required parameter: '{where}[{number}].id'."
+            yield f"Missing required parameter: '{prefix}[{number}].id'."
         elif len(call_id) > 40:
-            yield too_long(f"{where}[{number}].id", call_id, 40)
+            yield too_long(f"{prefix}[{number}].id", call_id, 40)
         for name in ("name", "arguments"):
             if not isinstance(function.get(name), str):
-                got = type(function.get(name)).__name__
-                yield f"Invalid type for '{where}[{number}].function.{name}': expected a string, but got {got} instead."
+                place, got = f"{prefix}[{number}].function.{name}", type(function.get(name)).__name__
+                yield f"Invalid type for '{place}': expected a string, but got {got} instead."
 
 
 CHAT = Family(

@@ -204,22 +204,22 @@ def _tool_complaints(body: Mapping[str, object]) -> Iterator[str]:
                 yield f"Invalid JSON payload received. Unknown name \"$ref\" at '{where}': Cannot find field."
 
 
-def _content_complaints(where: str, content: Mapping[str, object]) -> Iterator[str]:
+def _content_complaints(prefix: str, content: Mapping[str, object]) -> Iterator[str]:
     if content.get("role", "user") not in ("user", "model", "function"):
         yield "Please use a valid role: user, model."
     parts = [as_object(part) for part in as_array(content.get("parts"))]
     if not parts:
-        yield f"* {where}.parts: contents.parts must not be empty."
+        yield f"* {prefix}.parts: contents.parts must not be empty."
     for number, part in enumerate(parts):
-        place = f"{where}.parts[{number}]"
+        place = f"{prefix}.parts[{number}]"
         if not _DATA & part.keys() or (part.get("text") == "" and "thoughtSignature" not in part):
             yield f"* {place}.data: required oneof field 'data' must have one initialized field"
         yield from _part_complaints(place, part)
 
 
-def _part_complaints(where: str, part: Mapping[str, object]) -> Iterator[str]:
+def _part_complaints(prefix: str, part: Mapping[str, object]) -> Iterator[str]:
     for member, inside in (("functionCall", "args"), ("functionResponse", "response")):
-        call, at = as_object(part.get(member)), f"{where}.{member}"
+        call, at = as_object(part.get(member)), f"{prefix}.{member}"
         loose = not isinstance(call.get(inside, {}), dict)
         yield from refused(
             (member in part and not as_str(call.get("name")), f"* {at}.name: Name cannot be empty."),
@@ -229,7 +229,7 @@ def _part_complaints(where: str, part: Mapping[str, object]) -> Iterator[str]:
     name, kind = as_str(as_object(part.get("functionCall")).get("name")), as_str(media.get("mimeType"))
     forged = signature.startswith(_signature("")[:5]) and (signature != _signature(name) or part.get("text"))
     yield from refused(
-        (media and not (as_str(media.get("data")) and kind), f"Unable to process input image: {where}.inline_data"),
+        (media and not (as_str(media.get("data")) and kind), f"Unable to process input image: {prefix}.inline_data"),
         (kind == "image/gif", "Unsupported MIME type: image/gif"),
         (forged, "Thought signature is not valid."),
     )

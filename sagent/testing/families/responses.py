@@ -193,14 +193,14 @@ def _complaints(received: Received) -> Iterator[str]:
     yield from _pairing_complaints(items)
 
 
-def _item_complaints(where: str, item: _Item, *, stored: bool) -> Iterator[str]:
+def _item_complaints(prefix: str, item: _Item, *, stored: bool) -> Iterator[str]:
     kind = as_str(item.get("type"), "message")
-    yield from _id_complaints(where, kind, item)
+    yield from _id_complaints(prefix, kind, item)
     match kind:
         case "message":
-            yield from _message_complaints(where, item)
+            yield from _message_complaints(prefix, item)
         case "function_call" | "function_call_output":
-            yield from _call_complaints(where, item)
+            yield from _call_complaints(prefix, item)
         case "reasoning" | "item_reference":
             own = as_str(item.get("encrypted_content"))
             if not (stored or own or item.get("content")):
@@ -210,17 +210,17 @@ def _item_complaints(where: str, item: _Item, *, stored: bool) -> Iterator[str]:
                 )
             summary = "".join(as_str(as_object(part).get("text")) for part in as_array(item.get("summary")))
             if kind == "reasoning" and "summary" not in item:
-                yield f"Missing required parameter: '{where}.summary'."
+                yield f"Missing required parameter: '{prefix}.summary'."
             if own == "half" or (own.startswith("fake-encrypted-") and own != _encrypted(summary)):
                 yield "The encrypted content could not be verified. Reason: it could not be decrypted or parsed."
         case _:
             pass
 
 
-def _id_complaints(where: str, kind: str, item: _Item) -> Iterator[str]:
+def _id_complaints(prefix: str, kind: str, item: _Item) -> Iterator[str]:
     if item.get("id") is None:
         return
-    given, start, at = as_str(item["id"]), _ID_STARTS.get(kind, ""), f"{where}.id"
+    given, start, at = as_str(item["id"]), _ID_STARTS.get(kind, ""), f"{prefix}.id"
     strange = not is_name(given) or not given.startswith(start)
     yield from refused(
         (len(given) > _MAX_ID_CHARS, too_long(at, given, _MAX_ID_CHARS)),
@@ -228,35 +228,35 @@ def _id_complaints(where: str, kind: str, item: _Item) -> Iterator[str]:
     )
 
 
-def _message_complaints(where: str, item: _Item) -> Iterator[str]:
+def _message_complaints(prefix: str, item: _Item) -> Iterator[str]:
     role, content = as_str(item.get("role")), item.get("content")
     if role not in _CONTENT:
         yield unsupported(role, _CONTENT)
     if not isinstance(content, str | list):
-        yield f"Invalid type for '{where}.content': expected one of an array of objects or string."
+        yield f"Invalid type for '{prefix}.content': expected one of an array of objects or string."
     for number, part in enumerate(as_array(item.get("content"))):
         kind = as_str(as_object(part).get("type"))
         if kind not in _CONTENT.get(role, (kind,)):
-            yield unsupported(kind, _CONTENT[role], f" ({where}.content[{number}])", " and ")
+            yield unsupported(kind, _CONTENT[role], f" ({prefix}.content[{number}])", " and ")
 
 
-def _call_complaints(where: str, item: _Item) -> Iterator[str]:
+def _call_complaints(prefix: str, item: _Item) -> Iterator[str]:
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or not call_id:
-        yield f"Invalid '{where}.call_id': empty string. Expected a string with minimum length 1."
+        yield f"Invalid '{prefix}.call_id': empty string. Expected a string with minimum length 1."
     elif len(call_id) > _MAX_ID_CHARS:
-        yield too_long(f"{where}.call_id", call_id, _MAX_ID_CHARS)
+        yield too_long(f"{prefix}.call_id", call_id, _MAX_ID_CHARS)
     if item.get("type") == "function_call_output":
         output = item.get("output")
         if not isinstance(output, str | list) or output == []:
-            yield f"Invalid type for '{where}.output': expected one of an array of objects or string."
+            yield f"Invalid type for '{prefix}.output': expected one of an array of objects or string."
         kinds = [as_str(as_object(part).get("type")) for part in as_array(item.get("output"))]
         if wrong := next((kind for kind in kinds if kind not in _CONTENT["user"]), None):
-            yield f"Invalid value: {wrong!r} ({where}.output)."
+            yield f"Invalid value: {wrong!r} ({prefix}.output)."
         return
     for name in ("name", "arguments"):
         if not isinstance(item.get(name), str):
-            yield f"Missing required parameter: '{where}.{name}'."
+            yield f"Missing required parameter: '{prefix}.{name}'."
 
 
 def _pairing_complaints(items: Sequence[_Item]) -> Iterator[str]:

@@ -129,11 +129,11 @@ def _scores(store: Store, fingerprint: str, paths: Sequence[str], focus: _Focus)
     return [OWN * value + closeness.get(number, 0.0) for number, value in enumerate(ranks)]
 
 
-def _within(each: str, paths: Sequence[str]) -> Sequence[str]:
+def _within(path: str, paths: Sequence[str]) -> Sequence[str]:
     """Return the files of a path in the focus: itself, or all below it."""
-    if not each.startswith("./"):
+    if not path.startswith("./"):
         return ()
-    wanted = each.removeprefix("./").rstrip("/")
+    wanted = path.removeprefix("./").rstrip("/")
     if wanted in ("", "."):
         return paths
     first = bisect_left(paths, wanted)

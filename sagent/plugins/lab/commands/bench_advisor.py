@@ -130,7 +130,7 @@ class _Benchmark(ExperimentCommand):
         usd = sum((trial.usd or Decimal(0) for trial in trials), Decimal(0))
         yield f"spent     {'≥ ' if unknown else ''}${usd:.6f}, runs that came to nothing included"
 
-    def _object(self, experiment: "Experiment", found: "Comparison") -> Mapping[str, object]:
+    def _object(self, experiment: "Experiment", comparison: "Comparison") -> Mapping[str, object]:
         from sagent.plugins.lab.comparison import HOW
 
         return {
@@ -142,9 +142,11 @@ class _Benchmark(ExperimentCommand):
             "planned": experiment.planned,
             "missing": experiment.missing,
             "stopped": experiment.stopped or None,
-            "arms": {arm: _plain(side) for arm, side in found.sides.items()},
-            "tasks": {name: {arm: _plain(side) for arm, side in sides.items()} for name, sides in found.tasks.items()},
-            "differences": {name: _difference(difference) for name, difference in found.differences.items()},
+            "arms": {arm: _plain(side) for arm, side in comparison.sides.items()},
+            "tasks": {
+                name: {arm: _plain(side) for arm, side in sides.items()} for name, sides in comparison.tasks.items()
+            },
+            "differences": {name: _difference(difference) for name, difference in comparison.differences.items()},
             "how": " ".join(HOW.split()),
             "runs": [_plain(trial) for trial in experiment.trials],
         }

@@ -204,13 +204,13 @@ def _share(text: object) -> float:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, what: str = "") -> list[Row]:
+def _chosen(rows: Sequence[Row], names: Sequence[str], result: str, suffix: str = "") -> list[Row]:
     """Return the cells of these names. Raises UsageError for an unknown one."""
     known = {row.cell: row for row in rows}
     for name in names:
         if name not in known:
             hint = nearest(name, known) or f"; it has {', '.join(known)}."
-            raise UsageError(f"{result} has no cell {name!r}{what}{hint}")
+            raise UsageError(f"{result} has no cell {name!r}{suffix}{hint}")
     return [known[name] for name in names]
 
 
@@ -326,13 +326,14 @@ def _read_session(name: str) -> Measured:
     return Measured((row,), single=True)
 
 
-def _lines(found: Sequence[Finding], *, named: bool) -> Iterator[str]:
-    for cell, findings in groupby(found, lambda each: each.cell):
+def _lines(all_findings: Sequence[Finding], *, named: bool) -> Iterator[str]:
+    for cell, findings in groupby(all_findings, lambda each: each.cell):
         if named:
             yield cell
         for each in findings:
             figure = "-" if each.figure is None else f"{each.figure:.6g}"
             mark, why = "ok    " if each.ok else "FAILED", f"  ({each.why})" if each.why else ""
             yield f"{'  ' if named else ''}{mark}  {each.condition} {figure} {each.wanted}{why}"
-    failed = sum(not each.ok for each in found)
-    yield f"FAILED: {failed} of {len(found)} conditions" if failed else f"ok: {len(found)} of {len(found)} conditions"
+    failed = sum(not each.ok for each in all_findings)
+    total = len(all_findings)
+    yield f"FAILED: {failed} of {total} conditions" if failed else f"ok: {total} of {total} conditions"

@@ -190,17 +190,17 @@ def _lines(done: "Replay") -> Iterator[str]:
         yield "OK as far as could be compared; what could not be compared is listed above"
 
 
-def _show_agent(each: "Replayed", recorded_by: str) -> Iterator[str]:
-    mark = "✗" if each.divergence else "✓"
-    counts = f"{each.turns} turns: {each.requests} of {each.recorded} requests byte for byte"
-    side = each.side_calls
+def _show_agent(replayed: "Replayed", recorded_by: str) -> Iterator[str]:
+    mark = "✗" if replayed.divergence else "✓"
+    counts = f"{replayed.turns} turns: {replayed.requests} of {replayed.recorded} requests byte for byte"
+    side = replayed.side_calls
     aside = f", {side.same} of {side.recorded} side calls" if side.recorded else ""
-    yield f"{mark} {each.agent}  {counts}{aside}, {each.messages} messages, {each.results} results"
-    for what, count in each.unchecked.items():
+    yield f"{mark} {replayed.agent}  {counts}{aside}, {replayed.messages} messages, {replayed.results} results"
+    for what, count in replayed.unchecked.items():
         yield f"  ? {count}: {what}"
-    for what, count in each.taken.items():
+    for what, count in replayed.taken.items():
         yield f"  - {count}: {what}"
-    if (found := each.divergence) is None:
+    if (found := replayed.divergence) is None:
         return
     from sagent.version import __version__
 
@@ -228,19 +228,19 @@ def _as_json(done: "Replay") -> dict[str, object]:
     }
 
 
-def _agent_json(each: "Replayed") -> dict[str, object]:
-    found = each.divergence
+def _agent_json(replayed: "Replayed") -> dict[str, object]:
+    found = replayed.divergence
     names = ("turn", "entry", "what", "expected", "came", "diff", "hint")
     return {
-        "agent": each.agent,
-        "turns": each.turns,
-        "requests": each.recorded,
-        "requests_same": each.requests,
-        "side_requests": each.side_calls.recorded,
-        "side_requests_same": each.side_calls.same,
-        "messages": each.messages,
-        "results": each.results,
-        "unchecked": each.unchecked,
-        "taken_from_log": each.taken,
+        "agent": replayed.agent,
+        "turns": replayed.turns,
+        "requests": replayed.recorded,
+        "requests_same": replayed.requests,
+        "side_requests": replayed.side_calls.recorded,
+        "side_requests_same": replayed.side_calls.same,
+        "messages": replayed.messages,
+        "results": replayed.results,
+        "unchecked": replayed.unchecked,
+        "taken_from_log": replayed.taken,
         "divergence": found and {name: getattr(found, name) for name in names},
     }

@@ -310,6 +310,6 @@ class _Delivery:
     async def cancelled(self) -> None:
         await self.cancel.wait()
 
-    async def _post(self, what: str, body: Mapping[str, object]) -> None:
+    async def _post(self, action: str, body: Mapping[str, object]) -> None:
         with suppress(errors.NobodyThere):  # it is over
-            await self._bus.call("POST", f"{self._path}/{what}", body)
+            await self._bus.call("POST", f"{self._path}/{action}", body)

@@ -192,20 +192,20 @@ class NatsBus:
                 working.begin(delivery)
                 yield delivery
 
-    async def _received(self, taken: LeasedMessage, working: "_Working") -> "_Delivery | None":
+    async def _received(self, leased: LeasedMessage, working: "_Working") -> "_Delivery | None":
         """Return the delivery to handle for a message; None if there is nothing to do. Raises Unavailable."""
         try:
-            envelope, body_name = decode(taken.message.data)
+            envelope, body_name = decode(leased.message.data)
             envelope = _shifted(envelope, -self._ahead)
-            if envelope.id in working.done or not await self._is_ours(working.name, envelope, taken.deliveries):
-                await taken.ack()
+            if envelope.id in working.done or not await self._is_ours(working.name, envelope, leased.deliveries):
+                await leased.ack()
                 return None
             if body_name:
                 envelope = replace(envelope, body=json_load(await self.large_bodies.get(body_name)))
         except (ValueError, WrongVersion, Failed) as error:
-            await self._refuse(working.name, taken, error)
+            await self._refuse(working.name, leased, error)
             return None
-        delivery = _Delivery(self, working, taken, envelope, body_name)
+        delivery = _Delivery(self, working, leased, envelope, body_name)
         if envelope.is_late:
             await delivery.fail(str(answer_timeout(envelope)), DeadlineExceeded.kind)
             return None
@@ -234,16 +234,16 @@ class NatsBus:
             return found.value or fate if found is not None else fate
         return fate
 
-    async def _refuse(self, name: str, taken: LeasedMessage, error: Exception) -> None:
+    async def _refuse(self, name: str, leased: LeasedMessage, error: Exception) -> None:
         """Reject an unreadable message, if it says where answers go."""
         with suppress(ValueError):
-            members = as_object(json_load(taken.message.data))
+            members = as_object(json_load(leased.message.data))
             client, own = as_str(members.get("answers_to")), as_str(members.get("id"))
             if client and own:
                 kind = error.kind if isinstance(error, MeshError) else MeshError.kind
-                frame = Frame("failed", failure(str(error), kind), attempt=taken.deliveries)
+                frame = Frame("failed", failure(str(error), kind), attempt=leased.deliveries)
                 await self.answer(names.reply_subject(client, name, own), own, frame)
-        await taken.ack()
+        await leased.ack()
 
     async def answer(self, subject: str, request: str, frame: Frame, *, until: float | None = None) -> None:
         """Send a frame to the requester, who waits `until` then (UTC, seconds); return when the bus has it."""
@@ -381,10 +381,10 @@ class _Working:
 
 class _Delivery(AnsweredDelivery):
     def __init__(
-        self, bus: NatsBus, working: _Working, taken: LeasedMessage, envelope: Envelope, body_name: str
+        self, bus: NatsBus, working: _Working, leased: LeasedMessage, envelope: Envelope, body_name: str
     ) -> None:
-        super().__init__(envelope, taken.message.sequence, taken.deliveries, asyncio.Event())
-        self._bus, self._working, self.taken, self._body_name = bus, working, taken, body_name
+        super().__init__(envelope, leased.message.sequence, leased.deliveries, asyncio.Event())
+        self._bus, self._working, self.taken, self._body_name = bus, working, leased, body_name
         self._is_acknowledged = False
 
     async def ack(self) -> None:
