@@ -25,8 +25,8 @@ _CLIENTS = frozenset(
     {"psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "duckdb", "clickhouse-client", "mongo", "mongosh"}
 )
 _EDITORS = frozenset({"ed", "ex", "vi", "vim", "nvim"})
-_RUNNERS = frozenset({"npm", "pnpm", "yarn", "bun"})
-"""Constructs with which code on a command line runs hidden code."""
+_RUNNERS, SOURCING = frozenset({"npm", "pnpm", "yarn", "bun"}), SHELLS | {"source", "."}
+"""Programs that run scripts of a project's table, and those that run shell scripts."""
 _MAX_DEPTH = 3  # scripts that run scripts
 _MAX_SCRIPT_BYTES = 1 << 18
 _MAX_FILES = 50  # of a directory
@@ -105,16 +105,14 @@ def _line_destroys(words: tuple[Word, ...], command: str, folder: Path | None, d
         return _git_destroys(rest, folder)
     if name in _CLIENTS and (_pattern("sql").search(command) or _queries(rest, folder)):
         return True
-    if recipe := _recipe(name, rest, folder):
+    if recipe := recipe_of(name, rest, folder):
         return depth >= _MAX_DEPTH or destroys(recipe, folder, depth + 1)
     named = (name, *rest[:2]) if name in _RUNNERS else (name,)  # `pnpm exec rimraf`
     if any(map(_pattern("destroyers").fullmatch, named)) or _pattern("others").match(line):
         return True
     if name in _EDITORS and any(destroys(text.partition("!")[2], folder, depth + 1) for text in rest):
         return True
-    known = (
-        _pattern("interpreters").fullmatch(name) or name in SHELLS or name in ("source", ".") or _runs_go(name, words)
-    )
+    known = _pattern("interpreters").fullmatch(name) or name in SOURCING or _runs_go(name, words)
     if known or "/" in words[0].text:
         return _code_destroys(name, words, command, folder, depth)
     return sure and (name not in WRAPPERS or name in _ALSO) and any(map(_says, rest))
@@ -145,7 +143,7 @@ def _git_destroys(arguments: list[str], folder: Path | None) -> bool:
     line, options = " ".join(arguments), " ".join(text for text in arguments if text.startswith("-"))
     match arguments[0] if arguments else "":
         case "clean":
-            return not re.search(r"(?:^| )-\w*n|--dry-run", options)
+            return not re.search(r"(?:^|(?<!e) )(?:-[dfiqxX]*n|--dry-run)", options)  # not the value of -e
         case "restore":
             return "--staged" not in arguments or "--worktree" in arguments or "-W" in arguments
         case "checkout" if folder is not None and any((folder / text).exists() for text in arguments[1:]):
@@ -159,9 +157,9 @@ def _code_destroys(name: str, words: tuple[Word, ...], command: str, folder: Pat
     if _pattern("code").search(command):
         return True
     given = [word.text for word in words[1:]]
-    if name in SHELLS and any(word.kind == "dynamic" for word in words):
-        return True
     has_code = any(re.fullmatch(r"-|-\w*[ceEr]|-[np]e?|--eval", text) for text in given)
+    if (name in SHELLS or has_code) and any(word.kind == "dynamic" for word in words):
+        return True
     if name.endswith("awk") or (has_code and not _runs_go(name, words)):
         return name not in SHELLS and _pattern("hides").search(command) is not None  # a shell's code is parsed instead
     if any(map(_says, given)):
@@ -181,7 +179,7 @@ def _scripts(name: str, words: tuple[Word, ...]) -> list[str]:
     path = words[0].text
     installed = path.startswith(("/usr/", "/bin/", "/sbin/", "/opt/")) or "/bin/" in path
     own = [path] if "/" in path and not installed else []
-    runs_code = own or _pattern("interpreters").fullmatch(name) or name in SHELLS or name in ("source", ".")
+    runs_code = own or _pattern("interpreters").fullmatch(name) or name in SOURCING
     return own + [word.text for word in words[1:] if runs_code and not word.text.startswith("-")][:1]
 
 
@@ -192,7 +190,7 @@ def _runs_go(name: str, words: tuple[Word, ...]) -> bool:
 
 def _text_destroys(text: str, name: str, folder: Path | None, depth: int) -> bool:
     first = text.partition("\n")[0]
-    shell = name in SHELLS or name in ("source", ".") or (first.startswith("#!") and re.search(r"\b\w*sh\b", first))
+    shell = name in SOURCING or (first.startswith("#!") and re.search(r"\b\w*sh\b", first))
     return destroys(text, folder, depth) if shell else _pattern("code").search(text) is not None
 
 
@@ -201,7 +199,7 @@ def _queries(files: list[str], folder: Path | None) -> bool:
     return any(_pattern("sql").search(_read(file, folder) or "") for file in files)
 
 
-def _recipe(name: str, arguments: list[str], folder: Path | None) -> str:
+def recipe_of(name: str, arguments: list[str], folder: Path | None) -> str:
     """Return the recipe that the project defines for a target: `make tidy`, `npm run tidy`."""
     if name == "make":
         text = _read("Makefile", folder) or ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sagent.errors import SagentError, UsageError
 from sagent.lib.money import show
 from sagent.lib.text import printable
-from sagent.messages import Message, user
+from sagent.messages import Message, Text
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands, prompt_commands
 from sagent.repl.commands.session import choose_session
@@ -295,7 +295,8 @@ class Repl(CommandContext):
         self._painter.write(*(replace(one, gap=one.gap or not at) for at, one in enumerate(pieces_of(plan))))
 
     def send_filled(self, text: str) -> None:
-        self._session.send(user(text), text, when_idle=False)
+        filled = Message("user", (Text(""), Text(text)))  # none of it is the person's own words
+        self._session.send(filled, text, when_idle=False)
 
     def _matched(self, rules: Sequence[str], call: "ToolCall") -> str:
         from sagent.repl.terminal.precedents import rules_text

@@ -25,7 +25,9 @@ TIMEOUT_SECONDS = 60.0
 MAX_TASK_MESSAGES, MAX_TASK_CHARS = 8, 2_000  # of the person, the last ones; of each
 MAX_RULES, MAX_OUTPUT_TOKENS, MAX_REASON_CHARS = 40, 2_000, 300
 MAX_SHOWN_CHARS = 200  # of a command, in a notice
-_ATTACHED = re.compile(r"\s*<(?:file|stdin|resource|selection)\b")
+FILLED = "[a command or skill, whose text is not shown to you]"
+"""Stands for a message that a file or a server has written, and the person has chosen."""
+_ATTACHED = re.compile(r"\s*<(?:file|directory|stdin|resource|selection)\b")
 _ANSWER = re.compile(r"[\s*#>`]*(ALLOW|DENY)[*`]*\s*[:.,–—-]+[*`\s]*(\S.*)", re.IGNORECASE)
 
 
@@ -90,8 +92,8 @@ def own_words(history: Sequence[Message]) -> Iterator[str]:
     """Yield what a person has written: neither results nor other senders, nor what is attached to a message."""
     for message in history:
         if message.role == "user" and not message.sender and not message.results:
-            first = next((part.text for part in message.parts if isinstance(part, Text)), "")
-            if words := _ATTACHED.split(first, maxsplit=1)[0].strip():
+            first, *others = [part.text for part in message.parts if isinstance(part, Text)] or [""]
+            if words := _ATTACHED.split(first, maxsplit=1)[0].strip() or FILLED * (not first and bool(others)):
                 yield head_and_tail(words, MAX_TASK_CHARS, "")
 
 

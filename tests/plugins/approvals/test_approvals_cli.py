@@ -29,6 +29,20 @@ def test_reviewer_lets_a_command_run(shell: Shell) -> None:
     assert "openai/gpt-5.4 allows `echo made > made.txt`: it makes the file" in log
 
 
+@pytest.mark.skipif(not has_bubblewrap(), reason="needs a sandbox")
+@pytest.mark.plugin("exports")
+def test_verdicts_are_in_exports(shell: Shell) -> None:
+    shell.serve([RUN, Turn(calls=(Call("Bash", {"command": "touch other"}),)), Turn(text="Done.")])
+    reviewer(shell, "ALLOW: it makes the file", "DENY: not needed")
+    auto = ("--permission-mode", "auto", "--approval-reviewer", "openai/gpt-5.4", "--trace", "trace.jsonl")
+    assert shell.run(*auto, "make the file").code == 0
+    export = ("export", "--out", "-", "--format")
+    forms = {form: shell.run(*export, form, model="").out for form in ("md", "html", "jsonl")}
+    forms["trace"] = shell.run("trace", "trace.jsonl", model="").out
+    for form, text in forms.items():
+        assert "it makes the file" in text and "not needed" in text, form
+
+
 def test_reviewer_that_is_missing_is_named(shell: Shell) -> None:
     shell.serve([])
     done = shell.run("--permission-mode", "auto", "--approval-reviewer", "nobody/x", "go")
