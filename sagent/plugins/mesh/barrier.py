@@ -16,6 +16,8 @@ from sagent.tools.wrapped import WrappedTool
 if TYPE_CHECKING:
     from sagent.plugins.hosting.figures import Judgement
 
+_CHECK_INTERVAL_SECONDS = 0.05  # seconds between looks at a lease in doubt
+
 
 class Barrier:
     """Makes the model, the tools and `more` tools (if it may spawn agents) of an agent on a node wait for the bus.
@@ -40,16 +42,15 @@ class Barrier:
         return [KeptTool(tool, self) for tool in (*tools, *more)]
 
     async def passed(self, begun: RunContext | None = None) -> None:
-        """Return when the effect may happen. Waits for ever if the session is lost: the wait is cancelled with its
-        agent. `begun` is the call to be made, which is reported to the bus."""
+        """Return when the effect may happen. Waits for ever if the session is lost (the wait is cancelled with its
+        agent). `begun` is the call to be made, which is reported to the bus."""
         if self.is_lost():  # what happens from here on would be in no log: the session is another node's
             self._mirror.fence()
         if begun is not None:
             self._mirror.begin(begun.agent, begun.call_id)
-        if self._lease.holds:
-            await self._mirror.settled()
-        if not self._lease.holds:
-            await asyncio.Event().wait()
+        await self._mirror.settled()
+        while not self._lease.holds:  # noqa: ASYNC110 -- in doubt: it is renewed, or the session is given up
+            await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
 
 
 class KeptModel:

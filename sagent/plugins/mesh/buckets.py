@@ -39,19 +39,29 @@ class Bucket:
         entry = await self._last(key)
         return None if entry is None or entry.value is None else entry
 
-    async def create(self, key: str, value: bytes, *, timeout: float = CALL_TIMEOUT_SECONDS) -> int:
-        """Set a missing key, and return its revision. Raises Fenced if it exists, Unavailable."""
+    async def create(
+        self, key: str, value: bytes, *, timeout: float = CALL_TIMEOUT_SECONDS, ttl: float | None = None
+    ) -> int:
+        """Set a missing key, for `ttl` seconds, and return its revision. Raises Fenced if it exists, Unavailable."""
         try:
-            return await self._write(key, value, 0, timeout=timeout)
+            return await self._write(key, value, 0, timeout=timeout, ttl=ttl)
         except Fenced:
             gone = await self._last(key)
             if gone is None or gone.value is not None:
                 raise
-            return await self._write(key, value, gone.revision, timeout=timeout)
+            return await self._write(key, value, gone.revision, timeout=timeout, ttl=ttl)
 
-    async def update(self, key: str, value: bytes, revision: int, *, timeout: float = CALL_TIMEOUT_SECONDS) -> int:
+    async def update(
+        self,
+        key: str,
+        value: bytes,
+        revision: int,
+        *,
+        timeout: float = CALL_TIMEOUT_SECONDS,
+        ttl: float | None = None,
+    ) -> int:
         """Set a key with this revision, and return its new one. Raises Fenced if it has another, Unavailable."""
-        return await self._write(key, value, revision, timeout=timeout)
+        return await self._write(key, value, revision, timeout=timeout, ttl=ttl)
 
     async def put(self, key: str, value: bytes) -> int:
         """Set a key in any case, and return its revision. Raises Unavailable."""
@@ -69,10 +79,11 @@ class Bucket:
         headers: Mapping[str, str] | None = None,
         *,
         timeout: float = CALL_TIMEOUT_SECONDS,
+        ttl: float | None = None,
     ) -> int:
         mark = os.urandom(12).hex()  # identifies our own write if its answer was lost
         return await self._bus.append(
-            self._prefix + key, value, id=mark, expected=expected, headers=headers, timeout=timeout
+            self._prefix + key, value, id=mark, expected=expected, headers=headers, ttl=ttl, timeout=timeout
         )
 
     async def _last(self, key: str) -> Entry | None:

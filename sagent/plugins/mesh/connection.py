@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_SECONDS = 10.0  # default time a call waits for the bus
 MAX_INBOX_MESSAGES = 1_000  # messages waiting at one address; then senders wait
+_TRY_SECONDS = CALL_TIMEOUT_SECONDS / 2  # seconds until a call is repeated, because its connection may have been lost
+_NEVER_SECONDS = 3_600.0  # seconds that nats-py may wait by itself: `call` ends the wait
+_READING_STEPS = 20  # steps of the event loop within which an answer that has arrived is read
 _SERVER_START_SECONDS = 0.9  # seconds for a server to begin to listen
 _WRONG_SEQUENCE, _TOO_MANY, _NO_ROOM = (10071, 10164), 10077, 10023
 _NO_PEERS, _NO_STREAM = 10005, 10059
@@ -109,7 +112,7 @@ class Connection:
 
     def __init__(self, client: "Client", user: str) -> None:
         self._client = client
-        self.context: JetStreamContext = client.jetstream(timeout=CALL_TIMEOUT_SECONDS / 2)  # pyright: ignore[reportUnknownMemberType] -- its options
+        self.context: JetStreamContext = client.jetstream(timeout=_NEVER_SECONDS)  # pyright: ignore[reportUnknownMemberType] -- its options
         self._link_up, self._began, self._is_open = asyncio.Event(), time.monotonic(), False
         self._refusals: set[asyncio.Future[str]] = set()
         self.user = user
@@ -320,13 +323,14 @@ class Connection:
         from nats import errors
         from nats.js.errors import APIError
 
-        end = time.monotonic() + timeout
+        end, once = time.monotonic() + timeout, tries == 1
         no_answer = f"The bus does not answer within {timeout:g} s."
         while True:
             try:
-                async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, end - time.monotonic())):
+                async with asyncio.timeout(max(0.0, end - time.monotonic())):
                     await self._link_up.wait()
-                    return await self.unless_refused(call)
+                left = max(0.0, end - time.monotonic())
+                return await self.unless_refused(call, left if once else min(left, max(_TRY_SECONDS, timeout / 2)))
             except errors.MaxPayloadError:
                 limit = self._client.max_payload
                 raise TooLarge(f"A message is larger than the {limit:,} bytes that the bus takes.") from None
@@ -343,15 +347,19 @@ class Connection:
                     raise Unavailable(no_answer + reason) from error
                 await asyncio.sleep(0.05)
 
-    async def unless_refused(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def unless_refused(self, call: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
         """Return the result of a call. Raises Refused if the server reports missing permissions meanwhile, because that
-        report is its only answer, and does not name the call."""
+        report is its only answer, and does not name the call; TimeoutError without an answer."""
         refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._refusals.add(refusal)
         task = asyncio.ensure_future(call())
         try:
-            await asyncio.wait([task, refusal], return_when=asyncio.FIRST_COMPLETED)
+            found, _ = await asyncio.wait([task, refusal], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not found:
+                await _read_arrived(task)
             if not task.done():
+                if not refusal.done():
+                    raise TimeoutError
                 raise Refused(f"The bus does not allow this user to do that: {refusal.result()}")
             return task.result()
         finally:
@@ -361,6 +369,15 @@ class Connection:
                 await asyncio.wait([task])
             if not task.cancelled():
                 task.exception()  # otherwise its loss would be reported
+
+
+async def _read_arrived(task: "asyncio.Task[T]") -> None:
+    """Let a task read the answer that has arrived by now: in a process that did not run for a while, the time is over
+    before anything that came meanwhile is looked at."""
+    for _ in range(_READING_STEPS):
+        if task.done():
+            return
+        await asyncio.sleep(0)
 
 
 def _is_answer(error: Exception) -> bool:

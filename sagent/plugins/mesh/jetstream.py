@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,11 @@ class JetStream(Streams):
         from nats.js.errors import APIError, NotFoundError
 
         try:
-            await self.call(lambda: self.context.stream_info(str(config.name)), CALL_TIMEOUT_SECONDS)
+            found = await self.call(lambda: self.context.stream_info(str(config.name)), CALL_TIMEOUT_SECONDS)
+            if found.config.max_age != config.max_age:  # as an earlier version made it
+                update = self.context.update_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
+                with suppress(Refused, APIError):
+                    await self.call(lambda: update(config), CALL_TIMEOUT_SECONDS)
         except NotFoundError:
             try:
                 add = self.context.add_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options

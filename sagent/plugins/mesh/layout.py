@@ -31,7 +31,7 @@ def every_stream() -> "list[StreamConfig]":
         inbox,
         StreamConfig(name=names.WORK, subjects=["sagent.work.>"], retention=RetentionPolicy.WORK_QUEUE),
         StreamConfig(name=names.REPLIES, subjects=["sagent.replies.>"], max_age=REPLY_LIFE_SECONDS, allow_direct=True),
-        _bucket(names.LEASES, names.LEASE_TTL),
+        _bucket(names.LEASES, names.MAX_LEASE_TTL),
         _bucket(names.CARDS, names.CARD_TTL),
         _bucket(names.SESSIONS),
         _once(names.FATES, PARCEL_LIFE_SECONDS),

@@ -22,8 +22,8 @@ SYNCED = "sagent-synced"
 CLUSTER, REPLICAS = "sagent-r3", 3
 """Name of our servers' cluster, and the number of copies of each stream there."""
 
-LEASE_TTL, CARD_TTL = 4.0, 15.0
-"""Seconds after which a lease or card expires unless renewed."""
+LEASE_TTL, MAX_LEASE_TTL, CARD_TTL = 4.0, 60.0, 15.0
+"""Seconds after which a lease (more if its holder pauses for long) or card expires unless renewed."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 """Valid names of nodes, labels and sessions."""

@@ -12,7 +12,7 @@ from sagent.plugins.mesh.broadcast import Broadcast
 from sagent.plugins.mesh.cards import Card, encode_card
 from sagent.plugins.mesh.errors import MeshError, Missing, NoRoom, Refused, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream
-from sagent.plugins.mesh.lease import Lease
+from sagent.plugins.mesh.lease import Lease, Pace, spread
 from sagent.plugins.mesh.session_worker import NodeOptions, OpenAgent, SessionWorker
 from sagent.plugins.mesh.streams import LeasedMessage
 from sagent.plugins.mesh.tasks import end, keep_running
@@ -25,6 +25,7 @@ _SHARED_SLOT_REQUEST_SECONDS = 0.3  # seconds of one if other labels wait for th
 _HEARTBEAT_SECONDS = 1.0  # seconds between two signs of life
 _MAX_OFFLINE_SECONDS = 3.0  # seconds without the bus, after which a drained node ends anyway
 _RECHECK_DELAY_SECONDS = 2.0  # seconds until work that another node holds is checked again
+_MAX_RETRY_DELAY_SECONDS = 60.0  # seconds until a session whose work failed in an unknown way is tried again
 _MANY = 100_000  # pieces of work that may be in progress at a time, on all nodes
 
 
@@ -38,6 +39,7 @@ class Node:
         self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
         self._slots = asyncio.Semaphore(options.slots)
         self._holds: dict[str, SessionWorker] = {}
+        self._pace = Pace()
         self._stopped = set[str]()  # sessions paused while the bus has no room
         self._draining = asyncio.Event()
         self._changed = asyncio.Event()  # its card is another
@@ -49,7 +51,9 @@ class Node:
         self._lease = await self._named()
         begun()
         naming = asyncio.create_task(self._keep_name())
-        background = [asyncio.create_task(keep_running(work)) for work in (self._announce, self._listen)]
+        background = [
+            asyncio.create_task(keep_running(work)) for work in (self._announce, self._listen, self._pace.measure)
+        ]
         taking, cut_off = asyncio.create_task(self._take_all()), asyncio.create_task(self._cut_off())
         try:
             await asyncio.wait([taking, cut_off], return_when=asyncio.FIRST_COMPLETED)
@@ -69,7 +73,8 @@ class Node:
     async def _named(self) -> Lease:
         """Return the node's unique name. Raises Refused if another node has it."""
         name = self.options.name
-        found = await Lease.claim(self._bus, self._key, f"process {os.getpid()} on {os.uname().nodename}")
+        holder = f"process {os.getpid()} on {os.uname().nodename}"
+        found = await Lease.claim(self._bus, self._key, holder, self._pace)
         if isinstance(found, str):
             raise Refused(f"A node {name} is on this bus already: {found}. Give this one another --name.")
         return found
@@ -137,10 +142,10 @@ class Node:
             await leased.ack()
             return
         signs = asyncio.create_task(_give_signs(leased))
-        done, lease = False, None
+        done, lease, delay = False, None, _RECHECK_DELAY_SECONDS
         try:
             if session not in self._holds:  # it has lost the lease, and is about to end
-                lease = await Lease.take(self._bus, session, self.options.name)
+                lease = await Lease.take(self._bus, session, self.options.name, self._pace)
             if lease is not None:
                 done = await self._hold(session, lease)
         except NoRoom as error:
@@ -149,14 +154,14 @@ class Node:
             self._warn(f"session {session} is left to other nodes: {error}")
         except OSError as error:
             self._warn(f"session {session} cannot be saved here: {error.strerror or error} ({error.filename or ''})")
-        except Exception as error:  # an error in one session must not end the others
-            self._warn(f"session {session}: {type(error).__name__}: {error}")
-            done = True
+        except Exception as error:  # an error in one session must not end the others, nor be its end
+            delay = min(_RECHECK_DELAY_SECONDS * 2 ** min(leased.deliveries, 10), _MAX_RETRY_DELAY_SECONDS)
+            self._warn(f"session {session} is tried again in {delay:g} s: {type(error).__name__}: {error}")
         else:
             self._stopped.discard(session)
         finally:
             await end(signs)
-        await (leased.ack() if done else leased.again(0.0 if self._draining.is_set() else _RECHECK_DELAY_SECONDS))
+        await (leased.ack() if done else leased.again(0.0 if self._draining.is_set() else spread(delay)))
 
     async def _say_full(self, session: str, error: NoRoom) -> None:
         """Report once, here and to clients, why a session is paused: nobody can store that."""
@@ -199,6 +204,7 @@ class Node:
             "labels": list(self.options.labels),
             "sessions": sorted(self._holds),
             "draining": self._draining.is_set(),
+            "pause": round(self._pace.longest, 1),
         }
         load = 1.0 if self._draining.is_set() else len(self._holds) / self.options.slots
         card = Card(self._key, "", "node", labels=self.options.labels, load=load, details=json_freeze_object(details))

@@ -248,7 +248,7 @@ class SessionWorker:
             self._broadcast.tell(agent, line)
 
     async def _keep_files(self, mirror: Mirror, files: Files) -> None:
-        while self._lease.holds:
+        while not self._lost.is_set():
             try:
                 mirror.files = await files.keep() or mirror.files
             except Unavailable:

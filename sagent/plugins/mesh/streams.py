@@ -94,9 +94,15 @@ class Reader(_Consumer):
                 left = await self._left()
 
     async def _left(self) -> int:
-        await self._opened()
-        assert self._pull is not None
-        return (await self._bus.call(self._pull.consumer_info, CALL_TIMEOUT_SECONDS)).num_pending or 0
+        from nats.js.errors import NotFoundError
+
+        while True:
+            await self._opened()
+            assert self._pull is not None
+            try:
+                return (await self._bus.call(self._pull.consumer_info, CALL_TIMEOUT_SECONDS)).num_pending or 0
+            except NotFoundError:  # forgotten, because this process did not run for so long
+                await self.aclose()
 
     async def _next(self) -> "list[Msg]":
         """Return the next messages; replace the consumer if it or one of its messages is missing."""

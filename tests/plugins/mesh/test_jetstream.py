@@ -99,6 +99,18 @@ async def test_read_ends_at_missing_messages(bus: JetStream, name: str) -> None:
     assert len(seen) < 12
 
 
+async def test_forgotten_reader_reads_on(bus: JetStream, name: str) -> None:
+    """The bus forgets a reader whose process does not run for a while."""
+    for number in range(3):
+        await bus.append(names.log_subject(name), b"%d" % number)
+    async with bus.following(names.LOG, names.log_subject(name)) as messages:
+        await messages._opened()
+        assert messages._pull is not None
+        consumer = (await messages._pull.consumer_info()).name
+        await bus.context.delete_consumer(names.LOG, consumer)
+        assert [message.data async for message, _ in messages.until_end()] == [b"0", b"1", b"2"]
+
+
 async def test_unacknowledged_message_returns(bus: JetStream, name: str) -> None:
     subject = names.inbox_subject(name)
     for number in range(2):

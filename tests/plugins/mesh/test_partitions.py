@@ -22,7 +22,7 @@ from tests.plugins.mesh.places import Place, Process, by_results, place
 from tests.plugins.mesh.test_failover import rebuilt, until
 
 pytestmark = [slow, pytest.mark.needs("veth")]
-PATIENT = "from sagent.plugins.mesh import lease; lease.HOLD_SECONDS = 200.0; from sagent.bin.cli import start; start()"
+PATIENT = "from sagent.plugins.mesh import names; names.LEASE_TTL = 200.0; from sagent.bin.cli import start; start()"
 """A node that goes on for as long without the bus."""
 
 
@@ -116,7 +116,7 @@ async def test_reply_during_partition_not_logged(tmp_path: Path) -> None:
 
 async def test_short_partition_moves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With leases that outlast the test, for on a busy machine any cut may be longer than the usual ones."""
-    monkeypatch.setattr(names, "LEASE_TTL", 240.0)
+    monkeypatch.setattr(names, "MAX_LEASE_TTL", 240.0)
     turn = Turn("One.", calls=(Call("Bash", {"command": f"echo >>{tmp_path}/ticks; sleep 4"}),))
     async with machines(tmp_path, turn, Turn("Done.")) as (here, net):
         here.program = (sys.executable, "-c", PATIENT)

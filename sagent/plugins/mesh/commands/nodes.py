@@ -24,7 +24,9 @@ def run_nodes(argv: Sequence[str]) -> int:
     """Carry out `sagent nodes ...`. Raises UsageError and MeshError."""
     parser = Parser("nodes", "List the nodes of a bus and the sessions they run.")
     parser.add_argument("--bus", metavar="URL", help="the bus (or SAGENT_BUS)")
-    parser.add_argument("--json", action="store_true", help="print JSON: name, host, pid, slots, labels, sessions")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: name, host, pid, slots, labels, sessions, pause"
+    )
     operations = parser.add_subparsers(dest="operation", metavar="OPERATION")
     draining = operations.add_parser(
         "drain", help="stop a node from taking sessions, and move its sessions to other nodes"
@@ -65,7 +67,7 @@ async def _carry_out(url: str, options: dict[str, object]) -> int:
 async def _nodes(bus: "JetStream") -> list[dict[str, object]]:
     from sagent.plugins.mesh import names
 
-    members = ("name", "host", "pid", "slots", "labels", "sessions", "draining")
+    members = ("name", "host", "pid", "slots", "labels", "sessions", "draining", "pause")
     entries = await bus.bucket(names.CARDS).entries("node.*")
     cards = [as_object(json.loads(entry.value)) for entry in entries if entry.value]
     found: list[Mapping[str, object]] = []
