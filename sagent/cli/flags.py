@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sagent.config.plugins import Installed
     from sagent.plugin import Command, Flag, Setting
 
+_OPERATIONS = ("list", "ls", "login", "logout", "install", "uninstall", "enable", "disable")  # of others' commands
 EPILOG = """{commands}
 
 {more}See `sagent COMMAND --help` for details.
@@ -117,24 +118,21 @@ class Parser(argparse.ArgumentParser):
             file.write(message)
 
     def error(self, message: str) -> NoReturn:
-        near, wrong = list[str](), ""
+        known, wrong, same = list[str](), "", ""
         if "unrecognized arguments:" in message:
-            import difflib
-
             known = [flag for action in self.flags for flag in action.option_strings]
             wrong = message.partition(":")[2].split()[0].partition("=")[0]
             if owner := plugins_of(sys.argv[1:]).former_owner(wrong):
                 raise UsageError(f"{wrong} is a flag of the plugin {owner}, which is not loaded.")
             same = _elsewhere("flags").get(wrong, "")
-            near = [same] if same.partition(" ")[0] in known else difflib.get_close_matches(wrong, known, 3, 0.6)
         elif (choice := message.partition("invalid choice: ")[2].partition(" (choose from "))[1]:
-            import difflib
-
             known = choice[2].rstrip(")").replace("'", "").split(", ")
             wrong = choice[0].strip("'")
-            near = difflib.get_close_matches(wrong, known, 1, 0.6)
+        from difflib import get_close_matches
+
         from sagent.lib.text import unlike
 
+        near = [same] if same.partition(" ")[0] in known else get_close_matches(wrong, known, 3, 0.6)
         meant = f" Did you mean {' or '.join(near)}?{unlike(wrong, near)}" if near else ""
         raise UsageError(f"{message.rstrip('.')}.{meant} See {self.prog} --help.")
 
@@ -159,8 +157,7 @@ def plugins_of(argv: "Sequence[str]") -> "Installed":
     words = list(argv[: argv.index("--")] if "--" in argv else argv)
     named = [word.partition("=")[2] for word in words if word.startswith("--plugin=")]
     named += [value for word, value in pairwise(words) if word == "--plugin"]
-    home = home_of(os.environ)
-    config, state = (directory(kind, os.environ, home) for kind in ("config", "state"))
+    config, state = (directory(kind, os.environ, home_of(os.environ)) for kind in ("config", "state"))
     files = [file for file in map(Path, named) if file.is_file()]  # missing files are reported with the settings
     return find_plugins(config, state, files, foreign="--no-plugins" not in words)
 
@@ -174,27 +171,30 @@ def _elsewhere(kind: str) -> "Mapping[str, str]":
 
 
 def meant_command(words: list[str], commands: "Mapping[str, Command]") -> str:
-    """Guess the intended command of a few unquoted words: a similar spelling, or another name for it; "" for none."""
+    """Guess the intended command of a few unquoted words: one typing error, or another program's name for it; "" for
+    none."""
     first = words[0] if words else ""
-    if len(first) < 2 or len(words) > 3 or not first.replace("-", "").isalpha():
+    if len(first) < 2 or len(words) > 3 or not first.replace("-", "").isalnum() or first.isdecimal():
         return ""
     if first in commands:
         return f"sagent {first}, whose name stands before its flags"
     elsewhere = {other: f"sagent {name}" for name, command in commands.items() for other in command.elsewhere}
     elsewhere = {**_elsewhere("commands"), **elsewhere}
-    if first in elsewhere and (len(words) == 1 or first in ("session", "auth") or " " in words[1]):  # quoted: a task
-        return elsewhere[first]
-    others = [name for name in elsewhere if len(name) > 4 or name == "help"] if len(words) == 1 else []
-    known = [*commands, *others]  # a word of four letters is too often another one
-    alike = [name for name in known if name[0] == first[0] and abs(len(name) - len(first)) < 3]
-    if len(first) > 4:  # most of the letters, before difflib is imported to look at their order
-        alike = [name for name in alike if len({*name} & {*first}) >= 0.8 * max(len({*name}), len({*first}))]
-    if not alike:
-        return ""
-    from difflib import get_close_matches
+    second = words[1] if len(words) > 1 else _OPERATIONS[0]
+    if first in elsewhere and (second in _OPERATIONS or first in ("session", "auth", "resume") or " " in second):
+        return elsewhere[first]  # with a blank it is a quoted task
+    others = [name for name in elsewhere if len(name) > 4 or name == "help"]  # four letters are too often another word
+    known = [*commands, *others] if len(words) == 1 else [name for name in commands if len(name) > 4]
+    near = [name for name in known if _is_one_edit(first, name)]
+    return " or ".join(dict.fromkeys(elsewhere.get(name, f"sagent {name}") for name in near[:3]))
 
-    near = get_close_matches(first, alike, 2, 0.75 if len(words) == 1 else 0.8)  # of four letters, two changed places
-    return " or ".join(dict.fromkeys(elsewhere.get(name, f"sagent {name}") for name in near))
+
+def _is_one_edit(word: str, name: str) -> bool:
+    """Return True if one letter is added, left out, replaced, or swapped with its neighbour."""
+    at = next((at for at, (one, other) in enumerate(zip(word, name, strict=False)) if one != other), len(word))
+    rest, other = word[at:], name[at:]
+    swapped = rest[1:2] + rest[:1] + rest[2:]
+    return rest[1:] in (other, other[1:]) or rest == other[1:] or swapped == other
 
 
 def parse_run(plugins: "Installed", argv: "Sequence[str]") -> "dict[str, Any]":
@@ -306,10 +306,8 @@ def _add_agent_flags(
             text = "use no plugins but sagent's own"
             group.add_argument("--no-plugins", action="store_const", const=True, help=text)
         if title == MODEL:
-            trust = (
-                "let this folder's .sagent/config.toml set model, provider, fallback, effort and hooks, for this run"
-            )
-            group.add_argument("--trust-project", action="store_true", help=trust)
+            text = "let this folder's .sagent/config.toml set model, provider, fallback, effort and hooks, for this run"
+            group.add_argument("--trust-project", action="store_true", help=text)
 
 
 def _session_flags(group: argparse._ArgumentGroup, plugins: "Installed", settings: "Sequence[Setting]") -> None:

@@ -29,9 +29,18 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
 
 
 def load_or_report(flags: Mapping[str, object]) -> Settings:
-    """Load a run's settings. An error in them is raised, and also reported as a result if JSON was requested."""
+    """Load a run's settings. An error in them is raised, and also reported as a result if JSON was requested. Raises
+    UsageError if a model that nobody chose would be used in place of an untrusted project's."""
     try:
-        return load_settings(flags)
+        settings = load_settings(flags)
+        wish, named = settings.wish, settings.origins.get("model", "").startswith(("--", "SAGENT_"))
+        if wish is None or wish.refused or named or settings.continue_session or settings.session or settings.fork:
+            return settings
+        if (settings.model, settings.provider) == (wish.granted.model, wish.granted.provider):
+            return settings
+        from sagent.config.trust import warning
+
+        raise UsageError(f"Nothing was sent. {warning(wish)} --model M runs without it.")
     except SagentError as error:
         if flags.get("output_format") in ("json", "stream-json"):
             from sagent.cli.headless import failed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sagent.config.builder import SettingsBuilder, SettingValue
 from sagent.config.declared import ALIASES, BY_NAME, RULES
-from sagent.config.files import File, read_file
+from sagent.config.files import NAMES, File, read_file
 from sagent.config.plugins import GONE, Installed
 from sagent.config.settings import Settings, Wish
 from sagent.context.places import home_of, plugin_folders
@@ -88,6 +88,8 @@ def _build(
     settings = list(builder.every.values())
     from_environment, from_flags = _from_environment(environ, settings), _from_flags(flags, builder.every)
     project_file = builder.project_file((*from_environment, *from_flags))
+    unread = filter(os.path.exists, map(project_file.with_name, NAMES[1:]))
+    builder.warnings += [f"{each} is not read: a project's settings are in {project_file.name}." for each in unread]
     project = read_file(project_file, project_file.parent.parent)
     if project is not None and not (user is not None and user.path.samefile(project.path)):
         builder.project = project.path

@@ -15,20 +15,16 @@ from sagent.config.settings import Wish
 from sagent.lib.atomic import put
 from sagent.lib.json import sha256_hex
 from sagent.lib.regular import read_regular
+from sagent.lib.text import spelled_name
 
 
 def warning(wish: Wish) -> str:
     """Return the warning about a wish if no one can be asked."""
     them = ", ".join(f"{each.name} = {each.text}" for each in wish.wanted)
     return (
-        f"{visible(wish.file)}:{wish.wanted[0].line}: ignored until you trust this folder with it: {them}. "
+        f"{spelled_name(str(wish.file))}:{wish.wanted[0].line}: ignored until you trust this folder with it: {them}. "
         "--trust-project does so for one run; in a terminal, sagent without a prompt asks."
     )
-
-
-def visible(path: Path) -> str:
-    """Return a path without what would turn or hide the text around it."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(path))
 
 
 def recall(wish: Wish, state_dir: Path) -> bool | None:
@@ -72,15 +68,15 @@ def use_nearby(folder: Path, state_dir: Path) -> tuple[File | None, str]:
     if nearby_answer(path, raw, state_dir).is_file():
         return parse_file(path, raw), ""
     return None, (
-        f"{visible(path)} is ignored: a file that comes with a folder could send your conversation and keys anywhere. "
-        f"If it is yours: --config {path.name} uses it for one run, sagent config trust {path.name} for all."
+        f"{spelled_name(str(path))} is ignored: a file that comes with a folder could send your conversation and keys "
+        f"anywhere. If it is yours: --config {path.name} uses it for one run, sagent config trust {path.name} for all."
     )
 
 
 def trust_nearby(path: Path, raw: bytes, state_dir: Path) -> Path:
     """Save that the person trusts a file with exactly this content; return the record's path. Raises OSError."""
     kept = nearby_answer(path, raw, state_dir)
-    _keep(kept, {"file": visible(path), "answer": "yes"})
+    _keep(kept, {"file": spelled_name(str(path)), "answer": "yes"})
     return kept
 
 
@@ -99,7 +95,7 @@ def _keep(path: Path, record: Mapping[str, object]) -> None:
 
 
 def _record(wish: Wish, *, trusted: bool) -> dict[str, object]:
-    return {"folder": visible(wish.folder), "wants": _wants(wish), "answer": "yes" if trusted else "no"}
+    return {"folder": spelled_name(str(wish.folder)), "wants": _wants(wish), "answer": "yes" if trusted else "no"}
 
 
 def _wants(wish: Wish) -> dict[str, object]:

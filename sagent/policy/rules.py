@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sagent.errors import ConfigError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.text import unlike
+from sagent.lib.text import nearest
 from sagent.policy.readings import by_letter, doubtful, escape, names_tool, readings, split_classes, unescape
 from sagent.tool import Effect
 
@@ -289,12 +289,8 @@ def _checked_command(text: str, pattern: str) -> str:
 
 
 def _no_pattern(tool: str) -> str:
-    import difflib
-
     names = (*COMMAND_RULES, "Network", *PATH_TOOLS)
-    near = difflib.get_close_matches(tool, names, 1, 0.5)
-    hint = f" Did you mean {near[0]}?{unlike(tool, near)}" if near else f" Write {tool} for every call."
-    return f"only {', '.join(names)} take patterns.{hint}"
+    return f"only {', '.join(names)} take patterns{nearest(tool, names) or f'. Write {tool} for every call.'}"
 
 
 def _absolute(pattern: str, roots: Sequence[str], home: str) -> Iterator[str]:

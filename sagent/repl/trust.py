@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from sagent.lib.text import spelled_name
 from sagent.plugin import Table
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line, wrap
@@ -39,14 +40,12 @@ async def settle_trust(
 
 def render_wish(wish: "Wish", width: int, tables: Collection[str]) -> list[Line]:
     """Show the folder's wishes in full, where they are written, and their meaning. Rows of `tables` are programs."""
-    from sagent.config.trust import visible
-
     others = [one for one in wish.wanted if one.name != "hooks"]
     lines: list[Line] = [(("class:ask", "This folder wants to set:" if others else "This folder wants to run hooks:"),)]
     for each in others:
         value = [("class:tool", each.text), ("class:dim", f"  (line {each.line})")]
         lines += wrap(value, width, (("", f"  {each.name} = "),))
-    lines += wrap([("class:argument", visible(wish.file))], width, (("", "  in "),))
+    lines += wrap([("class:argument", spelled_name(str(wish.file)))], width, (("", "  in "),))
     hooks = [text for one in wish.wanted if one.name == "hooks" for text in one.value]
     for text in hooks:
         lines += wrap([("class:tool", text)], width, (("", "  hook "),))

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from program import PROGRAM, Shell
 
-from sagent.cli.flags import meant_command
+from sagent.cli.flags import meant_command, plugins_of
 from sagent.config.plugins import Installed
 from sagent.plugin import Command
 from sagent.session.contents import MessageEntry, SwitchedEntry
@@ -415,7 +415,7 @@ def test_own_server_conversation_stays_there(shell: Shell) -> None:
     shell.environment["OPENAI_API_KEY"] = "k"
     with FakeProviderServer([Turn(text="mine"), Turn(text="again"), Turn(text="once more")]).in_thread() as mine:
         at = ("--base-url", f"{mine.url}/v1", "--model", "openai/gpt-5.5")
-        assert shell.run(*at, "secret", model="").out == "mine\n"
+        assert shell.run(*at, "a secret", model="").out == "mine\n"
         refused = shell.run("--continue", "go on", model="")
         assert refused.code == 2 and not public.requests
         config = Path(shell.environment["HOME"]) / ".config/sagent/config.toml"
@@ -439,7 +439,7 @@ def test_killed_first_run_has_logged_its_server(shell: Shell) -> None:
     public = shell.serve([Turn(text="public")])
     shell.environment["OPENAI_API_KEY"] = "k"
     with FakeProviderServer([Turn(text="slow", delay=30.0)]).in_thread() as mine:
-        child = shell.start("--base-url", f"{mine.url}/v1", "--model", "openai/gpt-5.5", "secret")
+        child = shell.start("--base-url", f"{mine.url}/v1", "--model", "openai/gpt-5.5", "a secret")
         wait_until(lambda: mine.requests, "the first request", child=child)
         child.kill()
         child.wait()
@@ -987,6 +987,38 @@ def test_misspelled_aliases_are_understood() -> None:
     assert all(meant_command([word], COMMANDS) for word in others)
 
 
+@pytest.mark.parametrize("command", ["run", "config", "mcp", "login", "sessions", "update"])
+def test_one_typing_error_is_understood(command: str) -> None:
+    commands = plugins_of([]).named(Command)
+    if command not in commands:
+        pytest.skip("its plugin was deleted")
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    places = range(len(command))
+    lacking = {command[:at] + command[at + 1 :] for at in places}
+    swapped = {command[:at] + command[at : at + 2][::-1] + command[at + 2 :] for at in places}
+    replaced = {command[:at] + letter + command[at + 1 :] for at in places for letter in letters}
+    added = {command[:at] + letter + command[at:] for at in (*places, len(command)) for letter in letters}
+    for typed in (lacking | swapped | replaced | added) - {*commands}:
+        assert meant_command([typed], commands), typed
+
+
+def test_commands_of_other_programs_are_known() -> None:
+    """First words of Claude Code, codex, Gemini CLI, opencode, aider, pi, goose, Kimi's and Grok's programs."""
+    words = """
+        agents auth auto-mode doctor install mcp plugin setup-token ultrareview update upgrade login logout config exec
+        review app-server remote-control completion sandbox debug apply resume archive unarchive fork cloud features
+        extensions skills hooks enable disable attach run providers models stats export import github pr session db
+        serve web uninstall list remove worker clear code commit copy diff drop undo lint map tokens voice paste reset
+        architect ask help add ls quit continue usage cost schedule logs jobs status info term acp worktree inspect
+        trace configure project recipe bench keys templates embed whoami account billing check validate test tutorial"""
+    plugins = plugins_of([])
+    commands = plugins.named(Command)
+    sent = [word for word in words.split() if word not in commands and not meant_command([word], commands)]
+    assert [word for word in sent if not plugins.former_owner(word)] == []
+    for some in ("resume 0a1b2c", "extensions install https://example.org/x", "skills list", "auth login"):
+        assert meant_command(some.split(), commands)
+
+
 def test_prompts_resembling_commands_are_sent() -> None:
     for prompt in (
         "verison 2",
@@ -998,6 +1030,10 @@ def test_prompts_resembling_commands_are_sent() -> None:
         "Explain",
         "describe this",
         "report bugs",
+        "list files",
+        "test main.py",
+        "42",
+        "sum numbers",
     ):
         assert meant_command(prompt.split(), COMMANDS) == ""
     assert meant_command(["sesions list"], COMMANDS) == ""  # quoted: one argument

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from program import Shell
 
+from sagent.config import load
+from sagent.config.trust import remember
 from sagent.testing.server import Fail, FakeProviderServer, Turn
 from tests.depth import later
 
@@ -35,12 +37,15 @@ def project(shell: Shell, text: str) -> Path:
 def test_untrusted_project_gets_no_byte(wants: str, shell: Shell, stranger: FakeProviderServer) -> None:
     server = shell.serve([Turn(text="Yours.")])
     file = project(shell, WANTS[wants])
-    done = shell.run("hello", model="")
-    assert (done.code, done.out.strip()) == (0, "Yours."), done.err
-    assert (len(server.requests), stranger.requests) == (1, [])
-    (warning,) = [line for line in done.err.splitlines() if "trust" in line]
-    assert f"{file.resolve()}:1: " in warning
-    assert WANTS[wants].split('"')[1] in warning and "--trust-project" in warning
+    for words in (["hello"], ["run", "hello"], ["--json", "hello"]):
+        done = shell.run(*words, model="")
+        assert (done.code, server.requests, stranger.requests) == (2, [], []), done.err
+        (said,) = [line for line in done.err.splitlines() if "trust" in line]
+        assert f"{file.resolve()}:1: " in said
+        assert WANTS[wants].split('"')[1] in said and "--trust-project" in said
+        assert (done.json["is_error"], done.json["result"]) == (True, "") if "--json" in words else not done.out
+    done = shell.run("--model", "anthropic/claude-sonnet-4-6", "hello", model="")
+    assert (done.code, done.out.strip(), stranger.requests) == (0, "Yours.", []), done.err
     shown = shell.run("config", "show", model="")
     assert "waits for your trust" in shown.out
 
@@ -48,6 +53,26 @@ def test_untrusted_project_gets_no_byte(wants: str, shell: Shell, stranger: Fake
     assert (done.out.strip(), len(server.requests), len(stranger.requests)) == ("Mine now.", 1, 1), done.err
     assert "trust" not in done.err
     assert "waits for your trust" in shell.run("config", "show", model="").out, "for that run only"
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_answered_project_does_not_stop(answer: bool, shell: Shell, stranger: FakeProviderServer) -> None:
+    server = shell.serve([Turn(text="Yours.")])
+    project(shell, WANTS["model"])
+    settings = load({}, shell.environment, shell.cwd)
+    assert settings.wish is not None
+    remember(settings.wish, settings.state_dir, trusted=answer)
+    done = shell.run("hello", model="")
+    assert (done.code, done.out.strip()) == (0, "Mine now." if answer else "Yours."), done.err
+    assert (len(server.requests), len(stranger.requests)) == (int(not answer), int(answer))
+
+
+def test_untrusted_effort_alone_does_not_stop(shell: Shell) -> None:
+    server = shell.serve([Turn(text="Yours.")])
+    project(shell, 'effort = "high"\n')
+    done = shell.run("hello", model="")
+    assert (done.code, done.out.strip(), len(server.requests)) == (0, "Yours.", 1), done.err
+    assert "--trust-project" in done.err
 
 
 @later

@@ -199,8 +199,17 @@ def test_wish_is_shown_whole_and_escaped(folder):
     strange = Folder(folder.home / "a\u202eb\x1b[2J\n")
     found = strange.load(WANTS)
     (warning,) = found.warnings
-    assert warning.isprintable() and "a\\u202eb\\x1b[2J\\n" in warning
+    assert warning.isprintable() and "a⟨U+202E⟩b⟨U+001B⟩[2J⟨U+000A⟩" in warning
     assert printable(warning) == warning
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "config.yml"])
+def test_yaml_of_a_project_is_named_as_unread(folder, name):
+    (folder.tree / ".sagent" / name).write_text("model: openai/gpt-5.5\n")
+    found = folder.load("")
+    (warning,) = found.warnings
+    assert name in warning and "not read" in warning and "config.toml" in warning
+    assert found.model == "anthropic/claude-sonnet-4-6"
 
 
 def test_unusable_state_directory_asks_again(folder):
