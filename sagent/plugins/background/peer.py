@@ -1,7 +1,7 @@
 """A background session of this machine as its clients have it: its events, its questions, and requests to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -10,7 +10,7 @@ from typing import Self, cast, get_args
 
 from sagent.codec import encode_message
 from sagent.errors import SagentError, UsageError
-from sagent.events import Event, Notice, ReplyFinished, Result, SessionOpened
+from sagent.events import Notice, Result
 from sagent.lib.json import JsonObject, as_object, json_dump, json_load, json_thaw
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope
@@ -19,7 +19,8 @@ from sagent.plugins.background.place import UnreachableError
 from sagent.plugins.background.records import Record, State, find
 from sagent.plugins.background.starting import reopen
 from sagent.plugins.hosting.figures import Figures, read_figures
-from sagent.plugins.hosting.lines import ServerWait, read_lines
+from sagent.plugins.hosting.followed import Follower
+from sagent.plugins.hosting.lines import read_lines
 from sagent.plugins.hosting.questions import Answer, Question, Reply, encode_answer, read_question
 from sagent.plugins.hosting.requests import ACTIONS
 from sagent.plugins.hosting.typed import adapter
@@ -29,28 +30,22 @@ _MAX_CONNECTS, _CONNECT_DELAY_SECONDS = 20, 0.2
 _ENDED = "The process of this session has ended. Your next message opens the session again."
 
 
-class LocalPeer:
+class LocalPeer(Follower):
     """A session in another process of this machine, while the block of `attached` lasts. When that process has ended,
     the next message starts another."""
 
     def __init__(self, state_dir: Path, record: Record, reply: Reply | None, answer: Answer | None) -> None:
+        super().__init__(record.model)
         self.record = record
         self._state_dir, self._reply, self._answer = state_dir, reply, answer
         self._stack = AsyncExitStack()
         self._connection: Connection | None = None
         self._left = False
-        self._listeners: list[Callable[[Event], None]] = []
         self._changed, self._opening = asyncio.Event(), asyncio.Lock()
         self._sending: asyncio.Task[None] | None = None
         self._state, self._settled = record.state, False
-        self.model, self.turns = record.model, 0
         self.result: Result | None = None
-        self.figures: Figures | None = None
-        self.on_end: Callable[[], object] = lambda: None
-        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None
-        self._waiting: set[str] = set()
         self._asked: dict[str, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     @asynccontextmanager
@@ -108,11 +103,6 @@ class LocalPeer:
     @property
     def rests(self) -> bool:
         return self._state in ("idle", "ended")
-
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Pass every event to a function from now on; call the returned function to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     async def fetch_figures(self) -> Figures:
         """Ask for the figures, and subscribe to changes. Raises SagentError."""
@@ -181,13 +171,6 @@ class LocalPeer:
             raise UnreachableError(_ENDED)
         return await self._connection.ask(**request)
 
-    def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
-        """Start a task that ends by itself or with the block of `attached`."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     # -- what is heard of it
 
     def _on_line(self, line: bytes | None, message: Mapping[str, object]) -> None:
@@ -203,7 +186,7 @@ class LocalPeer:
                     self._put(read_question(json_dump(message.get("question")).encode("utf-8", "replace")))
             case _:
                 for event in read_lines(line or b""):
-                    self._hear(event)
+                    self.hear(event)
 
     def _on_state(self, message: Mapping[str, object]) -> None:
         if (state := message.get("state")) in get_args(State):
@@ -221,29 +204,6 @@ class LocalPeer:
         self._changed.set()
         for listener in tuple(self._listeners):
             listener(Notice("root", "warning", _ENDED))
-
-    def _hear(self, event: Event | Figures | ServerWait | None) -> None:
-        if event is None:
-            self.end_waits()
-            self.on_end()
-        elif isinstance(event, Figures):
-            self.figures = event
-        elif isinstance(event, ServerWait):
-            (self._waiting.add if event.line else self._waiting.discard)(event.agent)
-            self.on_waiting(event.agent, event.line)
-        else:
-            if isinstance(event, SessionOpened) and event.agent == "root":
-                self.model = event.model
-            if isinstance(event, ReplyFinished) and event.agent == "root":
-                self.turns += 1
-            for listener in tuple(self._listeners):
-                listener(event)
-
-    def end_waits(self) -> None:
-        """Say of each agent that no call waits any more."""
-        for agent in sorted(self._waiting):
-            self.on_waiting(agent, "")
-        self._waiting.clear()
 
     def _forget_asked(self) -> None:
         for task in self._asked.values():

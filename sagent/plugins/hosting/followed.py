@@ -31,6 +31,7 @@ from sagent.lib.json import JsonObject, as_str
 from sagent.messages import Message, ToolCall
 from sagent.peer import Action, JobStatus, Moment, Scope, Status
 from sagent.plugins.hosting.figures import Figures
+from sagent.plugins.hosting.lines import ServerWait
 from sagent.policy.permissions import Mode
 from sagent.policy.rules import Rules
 from sagent.sandbox.profile import Profile
@@ -79,6 +80,62 @@ class Followed(Protocol):
     async def fetch_figures(self) -> Figures: ...
     def start(self, work: Coroutine[None, None, None], /) -> "asyncio.Task[None]": ...
     def end_waits(self) -> None: ...
+
+
+class Follower:
+    """A connection to a session elsewhere: it knows what events have told, and passes them on to listeners. `turns` are
+    those of the root agent since then."""
+
+    def __init__(self, model: str = "") -> None:
+        self._model, self.turns = model, 0
+        self.figures: Figures | None = None
+        """As last reported; None before."""
+        self.on_end: Callable[[], object] = lambda: None
+        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None  # agent, why its call waits
+        self._listeners: list[Callable[[Event], None]] = []
+        self._waiting: set[str] = set()  # agents with a reported wait
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def model(self) -> str:
+        """The root agent's model, as events have told it; before, the one that was known."""
+        return self._model
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Pass every event to a function from now on; call the returned function to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Start a task that ends by itself or with the connection."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def hear(self, event: Event | Figures | ServerWait | None) -> None:
+        """Take what the session's process says; None says that a run has ended and all its events have arrived."""
+        if event is None:
+            self.end_waits()
+            self.on_end()
+        elif isinstance(event, Figures):
+            self.figures = event
+        elif isinstance(event, ServerWait):
+            (self._waiting.add if event.line else self._waiting.discard)(event.agent)
+            self.on_waiting(event.agent, event.line)
+        else:
+            if isinstance(event, SessionOpened) and event.agent == "root":
+                self._model = event.model
+            if isinstance(event, ReplyFinished) and event.agent == "root":
+                self.turns += 1
+            for listener in tuple(self._listeners):
+                listener(event)
+
+    def end_waits(self) -> None:
+        """Say of each agent that no call waits any more: what ran is over, or its process is gone."""
+        for agent in sorted(self._waiting):
+            self.on_waiting(agent, "")
+        self._waiting.clear()
 
 
 class ReadableLog(Protocol):

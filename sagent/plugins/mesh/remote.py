@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from decimal import Decimal
@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Literal, Self
 
 from sagent.errors import SessionNotFound, UsageError
-from sagent.events import Event, Failure, ReplyFinished, Result, SessionOpened
+from sagent.events import Failure, Result
 from sagent.lib.json import EMPTY, JsonObject, as_object, as_str, json_freeze_object, json_load, json_thaw
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope, Status
 from sagent.plugins.hosting.figures import Figures, read_figures
+from sagent.plugins.hosting.followed import Follower
 from sagent.plugins.hosting.requests import ACTIONS
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.broadcast import ServerWait, lease_of, read_lines
@@ -50,28 +51,21 @@ _UNBEGUN = "it was interrupted before a node had begun"
 _LAST_EVENTS_SECONDS = 1.0  # seconds for the last events of a run, which are not stored
 
 
-class RemotePeer:
+class RemotePeer(Follower):
     """A session on a bus, during the block of `attached`. `wait` raises the errors of failed sends."""
 
     def __init__(self, bus: JetStream, record: SessionRecord) -> None:
+        super().__init__()
         self._bus, self._records = bus, Records(bus)
         self.record = record
-        self._listeners: list[Callable[[Event], None]] = []
         self._changed, self._over = asyncio.Event(), asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
         self._problem: MeshError | None = None  # why it can no longer be followed
         self._last = 0  # the number of the last message that was sent
         self._known = False  # its record was on the bus
-        self._model, self._turns = "", 0
         self._lease = 0  # the latest lease in events
-        self.figures: Figures | None = None
-        """As last reported by the node; None before."""
-        self.on_end: Callable[[], object] = lambda: None  # called when a run has ended and all its events have arrived
-        self.on_waiting: Callable[[str, str], None] = lambda agent, line: None  # agent, why its call waits
-        self._waiting: set[str] = set()  # agents with a reported wait
         self.on_record: Callable[[SessionRecord], object] = lambda before: None  # its record is another than before
         self._asked: dict[str, _PendingQuestion] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     @asynccontextmanager
@@ -148,11 +142,6 @@ class RemotePeer:
     def model(self) -> str:
         """The model, as events have told it, or else the last result or its flags."""
         return self._model or (self.record.result.model if self.record.result else self.record.flags.get("model", ""))
-
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Pass every event to a function from now on; call the returned function to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     def send(self, message: Message | str, moment: Moment = "now") -> None:
         said, before = InboxMessage(user(message) if isinstance(message, str) else message, moment), self._sending
@@ -300,7 +289,7 @@ class RemotePeer:
     def status(self) -> Status:
         """Return the status that events have told so far: its model and turns since this process attached."""
         state: Literal["idle", "working"] = "idle" if self.record.state == "idle" else "working"
-        return Status(self.path, state, self._model, self._turns, 0)
+        return Status(self.path, state, self._model, self.turns, 0)
 
     async def ask(self, **request: object) -> JsonObject:
         """Ask the node that works on it. Raises NobodyThere if none does, Failed, Unavailable."""
@@ -318,13 +307,6 @@ class RemotePeer:
         with suppress(NobodyThere):  # it is not running: nothing to stop or change
             await self.change(action)
 
-    def start(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
-        """Start a task that ends by itself or with the block of `attached`."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     def _hear(self, message: BusMessage) -> None:
         lease = lease_of(message.headers)
         if lease is not None and lease < self._lease:  # a stopped node that woke after another got the session
@@ -332,28 +314,10 @@ class RemotePeer:
         self._lease = lease or self._lease
         for event in read_lines(message.data):
             if event is None:
-                self.end_waits()
                 self._over.set()
-                self.on_end()
-            elif isinstance(event, Figures):
-                self.figures = event
-            elif isinstance(event, ServerWait):
-                (self._waiting.add if event.line else self._waiting.discard)(event.agent)
-                self.on_waiting(event.agent, event.line)
-            else:
+            elif not isinstance(event, Figures | ServerWait):
                 self._over.clear()
-                if isinstance(event, SessionOpened) and event.agent == "root":
-                    self._model = event.model
-                if isinstance(event, ReplyFinished) and event.agent == "root":
-                    self._turns += 1
-                for listener in tuple(self._listeners):
-                    listener(event)
-
-    def end_waits(self) -> None:
-        """Say of each agent that no call waits any more: what ran is over, or its node is gone."""
-        for agent in sorted(self._waiting):
-            self.on_waiting(agent, "")
-        self._waiting.clear()
+            self.hear(event)
 
     async def _look_again(self) -> None:
         """Make `wait` raise an error if the bus returns without the session."""
