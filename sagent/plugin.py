@@ -77,10 +77,12 @@ class Part(NamedTuple):
 
 
 class SlashCommand(NamedTuple):
-    """A command of the REPL. `command` is "module:member", what `sagent.repl.commands.command.command` made."""
+    """A command of the REPL. `command` is "module:member", what `sagent.repl.commands.command.command` made. With a
+    `key`, as "ctrl-t", it is carried out by that too, in an empty input; the person may bind another key."""
 
     name: str
     command: str
+    key: str = ""
 
 
 class Flag(NamedTuple):

@@ -59,8 +59,9 @@ def keys_of(value: object, _: object = None) -> tuple[str, ...]:
     found: list[str] = []
     for name, key in given:
         action = str(name).strip()
-        if action not in KEY_ACTIONS:
-            raise RefusedError(f"{action!r} is not one of {', '.join(KEY_ACTIONS)}{nearest(action, KEY_ACTIONS)}")
+        if action not in KEY_ACTIONS and not (action.startswith("/") and action.isprintable()):
+            known = f"{', '.join(KEY_ACTIONS)} or a command, as in /bg"
+            raise RefusedError(f"{action!r} is not one of {known}{nearest(action, KEY_ACTIONS)}")
         if not isinstance(key, str) or not key.strip():
             raise RefusedError(f'{action} needs a key, as in "ctrl-t"')
         found.append(f"{action}={key.strip()}")

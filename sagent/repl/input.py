@@ -487,7 +487,11 @@ class InputActions:
             self._clear()
         else:
             self._status.hint("")
-            self._tasks.spawn(self.run_command("rewind"))
+            self.command("rewind")
+
+    def command(self, name: str) -> None:
+        """Run a command for which a key was pressed."""
+        self._tasks.spawn(self.run_command(name))
 
     def next_mode(self) -> None:
         """Switch to the next permission mode; to full only if the session began in it."""

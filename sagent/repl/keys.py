@@ -1,5 +1,6 @@
 """Key bindings: the condition and action of each key; `InputActions` carries them out."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import get_app
@@ -95,9 +96,10 @@ def bind_keys(screen: "Screen", actions: "InputActions", chosen: "Sequence[str]"
         keys.add(names, filter=is_searching & ~picking, eager=True)(_handler(act))
     known = _by_name(screen, actions, focused)
     for action, _, key in (one.partition("=") for one in chosen):
-        condition, act = known[action]
+        command = partial(actions.command, action[1:])
+        condition, act = (~is_searching & empty, command) if action.startswith("/") else known[action]
         try:
-            keys.add(*key_names(key), filter=condition, eager=act in anytime)(_handler(act))
+            keys.add(*key_names(key), filter=condition, eager=act in (*anytime, command))(_handler(act))
         except ValueError:
             raise UsageError(
                 f'keys: {key!r} is not a key: use a form such as "ctrl-t", "alt-x", "shift-tab", "f5" or "ctrl-x e".'

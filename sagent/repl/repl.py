@@ -10,6 +10,7 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.money import show
 from sagent.lib.text import printable
 from sagent.messages import Message, Text
+from sagent.plugin import SlashCommand
 from sagent.repl.commands.command import CommandContext, DisplaySetting
 from sagent.repl.commands.registry import all_commands, prompt_commands
 from sagent.repl.commands.session import choose_session
@@ -107,7 +108,7 @@ class Repl(CommandContext):
         session.on_lacking = self._set_up
         self._ways_on: asyncio.Task[None] | None = None  # the question after a failed turn
         session.on_failed, session.on_begin = self._on_failed, self._forget_failure
-        self.pick, self.line, self.leave = questions.pick, questions.line, screen.leave
+        self.pick, self.line = questions.pick, questions.line
         self.edit, self.stoppable = self.input.edit_text, self.input.stoppable
         self._around = around = Surroundings(lambda: session.cwd, tasks, status.show_branch)
         session.on_changes = screen.on_focus = around.look_soon
@@ -139,6 +140,11 @@ class Repl(CommandContext):
     def end(self, code: int) -> None:
         """Leave the screen; cancelling `run` then closes everything else."""
         self.code = self.code or code
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the screen, with all that was said on it."""
+        self._painter.paint()
         self._screen.leave()
 
     def _print(self, text: str) -> None:
@@ -165,7 +171,8 @@ class Repl(CommandContext):
         home = sessions_of(settings.state_dir, settings.cwd)
         self._history.open(None if settings.ephemeral else settings.state_dir / "history" / f"{home.name}.jsonl")
         try:
-            self._screen.keys = bind_keys(self._screen, self.input, settings.keys)
+            of_commands = (f"/{one.name}={one.key}" for one in settings.plugins.every(SlashCommand) if one.key)
+            self._screen.keys = bind_keys(self._screen, self.input, (*of_commands, *settings.keys))
         except UsageError as error:
             self._tasks.report(error)
         self._status.use(settings, self._tasks)

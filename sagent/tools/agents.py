@@ -68,6 +68,8 @@ class AgentSpawn(Harmless):
         interrupted and its output so far is shown."""
         caller, order = _caller(run), _spawn_request(arguments)
         kind = self.kinds.get(as_str(arguments.get("agent")))
+        if kind is not None and kind.isolation:  # a plugin's tool takes this from the kinds that it isolates
+            raise ToolError(f"No agent was spawned: {kind.path} demands isolation; no plugin for it is loaded.")
         try:
             peer = await (caller.spawn(order) if kind is None else _spawn_kind(caller, order, kind))
         except (SagentError, OSError) as error:

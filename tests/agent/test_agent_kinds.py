@@ -58,3 +58,11 @@ async def test_excluded_tools_are_not_described(tmp_path: Path) -> None:
 
 def test_without_kinds_schema_is_unchanged() -> None:
     assert AgentSpawn().parameters is AgentSpawn.parameters and AgentSpawn().description is AgentSpawn.description
+
+
+async def test_isolation_nobody_provides(tmp_path: Path) -> None:
+    kind = AgentKind("safe", "Apart.", "", Path("safe.md"), isolation="worktree")
+    model = ScriptedModel(spawn(agent="safe"), "done")
+    async with Agent(model, tools=[AgentSpawn([kind])], resources=Resources(workspace=Workspace(tmp_path))) as agent:
+        await agent.run("go")
+    assert "demands isolation" in model.requests[1].messages[-1].results[0].text

@@ -26,11 +26,12 @@ plugin = Plugin(
     ),
     flags=(Flag("bg", "run the prompt in the background: print the session's id and do not wait"),),
     runners=(Runner("sagent.plugins.background.starting:run_background"),),
-    slash_commands=(SlashCommand("attach", f"{_SLASH}:attach"), SlashCommand("bg", f"{_SLASH}:bg")),
+    slash_commands=(SlashCommand("attach", f"{_SLASH}:attach"), SlashCommand("bg", f"{_SLASH}:bg", "ctrl-\\")),
     extras=(
         Extra("attach", "sagent.plugins.background.attached:attach"),
         Extra("open sessions", "sagent.plugins.background.attached:opening_of_held"),
         Extra("running sessions", f"{_SLASH}:listed"),
+        Extra("watch sessions", f"{_SLASH}:show_running"),
     ),
     secret_folders=(SecretFolder("background"),),  # results of the person's sessions
     needs=("audit", "hosting"),

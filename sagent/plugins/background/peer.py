@@ -11,9 +11,10 @@ from typing import Self, cast, get_args
 from sagent.codec import encode_message
 from sagent.errors import SagentError, UsageError
 from sagent.events import Notice, Result
-from sagent.lib.json import JsonObject, as_object, json_dump, json_load, json_thaw
+from sagent.lib.json import JsonObject, json_dump, json_load, json_thaw
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope
+from sagent.plugins.background.asked import settle
 from sagent.plugins.background.connection import Connection
 from sagent.plugins.background.place import UnreachableError
 from sagent.plugins.background.records import Record, State, find
@@ -21,7 +22,7 @@ from sagent.plugins.background.starting import reopen
 from sagent.plugins.hosting.figures import Figures, read_figures
 from sagent.plugins.hosting.followed import Follower
 from sagent.plugins.hosting.lines import read_lines
-from sagent.plugins.hosting.questions import Answer, Question, Reply, encode_answer, read_question
+from sagent.plugins.hosting.questions import Answer, Question, Reply, read_question
 from sagent.plugins.hosting.requests import ACTIONS
 from sagent.plugins.hosting.typed import adapter
 from sagent.tools.plan import PlanDecision
@@ -227,6 +228,7 @@ class LocalPeer(Follower):
             self._asked[question.id] = asyncio.create_task(self._have_answered(question, say))
 
     async def _have_answered(self, question: Question, say: Callable[[], Awaitable[str | PlanDecision | None]]) -> None:
-        answer = as_object(json_load(encode_answer(question, await say())))
-        with suppress(SagentError):  # somebody else was faster
-            await self.ask(op="answer", question=question.id, **{key: answer[key] for key in answer if key != "id"})
+        said = await say()
+        with suppress(SagentError):  # somebody else was faster, or its process has ended
+            if self._connection is not None:
+                await settle(self._connection, question, said)

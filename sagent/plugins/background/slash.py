@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from sagent.errors import UsageError
 from sagent.messages import user
 from sagent.plugins.background.records import Record, find, records
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.terminal.picker import Lookup, Option, Stop
 
 if TYPE_CHECKING:
     from sagent.config import Settings
@@ -37,26 +35,44 @@ async def attach(context: CommandContext, session: str = "") -> None:
     Give its id or the beginning of its id, or choose from a list with what each does and asks. The session that was
     open here is closed, and can be resumed; one that runs in the background goes on.
     """
+    from sagent.plugins.background.watching import Watch
+
     settings = context.settings
     if context.turn.locked() and context.elsewhere is None:
         raise UsageError("A turn is in progress: interrupt it first (Esc), or /bg takes it to the background.")
     if session:
         record = await asyncio.to_thread(find, settings.state_dir, session)
     else:
-        found = await asyncio.to_thread(_open, settings)
-        if not found:
-            raise UsageError('No session runs in the background. `sagent --bg "TASK"` or /bg starts one.')
-        options = [Option(one.id, one.title or one.id, f"{one.condition} {one.bill}", also=one.id) for one in found]
-        known = {one.id: one for one in found}
-        chosen = await context.pick("Which session?", options, Lookup(partial(_search, known), partial(_facts, known)))
-        if chosen is None:
+        found = await Watch(settings.state_dir).pick(context)
+        if found is None:
+            if not await asyncio.to_thread(_open, settings):
+                raise UsageError('No session runs in the background. `sagent --bg "TASK"` or /bg starts one.')
             return
-        record = known[chosen]
+        record = found
     if not record.is_open:
         raise UsageError(f"Session {record.id} does not run: {record.condition}. To open it here: /resume {record.id}")
+    await _follow(context, record)
+
+
+async def _follow(context: CommandContext, record: Record) -> None:
+    """Leave the session that is open, and follow another. Raises UsageError."""
+    if context.turn.locked() and context.elsewhere is None:
+        raise UsageError("A turn is in progress: interrupt it first (Esc), or /bg takes it to the background.")
     await _leave(context)
     path = Path(record.path)
-    context.reopen(replace(settings, session=path, continue_session=False, ephemeral=False, fork=None))
+    context.reopen(replace(context.settings, session=path, continue_session=False, ephemeral=False, fork=None))
+
+
+async def show_running(context: CommandContext) -> bool:
+    """Let the person watch, answer and stop what runs in the background, or attach to it; return False if nothing
+    does."""
+    from sagent.plugins.background.watching import watch
+
+    if not await asyncio.to_thread(_open, context.settings):
+        return False
+    if (record := await watch(context)) is not None:
+        await _follow(context, record)
+    return True
 
 
 async def _leave(context: CommandContext) -> None:
@@ -69,24 +85,6 @@ async def _leave(context: CommandContext) -> None:
         agent.leave()
     async with context.turn:  # which ends with it
         pass
-
-
-def _search(known: dict[str, Record], words: str, stop: Stop) -> dict[str, str]:
-    del stop
-    return {name: one.cwd for name, one in known.items() if words.strip() and words in f"{one.cwd} {one.condition}"}
-
-
-def _facts(known: dict[str, Record], name: str, stop: Stop) -> Sequence[tuple[str, str]]:
-    """Return what a session does now."""
-    del stop
-    one = known[name]
-    now = next((each for each in records(Path(one.output).parents[1]) if each.id == name), one)
-    rows = (("state", now.condition), ("directory", now.cwd), ("model", now.model), ("cost", now.bill), *_asks(now))
-    return [row for row in rows if row[1]]
-
-
-def _asks(record: Record) -> Iterator[tuple[str, str]]:
-    yield from (("asks", each) for each in record.asks)
 
 
 @command()

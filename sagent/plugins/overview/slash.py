@@ -18,7 +18,7 @@ from sagent.repl.view.panel import cost_line
 from sagent.session.folds import title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sagent.config import Settings
 
@@ -91,7 +91,8 @@ async def context(context: CommandContext) -> None:
 async def list_sessions(context: CommandContext) -> None:
     """List the sessions of this directory: this one (●), then the most recently used.
 
-    Sessions of every directory that run in the background come first, with their state and open question.
+    Then what runs in the background, in every directory, with state, cost and open question: Enter chooses one to
+    answer, to stop or to attach to. Without a terminal, that comes first.
     """
     from sagent.session.summary import summarize
 
@@ -100,7 +101,7 @@ async def list_sessions(context: CommandContext) -> None:
     now, kept = datetime.now(UTC).isoformat(), "" if log.path else " (not saved)"
     facts = _facts(now, cost_line(spent), log.session_id + kept)
     rows: list[list[Span]] = []
-    for _, extra in context.settings.plugins.extras("running sessions"):
+    for _, extra in () if context.has_person else context.settings.plugins.extras("running sessions"):
         listed = cast("Callable[[Settings], Sequence[tuple[str, str, str]]]", resolve(extra.add))
         found = await asyncio.to_thread(listed, context.settings)
         rows += ([("class:mark", "◌"), ("class:dim", f"{name}  {about}"), ("", text)] for name, about, text in found)
@@ -109,6 +110,8 @@ async def list_sessions(context: CommandContext) -> None:
         facts = _facts(one.last, one.bill, one.id)
         rows.append([("", " "), ("class:dim", facts), ("", one.title)])
     context.write(table(rows))
+    for _, extra in context.settings.plugins.extras("watch sessions") if context.has_person else ():
+        await cast("Callable[[CommandContext], Awaitable[object]]", resolve(extra.add))(context)
 
 
 def _facts(at: str, bill: str, session: str) -> str:

@@ -66,7 +66,8 @@ class IsolatingSpawn(AgentSpawn):
     """AgentSpawn with the argument `isolation`, if that is offered; files of agents have it in any case."""
 
     def __init__(self, inner: AgentSpawn, builder: AgentBuilder, *, is_offered: bool) -> None:
-        super().__init__(tuple(inner.kinds.values()))
+        super().__init__(tuple(replace(kind, isolation="") for kind in inner.kinds.values()))
+        self._isolations = {name: kind.isolation for name, kind in inner.kinds.items() if kind.isolation}
         self._builder, self._turn = builder, asyncio.Lock()
         own = as_object(self.parameters.get("properties"))
         if is_offered:
@@ -74,12 +75,14 @@ class IsolatingSpawn(AgentSpawn):
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         kind = self.kinds.get(as_str(arguments.get("agent")))
-        if not (as_str(arguments.get("isolation")) or (kind and kind.isolation)):
+        isolation = as_str(arguments.get("isolation")) or (self._isolations.get(kind.name, "") if kind else "")
+        if not isolation:
             return await super().__call__(arguments, run)
         if arguments.get("persistent") is True:
             raise ToolError("An agent with isolation ends with its answer: leave out persistent, or isolation.")
-        if kind and kind.isolation not in ("", "worktree"):
-            raise ToolError(f"{kind.path}: isolation is {kind.isolation!r:.40}, and can only be worktree.")
+        if isolation != "worktree":
+            where = f"{kind.path}: " if kind else ""
+            raise ToolError(f"{where}isolation is {isolation!r:.40}, and can only be worktree.")
         if run.caller is None:
             raise ToolError("There are no agents here.")
         with ExitStack() as stack:

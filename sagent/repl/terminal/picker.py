@@ -43,10 +43,12 @@ class Option(Generic[T]):
 @dataclass(frozen=True, slots=True)
 class Lookup(Generic[T]):
     """Searches in a thread while a list is open, until `stop` returns True: `search` returns the options that contain
-    the words, each with the text around them; `describe` returns facts about an option, each with a name."""
+    the words, each with the text around them; `describe` returns facts about an option, each with a name. With
+    `latest`, the options and the facts are looked up again every second."""
 
     search: Callable[[str, Stop], Mapping[T, str]]
     describe: Callable[[T, Stop], Sequence[tuple[str, str]]]
+    latest: Callable[[], Sequence[Option[T]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,12 @@ class Picker(Generic[T]):
     def act(self) -> None:
         """Carry out the second key's action."""
         if self.second is not None and (option := self.at_hand) is not None:
-            self.options = self.second.act(option.value)
+            self.renew(self.second.act(option.value))
+
+    def renew(self, options: Sequence[Option[T]]) -> None:
+        """Replace the options; the selected one stays selected."""
+        before, self.options = self.at_hand, options
+        self.at = next((at for at, one in enumerate(self.shown) if before and one.value == before.value), self.at)
 
     def rub(self, count: int = 1) -> None:
         self.query, self.at = self.query[:-count], 0

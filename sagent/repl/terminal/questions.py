@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LETTER_SECONDS = 0.4  # without another key, after which a letter is a choice
 LOOKUP_DELAY_SECONDS = 0.15  # without a key, before a look-up
+LATEST_SECONDS = 1.0  # between two look-ups of the latest options
 QUIET_SECONDS = 0.7  # without a key and visible, before a question takes keys
 _HELD = "(can be answered when you have stopped typing)"
 _DRAFT = "(Tab: answer this; what you type stays a message)"
@@ -332,6 +333,10 @@ class Questions:
                 if not (await asyncio.wait([typed], timeout=LOOKUP_DELAY_SECONDS))[0]:
                     await self._describe(picker, lookup, typed.done)
                     await self._search(picker, lookup, typed.done)
+                    await self._describe(picker, lookup, typed.done)
+                while lookup.latest is not None and not (await asyncio.wait([typed], timeout=LATEST_SECONDS))[0]:
+                    picker.renew(await asyncio.to_thread(lookup.latest))
+                    picker.about.clear()
                     await self._describe(picker, lookup, typed.done)
                 await typed
             finally:

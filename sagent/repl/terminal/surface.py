@@ -326,16 +326,13 @@ class Surface:
             self._known[style] = self._app.renderer.style.get_attrs_for_style_str(style)
         return self._known[style]
 
-    def _address(self, style: str) -> str:
-        return address(style, self.directory and self.directory()) if self._links else ""
-
     def _write(self, line: Line) -> None:
         out, depth, styled = self._output, self._app.color_depth, False
         if GOES_ON in line:
             out.enable_autowrap()  # prompt_toolkit turns it off
             self._wraps = True
         for style, text in line:
-            leads_to = self._address(style) if "[" in style else ""
+            leads_to = address(style, self.directory and self.directory()) if self._links and "[" in style else ""
             if style:
                 out.set_attributes(self._attributes(style.partition("[")[0]), depth)
                 styled = True

@@ -54,15 +54,13 @@ def test_repl_attaches_and_leaves(place: Place, terminal: Console) -> None:
     place.until(session, "asking")
     terminal.environment = place.shell.environment
     terminal.start(*MODEL, ready="/ commands")
-    terminal.type("/sessions")
-    terminal.until(f"◌  {session}", "asks: Write")
     terminal.type(f"/attach {session[:-2]}")
     terminal.until("1 + one", "y once", "on process")
     terminal.type("/bg")
     terminal.until(f"{session} goes on", gone="on process")
     assert place.record(session)["state"] == "asking"
     terminal.type("/attach")
-    terminal.until("Which session?", "asks   Write")
+    terminal.until("asks   Write")
     terminal.keys("Enter")
     terminal.until("y once", "on process")
     terminal.keys("y")
@@ -101,3 +99,49 @@ def test_attached_in_plain_lines(place: Place, terminal: Console) -> None:
     terminal.until("All is done.", "End of turn")
     terminal.type("/quit")
     terminal.until(f"To come back:  sagent attach {session}", "ended 0")
+
+
+@pytest.mark.plugin("overview")
+def test_live_list_answers_and_stops(place: Place, terminal: Console) -> None:
+    place.shell.serve([WRITE, WRITE, Turn("All is done.")])
+    first = place.start("--permission-mode", "ask", "the first task")
+    place.until(first, "asking")
+    terminal.environment = place.shell.environment
+    terminal.start(*MODEL, ready="/ commands")
+    terminal.type("/sessions")
+    terminal.until("the first task", "asks   Write", "1 of 1")
+    second = place.start("--permission-mode", "ask", "the second task")
+    terminal.until("the second task", "2 of 2")  # it came by itself
+    terminal.keys("Up", "Up")  # the first one stays chosen while others come
+    terminal.keys("Enter")
+    terminal.until("wants to call Write", "y yes, once", "s stop it")
+    assert place.run("answer", first, "n").code == 0
+    terminal.keys("y")
+    terminal.until(f"· {first}: ")  # somebody else was faster
+    place.until(first, "ended")
+    terminal.until("2 of 2", "done")
+    terminal.keys("Enter")
+    terminal.until("y yes, once")
+    terminal.keys("s")
+    place.until(second, "ended")
+    terminal.keys("Escape")
+    terminal.until(gone="2 of 2")
+
+
+def test_key_takes_the_turn_away(place: Place, terminal: Console) -> None:
+    place.shell.serve([WRITE, WRITE, Turn("All is done.")])
+    terminal.environment = {**place.shell.environment, "SAGENT_KEYS": "/bg=ctrl-x ctrl-z"}
+    terminal.start(*MODEL, "--permission-mode", "ask", ready="/ commands")
+    terminal.keys("C-x", "C-z")
+    terminal.until("Nothing is in progress")
+    terminal.type("please work")
+    terminal.until("y once")
+    terminal.keys("C-\\")
+    terminal.until("It goes on in the background", "ended 0")
+    state = Path(place.shell.environment["HOME"]) / ".local/state/sagent/background"
+    (path,) = wait_until(lambda: [*state.glob("*.json")])
+    place.until(path.stem, "asking")
+    terminal.start("attach", ready="y once")
+    terminal.keys("C-\\")  # also while it asks
+    terminal.until("To come back:", "ended 0")
+    assert place.record(path.stem)["state"] == "asking"

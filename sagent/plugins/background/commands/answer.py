@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from sagent.cli.flags import Parser
 from sagent.cli.render import binary_safe
 from sagent.errors import UsageError
-from sagent.lib.json import as_array, as_object, json_dump, json_load
 from sagent.lib.text import printable
+from sagent.plugins.background.asked import open_questions, read_answer_line, settle, words_of
 from sagent.plugins.background.commands.listing import SESSION, state_directory
 from sagent.plugins.background.connection import Connection
 from sagent.plugins.background.records import Record, find
-from sagent.plugins.hosting.attach_command import read_decision, read_verdict_line, text_of, text_of_inquiry
-from sagent.plugins.hosting.questions import Question, encode_answer, read_question
 
 
 def run_answer(argv: Sequence[str]) -> int:
@@ -30,28 +28,14 @@ def run_answer(argv: Sequence[str]) -> int:
 
 async def _answer(record: Record, line: str) -> int:
     async with Connection.to(record) as connection:
-        told = as_array((await connection.ask(op="questions")).get("questions"))
-        questions = [read_question(json_dump(each).encode("utf-8", "replace")) for each in told]
+        questions = await open_questions(connection)
         if not questions:
             raise UsageError(f"Session {record.id} asks nothing now.")
         question, out = questions[0], binary_safe(sys.stdout)
-        text, how = text_of(question) if question.inquiry is None else text_of_inquiry(question.inquiry)
+        text, how = words_of(question)
         if not line:
             more = f"\n({len(questions) - 1} more)" if questions[1:] else ""
             out.write(printable(f"{text}{more}\nTo answer: sagent answer {record.id} ANSWER  ({how.rstrip(': ')})\n"))
             return 0
-        answer = as_object(json_load(_read(question, line, how)))
-        await connection.ask(op="answer", question=question.id, **{key: answer[key] for key in answer if key != "id"})
+        await settle(connection, question, read_answer_line(question, line))
     return 0
-
-
-def _read(question: Question, line: str, how: str) -> bytes:
-    """Encode an answer. Raises UsageError for one that the question does not have."""
-    try:
-        if question.inquiry is None:
-            said = read_verdict_line(line)
-        else:
-            said = read_decision(line) if question.inquiry.plan else question.inquiry.read(line)
-    except ValueError:
-        raise UsageError(f"{line!r} does not answer this question: give {how.rstrip(': ')}.") from None
-    return encode_answer(question, said)

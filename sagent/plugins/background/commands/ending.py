@@ -110,7 +110,15 @@ def run_stop(argv: Sequence[str]) -> int:
 
 
 async def _stop(record: Record) -> int:
-    """Have a session's process close it; one that does not answer is sent SIGTERM."""
+    if not await end_session(record):
+        report(f"session {record.id} does not end; its process is {record.pid}")
+        return 1
+    sys.stdout.write(f"{record.id}\n")
+    return 0
+
+
+async def end_session(record: Record) -> bool:
+    """Have a session's process close it; one that does not answer is sent SIGTERM. Return False if it does not end."""
     from sagent.plugins.background.connection import Connection
 
     try:
@@ -124,8 +132,4 @@ async def _stop(record: Record) -> int:
     until = time.monotonic() + _STOP_TIMEOUT_SECONDS
     while record.is_alive and time.monotonic() < until:  # noqa: ASYNC110 -- another process releases its lock
         await asyncio.sleep(_POLL_SECONDS)
-    if record.is_alive:
-        report(f"session {record.id} does not end; its process is {record.pid}")
-        return 1
-    sys.stdout.write(f"{record.id}\n")
-    return 0
+    return not record.is_alive
