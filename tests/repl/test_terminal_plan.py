@@ -1,11 +1,16 @@
 """Plan mode in a terminal: the model proposes, the person changes or accepts, and says in which mode to go on."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from console import Console, last_text
 
+from sagent.messages import user
+from sagent.session.contents import ChargeEntry, MessageEntry, StoredMessage
+from sagent.session.store import Session
 from sagent.testing.server import Call, Turn
+from sagent.usage import Charge, Usage
 from tests.depth import later
 
 pytestmark = pytest.mark.needs("tmux")
@@ -173,3 +178,25 @@ def test_cleared_conversation_is_told_of_plan_mode(console: Console) -> None:
     console.type("third")
     console.until("Three.")
     assert [str(request.json["messages"]).count("Plan mode is on") for request in server.requests] == [1, 1, 1]
+
+
+@later
+@pytest.mark.plugin("spending")
+def test_plan_command_quotes_what_tasks_cost(console: Console) -> None:
+    state = Path(console.environment["HOME"]) / ".local/state/sagent"
+    with Session.create(state, console.cwd) as session:
+        session.begin(console.cwd)
+        for number in range(20):
+            session.log().append(MessageEntry(StoredMessage.of(user(f"Task {number}."), None)))
+            usd = Decimal("0.02") + Decimal(number) / 100
+            session.log().append(
+                ChargeEntry(Charge("m", Usage(input=10), usd=usd, role="executor", provider="p", agent="root"))
+            )
+    console.serve([Turn(text="Hello."), Turn(text="## Plan\n\n1. Write a file."), Turn(text="All is done.")])
+    console.start("--sandbox", "off")
+    console.type("hello")
+    console.until("Hello.", gone="Esc interrupts")
+    console.type("/plan a file, please")
+    console.until("Nine of ten tasks in this project have cost $0.02 to $0.21", "y Yes, and ask")
+    console.keys("e")
+    console.until("All is done.")

@@ -22,7 +22,7 @@ plugin = Plugin(
     ),
     parts=(
         Part("sagent.plugins.spending.part:add", tuple(each.name for each in _BUDGETS), "around"),
-        Part("sagent.plugins.spending.quote:add", ("proposes a plan",), "offered"),
+        Part("sagent.plugins.spending.planning:add", ("proposes a plan", "somebody answers"), "offered"),
     ),
     settings=(*_BUDGETS, QUOTE),
     slash_commands=(SlashCommand("usage", "sagent.plugins.spending.slash:usage"),),

@@ -4,8 +4,7 @@ A task is a person's prompt with all that follows until the next one. The interv
 the next one is like the earlier ones: its ends are order statistics of their costs, so no distribution is assumed.
 """
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from math import ceil, floor
@@ -14,12 +13,10 @@ from typing import NamedTuple
 
 from sagent.agent import Agent
 from sagent.app.builder import AgentBuilder
-from sagent.context.plan import EXIT_PLAN
 from sagent.errors import SagentError
 from sagent.events import Event, Finished
 from sagent.lib.json import JsonObject
 from sagent.lib.money import EXACT, ZERO, show
-from sagent.plugins.spending import QUOTE
 from sagent.plugins.spending.book import cost_of
 from sagent.plugins.spending.ledger import StandingLedger
 from sagent.plugins.spending.limits import project_at
@@ -135,31 +132,17 @@ class Quoting:
 
 
 class QuotedPlan(WrappedTool):
-    """The tool that proposes a plan, with a quote before it."""
+    """The tool that proposes a plan, with a quote before it. `quoting` returns the session's, None if it has none."""
 
-    def __init__(self, tool: Tool, quoting: Quoting, builder: AgentBuilder) -> None:
+    def __init__(self, tool: Tool, quoting: Callable[[], Awaitable[Quoting | None]], builder: AgentBuilder) -> None:
         super().__init__(tool)
         self._quoting, self._policy = quoting, builder.policy
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
-        planning = self._policy.mode == "plan"
-        if planning:
-            self._quoting.tell()
+        quoting = await self._quoting() if self._policy.mode == "plan" else None
+        if quoting is not None:
+            quoting.tell()
         output = ToolOutput.of(await self.tool(arguments, run))
-        if planning and self._policy.mode != "plan":
-            self._quoting.keep_to_it()
+        if quoting is not None and self._policy.mode != "plan":
+            quoting.keep_to_it()
         return output
-
-
-async def add(builder: AgentBuilder) -> None:
-    """Quote plans."""
-    if not builder.settings.of(QUOTE):
-        return
-    project, own = project_at(str(builder.settings.cwd)), builder.log.session_id
-    quoting = Quoting(await asyncio.to_thread(task_costs, builder.settings.state_dir, project, own))
-    if quoting.quote is None:
-        return
-    builder.wrap(
-        lambda tools: [QuotedPlan(tool, quoting, builder) if tool.name == EXIT_PLAN else tool for tool in tools]
-    )
-    builder.started.append(quoting.attend)

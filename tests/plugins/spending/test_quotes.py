@@ -19,12 +19,13 @@ from sagent.messages import ToolCall, user
 from sagent.plugins.spending.book import Book
 from sagent.plugins.spending.ledger import StandingLedger
 from sagent.plugins.spending.limits import Limit, project_at
+from sagent.plugins.spending.planning import PlannedAnswers
 from sagent.plugins.spending.quote import MIN_TASKS, QuotedPlan, Quoting, quote_of, task_costs
 from sagent.session.contents import ChargeEntry, MessageEntry, StoredMessage
 from sagent.session.store import Session
 from sagent.testing import ScriptedModel
 from sagent.tools.ask import Question
-from sagent.tools.plan import ExitPlan
+from sagent.tools.plan import ExitPlan, PlanDecision
 from sagent.usage import Charge, Usage
 from tests.depth import deep
 
@@ -100,7 +101,11 @@ def planner(*said: Any, ledger: Ledger, accepts: bool = True) -> tuple[Agent, Qu
         return "The person accepts the plan." if accepts else "The person rejected the plan."
 
     quoting = Quoting([Decimal("0.01")] * 20)
-    plan = QuotedPlan(ExitPlan(answer), quoting, cast("Any", SimpleNamespace(policy=policy)))
+
+    async def given() -> Quoting:
+        return quoting
+
+    plan = QuotedPlan(ExitPlan(answer), given, cast("Any", SimpleNamespace(policy=policy)))
     agent = Agent(ScriptedModel(*said), tools=(plan,), resources=Resources(ledger=ledger))
     shown: list[str] = []
     agent.listen(lambda event: shown.append(str(getattr(event, "text", ""))))
@@ -162,3 +167,52 @@ def test_killed_task_frees_what_was_set_aside(tmp_path: Path) -> None:
         assert other.left(limit) == (0, Decimal("0.5"))
         book.close()  # its holds are left as after a kill
         assert other.left(limit) == (0, 0)
+
+
+TASK = "Fix the next bug."
+
+
+async def planned(tmp_path: Path, then: str, mode: str, *, tasks: int = 20) -> tuple[Agent, list[str], list[str]]:
+    """Have an agent answer with a plan under a heading, in a mode that began with /plan, then go on in another.
+
+    Return the agent, what was shown, and the caps of its calls.
+    """
+    here, caps = tmp_path / "here", list[str]()
+    session_of(tmp_path, here, *[["0.01"]] * tasks)
+
+    def look(_: object) -> str:
+        caps.append(str(agent.ledger.cap))
+        return "## Plan\n\n1. Do it." if len(caps) == 1 else "Done."
+
+    policy = SimpleNamespace(mode="plan")
+    settings = SimpleNamespace(state_dir=tmp_path, cwd=here)
+    builder = SimpleNamespace(policy=policy, settings=settings, log=SimpleNamespace(session_id=""))
+    answers = PlannedAnswers(cast("Any", builder))
+    agent = Agent(ScriptedModel(look, look), resources=Resources(ledger=Ledger(None, PRICES)))
+    shown: list[str] = []
+    agent.listen(lambda event: shown.append(str(getattr(event, "text", ""))))
+    answers.attend(agent)
+    await agent.run(TASK)
+    await answers.quoting()
+    policy.mode = mode
+    await agent.run(then)
+    await answers.aclose()
+    return agent, shown, caps
+
+
+async def test_plan_under_a_heading_is_quoted(tmp_path: Path) -> None:
+    agent, shown, (first, second) = await planned(tmp_path, PlanDecision("edit").order(), "edit")
+    assert any("Nine of ten tasks in this project have cost $0.01" in each for each in shown)
+    assert first == "None" and Decimal(second) <= Decimal("0.01") + agent.cost().total
+    assert agent.ledger.cap is None
+
+
+@pytest.mark.parametrize(("then", "mode"), [("Plan it again.", "plan"), ("Something else.", "edit")])
+async def test_plan_that_is_not_accepted_sets_no_cap(tmp_path: Path, then: str, mode: str) -> None:
+    _, shown, caps = await planned(tmp_path, then, mode)
+    assert any("Nine of ten" in each for each in shown) and caps == ["None", "None"]
+
+
+async def test_few_tasks_do_not_quote_a_heading(tmp_path: Path) -> None:
+    _, shown, caps = await planned(tmp_path, PlanDecision("edit").order(), "edit", tasks=3)
+    assert not any("Nine of ten" in each for each in shown) and caps == ["None", "None"]
