@@ -30,7 +30,7 @@ _MAX_COMPARED_CHARS = 1_000_000  # of a file that is compared with what will rep
 class Question:
     """A question for a person: may `agent` make this `call`? Or, with an `inquiry`, a question of an agent. `what` are
     the call's arguments as text, and `texts` the present files that it would change. `id` stays the same when it is
-    repeated. Once it is `over`, nobody waits for an answer."""
+    repeated. Once it is `over`, nobody waits for an answer. `node` is where the session runs, if not here."""
 
     id: str
     agent: str
@@ -43,6 +43,7 @@ class Question:
     call: ToolCall | None = None
     remedy: str = ""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    node: str = ""
 
     @property
     def ask(self) -> Ask:
@@ -112,7 +113,8 @@ def read_question(data: bytes) -> Question:
     arguments = json_freeze_object(as_object(asked.get("arguments")))
     call = ToolCall(as_str(asked.get("id")), tool, arguments) if asked else None
     read = {path: as_str(text) for path, text in texts.items()}
-    return Question(name, agent, tool, what, reason, wants, over, inquiry, call, as_str(found.get("remedy")), read)
+    remedy, node = as_str(found.get("remedy")), as_str(found.get("node"))
+    return Question(name, agent, tool, what, reason, wants, over, inquiry, call, remedy, read, node)
 
 
 def _read_inquiry(members: Mapping[str, object]) -> Inquiry:

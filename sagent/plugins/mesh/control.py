@@ -38,8 +38,8 @@ __all__ = ["Answer", "Asking", "Question", "Reply", "encode_answer", "read_quest
 class Asking:
     """Asks those attached to a session about calls and agents' questions; the first answer counts."""
 
-    def __init__(self, bus: JetStream, session: str) -> None:
-        self._bus, self._session = bus, session
+    def __init__(self, bus: JetStream, session: str, node: str = "") -> None:
+        self._bus, self._session, self._node = bus, session, node
         self.cwd: Path | None = None  # the session's directory
         self._newcomer = asyncio.Event()
 
@@ -66,7 +66,7 @@ class Asking:
 
     async def _put(self, subject: str, kind: str, question: Mapping[str, object]) -> Mapping[str, object] | None:
         """Return the first answer; None if nobody is there."""
-        head = {"version": names.VERSION, "kind": kind, "id": urandom(8).hex()}
+        head = {"version": names.VERSION, "kind": kind, "id": urandom(8).hex(), "node": self._node}
         try:
             return await self._answered(subject, {**head, **question})
         finally:

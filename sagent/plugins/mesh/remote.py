@@ -88,8 +88,8 @@ class RemotePeer(Follower):
                         if entry is not None and entry.value is not None:
                             before, peer.record = peer.record, decode(SessionRecord, entry.value)
                             peer._known = True
-                            if peer.record.node != before.node:  # nobody waits for the questions of a vanished node
-                                peer._forget_asked()
+                            if peer.record.node != before.node:
+                                peer._forget_others(peer.record.node)
                             peer.on_record(before)
                             peer._changed.set()
                 except Unavailable as error:
@@ -330,10 +330,11 @@ class RemotePeer(Follower):
         except MeshError:
             return
 
-    def _forget_asked(self) -> None:
-        for asked in self._asked.values():
-            asked.task.cancel()
-        self._asked.clear()
+    def _forget_others(self, node: str) -> None:
+        """Withdraw the questions of all nodes but one: nobody waits for their answers. A question may arrive before the
+        record that names its node."""
+        for asked in [each for each in self._asked.values() if each.question.node != node]:
+            self._asked.pop(asked.question.id).task.cancel()
 
     def _put(self, request: Request, reply: Reply | None, answer: Answer | None) -> None:
         """Have a person answer a question, unless they are at it, or it is over."""

@@ -96,7 +96,7 @@ class SessionWorker:
         self._bus, self._own, self._session, self._lease = bus, node, session, lease
         self._node, self._place = node.name, node.directory
         self._records, self._stream = Records(bus), SessionStream(bus, session)
-        self._broadcast, self._asking = Broadcast(bus, session, lease.revision), Asking(bus, session)
+        self._broadcast, self._asking = Broadcast(bus, session, lease.revision), Asking(bus, session, node.name)
         self._moving, self._lost = asyncio.Event(), asyncio.Event()
         self._mirror: Mirror | None = None
         self._done = False

@@ -15,7 +15,7 @@ from sagent.messages import ToolCall
 from sagent.peer import Peer, Switch
 from sagent.plugins.mesh import control, names
 from sagent.plugins.mesh.broadcast import Broadcast
-from sagent.plugins.mesh.control import Question
+from sagent.plugins.mesh.control import Asking, Question
 from sagent.plugins.mesh.records import Records, SessionRecord
 from sagent.plugins.mesh.remote import Mesh
 from sagent.policy import Ask
@@ -24,7 +24,7 @@ from sagent.tools.ask import Question as Inquiry
 from sagent.tools.plan import PlanDecision
 from tests.depth import later, slow
 from tests.plugins.mesh.places import Place, by_results, place
-from tests.waiting import stop
+from tests.waiting import stop, until
 
 ODD = Path(__file__).parents[1] / "mcp" / "odd_server.py"
 
@@ -57,6 +57,35 @@ async def test_first_attached_answer_counts(tmp_path: Path) -> None:
         assert seen == ["ToolStarted"]
 
 
+@pytest.mark.parametrize(("before", "node", "times"), [("", "n1", 1), ("gone", "n1", 1), ("gone", "gone", 2)])
+async def test_question_outlives_news_of_its_node(tmp_path: Path, before: str, node: str, times: int) -> None:
+    """It may come before the record that names its node; only what another node asked is withdrawn."""
+    begun, ended, sent = list[str](), list[str](), list[bytes]()
+
+    async def think(question: Question) -> str | None:
+        begun.append(question.id)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(question.id)
+
+    async with place(tmp_path, by_results([])) as here, here.bus.listening(names.asking_subject("s")) as copies:
+        records, asking = Records(here.bus), Asking(here.bus, "s", node)
+        await records.create(SessionRecord("s", node=before))
+        async with Mesh(here.bus).agent("s", think) as peer:
+            question = asyncio.create_task(asking.ask(ToolCall("c1", "Bash", json_freeze_object({})), Ask("Why?")))
+            await until(lambda: len(begun) == 1)
+            record, revision = await records.get("s")
+            await records.change(record, revision, node="n1")
+            await until(lambda: peer.place == "n1")
+            asking.put_again()
+            while len(sent) < 2:
+                sent.append((await anext(copies)).message.data)
+            question.cancel()
+            await asyncio.wait([question])
+            await until(lambda: len(ended) == len(begun) == times)
+
+
 @later
 async def test_settled_question_withdrawn(tmp_path: Path) -> None:
     turns = [Turn("One.", calls=(Call("Bash", {"command": f"echo >{tmp_path}/done"}),)), Turn("Done.")]
@@ -73,7 +102,7 @@ async def test_settled_question_withdrawn(tmp_path: Path) -> None:
         finally:
             taken_back.set()
 
-    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(30):
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(60):
         await here.node("n1", "--permission-mode", "ask")
         mesh = Mesh(here.bus)
         async with mesh.spawn("work", reply=allow) as peer, mesh.agent(peer.path, think):
@@ -114,7 +143,7 @@ async def test_message_and_interrupt_reach_session(tmp_path: Path) -> None:
 
 
 async def test_events_of_former_node_ignored(tmp_path: Path) -> None:
-    async with place(tmp_path, []) as here, asyncio.timeout(30):
+    async with place(tmp_path, []) as here, asyncio.timeout(60):
         mesh = Mesh(here.bus)
         async with mesh.agent(await mesh.submit("work")) as peer:
             seen: list[Event] = []
@@ -200,7 +229,7 @@ async def test_first_inquiry_answer_counts(tmp_path: Path) -> None:
             taken_back.set()
         raise AssertionError
 
-    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(30):
+    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(60):
         await here.node("n1", "--tools", "default,AskUser")
         mesh = Mesh(here.bus)
         async with mesh.spawn("work", answer=say) as peer, mesh.agent(peer.path, answer=think):
@@ -218,7 +247,7 @@ async def test_unattended_inquiry_unanswered(tmp_path: Path) -> None:
         approved.append(question)
         return None
 
-    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(30):
+    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(60):
         await here.node("n1", "--tools", "default,AskUser")
         async with Mesh(here.bus).spawn("work", reply=allow) as peer:  # approves calls, and answers nothing else
             assert (await peer.wait()).content == "Done."
@@ -245,7 +274,7 @@ async def test_attached_client_decides_plan(tmp_path: Path, settled: PlanDecisio
 
     write = Call("Write", {"file_path": "a.txt", "content": "one\n"})
     turns = [Turn("", calls=(Call("ExitPlan", {"plan": "1. Write it."}),)), Turn("", calls=(write,)), Turn("Done.")]
-    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(30):
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(60):
         await here.node("n1", "--permission-mode", "ask", "--plan")
         async with Mesh(here.bus).spawn("work", answer=decide) as peer:
             result = await peer.wait()
@@ -269,7 +298,7 @@ async def test_slow_answer_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         await late.wait()
         return "red \ud800"
 
-    async with place(tmp_path, by_results([])) as here, asyncio.timeout(30):
+    async with place(tmp_path, by_results([])) as here, asyncio.timeout(60):
         await Records(here.bus).create(SessionRecord("s"))
         asking = control.Asking(here.bus, "s")
         async with Mesh(here.bus).agent("s", allow, say), here.bus.listening(names.asking_subject("s")) as puts:
@@ -297,7 +326,7 @@ async def test_mcp_question_reaches_attached(tmp_path: Path) -> None:
         return "Zoë"
 
     turns = [Turn("", calls=(Call("mcp__odd__do", {"code": code}),)), Turn("Done.")]
-    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(40):
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(60):
         await here.node("n1")
         async with Mesh(here.bus).spawn("work", answer=say) as peer:
             assert (await peer.wait()).content == "Done."
@@ -315,7 +344,7 @@ async def test_open_question_asked_again(tmp_path: Path) -> None:
         again.set()
         return "white"
 
-    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(40):
+    async with place(tmp_path, by_results([Turn("One.", calls=(ASK,)), Turn("Done.")])) as here, asyncio.timeout(60):
         node = await here.node("n1", "--tools", "default,AskUser")
         async with Mesh(here.bus).spawn("work", answer=say) as peer:
             await first.wait()
@@ -358,7 +387,7 @@ async def test_open_approval_asked_again(tmp_path: Path) -> None:
 async def test_switched_model_survives_rest(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     wait = Call("Bash", {"command": f"echo >{begun}; until [ -e {gate} ]; do sleep 0.1; done"})
-    async with place(tmp_path, by_results([Turn("One.", calls=(wait,)), Turn("Done.")])) as here, asyncio.timeout(30):
+    async with place(tmp_path, by_results([Turn("One.", calls=(wait,)), Turn("Done.")])) as here, asyncio.timeout(60):
         await here.node("n1")
         async with Mesh(here.bus).spawn("work", flags={"model": "anthropic/claude-opus-4-5"}) as peer:
             while not begun.exists():
@@ -374,7 +403,7 @@ async def test_switched_model_survives_rest(tmp_path: Path) -> None:
 async def test_line_answers_shown_question(tmp_path: Path) -> None:
     plan = Call("ExitPlan", {"plan": "1. Look ☂\n2. Write."})
     turns = [Turn("", calls=(ASK,)), Turn("", calls=(plan,)), Turn("Done.")]
-    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(40):
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(60):
         code, out, _ = await here.ask("--detach", "work")
         main, side = os.openpty()
         attached = await here.start("attach", out.strip(), "--bus", here.url, name="me", stdin=side, stdout=side)
