@@ -14,7 +14,7 @@ async def exchange(port: int, data: bytes) -> bytes:
     writer.write(data)
     await writer.drain()
     try:
-        return await asyncio.wait_for(reader.read(), 20)
+        return await asyncio.wait_for(reader.read(), 60)
     except ConnectionResetError:  # it did not read all
         return b"reset"
     finally:

@@ -134,7 +134,7 @@ class Rig:
                 pass
 
     async def run(self, prompt: str = "Fix the parser.") -> Result:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.agent.run(prompt)
 
     def told(self, call_id: str = "a1") -> str:

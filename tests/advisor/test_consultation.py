@@ -289,7 +289,7 @@ async def test_cancelled_consultation_keeps_turn() -> None:
     while "VERD" not in rig.deltas:
         await asyncio.sleep(0)
     rig.agent.apply(Cancel())
-    result = await asyncio.wait_for(run, 30)
+    result = await asyncio.wait_for(run, 60)
     assert (result.content, result.error) == ("done", None)
     assert all(part in rig.told() for part in ("it was cancelled", "Go on without it"))
     assert rig.told("c1") == "one"
@@ -302,7 +302,7 @@ async def test_interruption_ends_consultation() -> None:
     while "VERD" not in rig.deltas:
         await asyncio.sleep(0)
     rig.agent.interrupt()
-    result = await asyncio.wait_for(run, 30)
+    result = await asyncio.wait_for(run, 60)
     assert result.stop_reason == "interrupted"
     assert (rig.advice[0].status, rig.advice[0].reason) == ("failed", "interrupted")
     assert (await rig.run("And now?")).content == "again"

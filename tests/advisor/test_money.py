@@ -164,7 +164,7 @@ async def live(seed: int) -> None:
     try:
         for _ in range(chance.choice((1, 2, 3))):
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await agent.run("go")
             except TimeoutError:
                 raise AssertionError(f"seed {seed} hangs") from None

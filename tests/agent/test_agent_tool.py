@@ -91,7 +91,7 @@ async def test_expert_calls_are_separate_and_parallel() -> None:
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
-        await asyncio.wait_for(together.wait(), 30)
+        await asyncio.wait_for(together.wait(), 60)
         return f"{len(request.messages)} {request.messages[-1].content}"
 
     expert = Agent(ScriptedModel(meet, meet))

@@ -100,7 +100,7 @@ async def test_lasting_child_resumes_with_deps(tmp_path: Path) -> None:
         await agent.run("go", deps="Bob")
         (child,) = [peer for peer in agent.tree.living if peer.path == "root/a"]
         child.send("look again")
-        await asyncio.wait_for(child.wait(), 20)
+        await asyncio.wait_for(child.wait(), 60)
         assert [result.text for message in child.messages for result in message.results] == ["Bob"]
 
 

@@ -51,7 +51,7 @@ async def test_interrupt_reaches_unstarted_agent(persistent: bool) -> None:
     agent = root_of(cast)
     peer = await agent.spawn(SpawnRequest("x", name="a", persistent=persistent))
     agent.interrupt()
-    result = await asyncio.wait_for(peer.wait(), 30)
+    result = await asyncio.wait_for(peer.wait(), 60)
     assert result.stop_reason == "interrupted"
     assert cast.requests == {}
     if persistent:
@@ -65,7 +65,7 @@ async def test_agent_ended_unstarted_leaves_nothing() -> None:
     agent = root_of(cast, ledger=ledger)
     peer = await agent.spawn(SpawnRequest("x", name="a", budget_usd=Decimal("0.5"), persistent=True))
     assert agent.ledger.cap_of("root/a") == Decimal("0.5")
-    async with asyncio.timeout(30):  # wait_for would let it begin, before Python 3.12
+    async with asyncio.timeout(60):  # wait_for would let it begin, before Python 3.12
         await agent.aclose()
     assert (await peer.wait()).stop_reason == "interrupted"
     assert cast.requests == {}
@@ -143,7 +143,7 @@ async def test_child_asks_parent_and_is_answered() -> None:
         root__a=in_turn(ask, "done"),
     )
     agent = Agent(cast, tools=[*tree_tools(), gate], resources=Resources(tree=Tree()))
-    result = await asyncio.wait_for(agent.run("go"), 30)
+    result = await asyncio.wait_for(agent.run("go"), 60)
     assert last(cast.requests["root/a"][1]) == "root has answered:\ntake main"
     assert "done" in result.content
     await agent.aclose()
@@ -168,7 +168,7 @@ async def test_foreground_child_answers_a_cousin() -> None:
     task = asyncio.create_task(agent.run("go"))
     await gate.began.wait()
     asker = await agent.spawn(SpawnRequest("x", name="a", persistent=True))
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
     await until(lambda: len(cast.requests["root/a"]) == 3)
     assert last(cast.requests["root/a"][2]) == "root/b has answered:\nhalf way"
     assert (await asker.wait()).error is None
@@ -330,7 +330,7 @@ async def test_run_waits_for_messages_and_lasting_jobs() -> None:
     await asyncio.sleep(0.02)
     assert not task.done()  # its child's job runs
     gate.open.set()
-    result = await asyncio.wait_for(task, 30)
+    result = await asyncio.wait_for(task, 60)
     assert "through" in last(cast.requests["root/a"][-1])
     assert "job:1" in result.content
     await agent.aclose()
@@ -344,7 +344,7 @@ async def test_late_message_is_told_to_sender() -> None:
     agent = root_of(Cast(root=in_turn(write, last), root__a=in_turn("done")))
     peer = await agent.spawn(SpawnRequest("x", name="a"))
     await peer.wait()
-    result = await asyncio.wait_for(agent.run("go"), 30)
+    result = await asyncio.wait_for(agent.run("go"), 60)
     assert result.content.startswith("root/a has ended") and "did not reach it: hello?" in result.content
 
 
@@ -367,7 +367,7 @@ async def test_stop_reaches_run_waiting_for_children() -> None:
     await until(lambda: "root/a" in cast.requests and len(cast.requests["root"]) == 2)
     await asyncio.sleep(0.02)
     agent.apply(Stop("enough"))
-    assert (await asyncio.wait_for(task, 30)).stop_reason == "enough"
+    assert (await asyncio.wait_for(task, 60)).stop_reason == "enough"
     await agent.aclose()
 
 
@@ -381,7 +381,7 @@ async def test_cancelled_run_stops_those_below() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (await asyncio.wait_for(agent.peers("a")[0].wait(), 30)).stop_reason == "interrupted"
+    assert (await asyncio.wait_for(agent.peers("a")[0].wait(), 60)).stop_reason == "interrupted"
     await agent.aclose()
 
 
@@ -399,7 +399,7 @@ async def test_closing_ends_a_run_in_progress() -> None:
     agent = root_of(Cast(root=forever))
     task = asyncio.create_task(agent.run("go"))
     await asyncio.sleep(0.02)
-    await asyncio.wait_for(agent.aclose(), 30)
+    await asyncio.wait_for(agent.aclose(), 60)
     assert (await task).stop_reason == "interrupted"
 
 
@@ -436,7 +436,7 @@ async def test_job_cancelled_unstarted_has_ended() -> None:
         (call("1", "BackgroundTask", operation="cancel", id="job:1"), call("2", "Gate", background=True)), "end"
     )
     agent = Agent(model, tools=[*tree_tools(), Gate()])
-    assert (await asyncio.wait_for(agent.run("go"), 30)).content == "end"
+    assert (await asyncio.wait_for(agent.run("go"), 60)).content == "end"
     assert [job.state for job in agent.jobs()] == ["cancelled"]
 
 
@@ -453,7 +453,7 @@ async def test_nobody_waits_for_resting_agent() -> None:
     await until(lambda: not agent.peers("a")[0].running)
     assert not task.done()
     gate.open.set()
-    assert (await asyncio.wait_for(task, 30)).error is None
+    assert (await asyncio.wait_for(task, 60)).error is None
     await agent.aclose()
 
 
@@ -522,7 +522,7 @@ async def test_agent_gets_message_of_same_reply(places: tuple[int, int]) -> None
     made = (call("s", "AgentSpawn", prompt="x", name="a"), call("m", "AgentSend", to="a", content="mind the lock"))
     cast = Cast(root=in_turn(tuple(made[place] for place in places), last), root__a=in_turn("read", "read"))
     agent = root_of(cast)
-    result = await asyncio.wait_for(agent.run("go"), 30)
+    result = await asyncio.wait_for(agent.run("go"), 60)
     assert "No living agent" not in result.content
     assert "mind the lock" in "".join(m.content for r in cast.requests["root/a"] for m in r.messages)
     await agent.aclose()
@@ -563,7 +563,7 @@ async def test_endless_jobs_are_stopped() -> None:
 
     resources = Resources(tree=Tree(TreeLimits(max_exchanges=10)))
     agent = Agent(Cast(root=play), tools=[gate], resources=resources)
-    result = await asyncio.wait_for(agent.run("go"), 20)
+    result = await asyncio.wait_for(agent.run("go"), 60)
     assert (result.stop_reason, next(numbers)) == ("max_exchanges", 11)
     await agent.aclose()
 
@@ -574,7 +574,7 @@ async def test_endless_conversation_is_stopped() -> None:
     agent = root_of(cast, limits=TreeLimits(max_exchanges=40))
     told: list[str] = []
     agent.listen(lambda event: told.append(event.text) if isinstance(event, Notice) else None)
-    result = await asyncio.wait_for(agent.run("go"), 20)
+    result = await asyncio.wait_for(agent.run("go"), 60)
     await until(lambda: not any(peer.busy for peer in agent.tree.below("root")))
     assert result.stop_reason == "max_exchanges"
     assert [
@@ -582,7 +582,7 @@ async def test_endless_conversation_is_stopped() -> None:
     ] == [True]
     assert sum(map(len, cast.requests.values())) < 200
     cast.players["root"] = in_turn("I am here.")
-    assert (await asyncio.wait_for(agent.run("and now?"), 30)).content == "I am here.", (
+    assert (await asyncio.wait_for(agent.run("and now?"), 60)).content == "I am here.", (
         "a word from a person counts anew"
     )
     await agent.aclose()

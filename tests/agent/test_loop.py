@@ -120,7 +120,7 @@ async def test_calls_of_one_turn_run_together() -> None:
     both = asyncio.Barrier(2)
 
     async def meet() -> str:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await both.wait()
         return "met"
 

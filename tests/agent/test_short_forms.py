@@ -788,7 +788,7 @@ def test_keyboard_interrupt_skips_functions() -> None:
             assert program.stdout is not None
             assert program.stdout.readline() == "at work\n"
             program.send_signal(signal.SIGINT)
-            _, err = program.communicate(timeout=30)
+            _, err = program.communicate(timeout=60)
         finally:
             program.kill()
     assert program.returncode == -signal.SIGINT
@@ -808,7 +808,7 @@ def test_threaded_message_is_read_at_once() -> None:
     agent.listen(lambda event: read.set() if isinstance(event, Received) and event.message.content == "y" else None)
     with ThreadPoolExecutor() as pool:
         result = pool.submit(agent.run_sync, "x")
-        assert begun.wait(20)
+        assert begun.wait(60)
         agent.send("y")
         assert result.result(30).content == "and it is done"
     assert "goes on in the background" in agent.messages[2].results[0].text

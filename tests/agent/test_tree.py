@@ -52,7 +52,7 @@ async def test_parallel_children_named_by_path() -> None:
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
-        await asyncio.wait_for(together.wait(), 30)
+        await asyncio.wait_for(together.wait(), 60)
         return "met"
 
     cast = Cast(

@@ -198,7 +198,7 @@ async def live(agent: Agent, chance: Random, seed: int) -> None:
                 await asyncio.sleep(chance.choice((0, 0.002, 0.01)))
                 run.cancel()
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     await asyncio.gather(run, return_exceptions=True)
             except TimeoutError:
                 raise AssertionError(f"seed {seed} hangs: {[(a.path, a.busy) for a in agent.tree.living]}") from None
@@ -206,7 +206,7 @@ async def live(agent: Agent, chance: Random, seed: int) -> None:
         if disturber:
             disturber.cancel()
             await asyncio.wait([disturber])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await agent.aclose()
 
 

@@ -158,7 +158,7 @@ async def act(agent: Agent, chance: Random, following: Path, *, interrupts: bool
         else:
             agent.apply(Compact())
     with contextlib.suppress(SagentError, asyncio.CancelledError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await run
     if fate < 0.4:
         return False

@@ -139,7 +139,7 @@ def test_unwritten_pipe_does_not_hang(shell: Shell) -> None:
     try:
         done = subprocess.run(
             [*PROGRAM, "--model", "claude-sonnet-4-6", "hello"],
-            cwd=shell.cwd, env=shell.environment, stdin=reading, capture_output=True, timeout=30, check=False,
+            cwd=shell.cwd, env=shell.environment, stdin=reading, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
     finally:
         os.close(reading)
@@ -587,7 +587,7 @@ def test_non_blocking_stdin_is_waited_for(shell: Shell, flags: list[str], sent: 
     os.write(writing, sent[3:])
     os.close(reading)
     os.close(writing)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (0, b"Told.\n"), err
 
 
@@ -751,7 +751,7 @@ def test_closed_reader_ends_it_quietly(shell: Shell) -> None:
     child.stdout.close()
     assert child.stderr is not None
     err = child.stderr.read()
-    assert child.wait(timeout=20) == 128 + signal.SIGPIPE
+    assert child.wait(timeout=60) == 128 + signal.SIGPIPE
     assert b"Traceback" not in err
 
 

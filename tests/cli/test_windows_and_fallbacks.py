@@ -141,7 +141,7 @@ def test_long_rate_limit_says_until_when(shell: Shell) -> None:
 
 def test_unknown_model_listing_is_fetched_beside(shell: Shell) -> None:
     async def answer(request: Received) -> Step:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (state / "listings.json").exists():  # the program has read the listing
                 await asyncio.sleep(0.01)
         return Turn(text="ok")

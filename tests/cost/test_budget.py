@@ -145,7 +145,7 @@ async def test_call_in_returned_purse_goes_on_above():
     await asyncio.sleep(0)
     assert not waiting.done()
     ledger.take_back("root/a")
-    second = await asyncio.wait_for(waiting, 30)
+    second = await asyncio.wait_for(waiting, 60)
     assert ledger.held == 40 * MICRO
     first.settle([Charge("flat", Usage(output=20))])
     second.release()

@@ -75,4 +75,4 @@ def test_ended_loop_delays_no_other() -> None:
         return "done"
 
     asyncio.run(leave())
-    assert asyncio.run(asyncio.wait_for(work(), 30)) == "done"
+    assert asyncio.run(asyncio.wait_for(work(), 60)) == "done"

@@ -53,7 +53,7 @@ def test_parent_in_same_job_stops_too() -> None:
     try:
         wait_until(lambda: states(child.pid) == ["T", "T"], "both are stopped")
         os.killpg(child.pid, signal.SIGCONT)
-        assert child.communicate(timeout=30)[0] == b"on\nafter\n"
+        assert child.communicate(timeout=60)[0] == b"on\nafter\n"
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)

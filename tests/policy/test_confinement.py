@@ -111,7 +111,7 @@ def test_gitdir_pointer_fifo_is_not_waited_for(work: Path, name: str) -> None:
     os.mkfifo(work / name)
     told = "import sys; from pathlib import Path; from sagent.policy.permissions import PermissionPolicy as P; "
     told += "from sagent.tool import Workspace as W; print(P('edit').profile(W(Path(sys.argv[1]))).writable[0])"
-    ended = subprocess.run([sys.executable, "-c", told, work], capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run([sys.executable, "-c", told, work], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout.strip() == str(work)
 
 

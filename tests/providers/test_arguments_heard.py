@@ -49,7 +49,7 @@ async def test_stopped_call_counts_arguments_once(family: str) -> None:
     ) as server:
         provider, name = provider_of(family, server.url)
         task = asyncio.create_task(heard.read(provider.model(name).stream(Request("", (user("go"),)))))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not heard.unshown:
                 await asyncio.sleep(0.01)
         task.cancel()

@@ -101,7 +101,7 @@ async def test_finished_reply_ignores_pings(raw_server, monkeypatch) -> None:
     monkeypatch.setattr("sagent.providers.wire.exchange._TRAILER_TIMEOUT_SECONDS", 0.05)
     pings = [0.01, chunk(PING)] * 6_000
     async with raw_server([HEAD, chunk(says("hello", "stop") + USAGE), *pings]) as server, chat(server.url) as model:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             _, reply = await ask(model)
     assert (reply.message.content, reply.usage.output) == ("hello", 2)
 

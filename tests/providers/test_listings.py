@@ -137,12 +137,12 @@ def test_process_that_was_overtaken_loses_nothing(tmp_path: Path, monkeypatch: p
 
     def slow(places: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
         entered.set()
-        assert goes_on.wait(20)
+        assert goes_on.wait(60)
         return {**places, "slow": {}}
 
     stopped = threading.Thread(target=Listings(file)._change, args=(slow,))
     stopped.start()
-    assert entered.wait(20)
+    assert entered.wait(60)
     Listings(file).keep("second", [ModelInfo("m", ModelLimits(1, 1))])
     goes_on.set()
     stopped.join(20)

@@ -159,7 +159,7 @@ async def test_unread_terminal_stops_drawing_only() -> None:
         read = bytearray()
         loop = asyncio.get_running_loop()
         loop.add_reader(master, lambda: read.extend(os.read(master, 1 << 16)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await taken.wait()
             while b"the last of the news" not in read:
                 await asyncio.sleep(0.01)

@@ -167,7 +167,7 @@ async def test_question_takes_no_keys_in_resize(monkeypatch: pytest.MonkeyPatch,
         assert desk.questions.taking is not None
         desk.screen.app._on_resize()
         assert desk.questions.taking is None
-        await desk.wait(9.0)
+        await desk.wait(60)
         assert desk.questions.taking is None
         while not desk.screen.resizing.fits():
             await asyncio.sleep(0.02)
@@ -199,7 +199,7 @@ async def test_question_not_yet_drawn_takes_no_key(monkeypatch: pytest.MonkeyPat
     async with seated(monkeypatch, tmp_path) as desk:
         desk.screen.output._unsent = b"what came before it"
         await desk.ask()
-        await desk.wait(9.0)
+        await desk.wait(60)
         assert desk.questions.taking is None
         desk.screen.output._unsent = b""
         desk.screen.output.on_taken()
@@ -216,7 +216,7 @@ async def test_question_being_written_takes_no_key(monkeypatch: pytest.MonkeyPat
     async with seated(monkeypatch, tmp_path) as desk:
         await answer()  # it is one that does
         await desk.ask()
-        await desk.wait(9.0)
+        await desk.wait(60)
         assert desk.questions.taking is None
         await answer()
         await desk.wait()

@@ -103,7 +103,7 @@ def test_print_only_number_or_words_answer(console: Console) -> None:
 @pytest.mark.plugin("plain")
 def test_print_only_bad_bytes_and_eof_in_question(tmp_path: Path) -> None:
     program = [sys.executable, str(Path(__file__).with_name("asking.py")), "lines", json.dumps([COLOURS])]
-    done = subprocess.run(program, cwd=tmp_path, input=b"g\xff\n", capture_output=True, timeout=30, check=False)
+    done = subprocess.run(program, cwd=tmp_path, input=b"g\xff\n", capture_output=True, timeout=60, check=False)
     assert (done.returncode, b"2: green" in done.stdout) == (0, True), done.stderr
 
 

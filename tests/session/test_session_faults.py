@@ -109,7 +109,7 @@ def test_second_process_is_told_the_holder(place: Place) -> None:
 
     def answer(_: Received) -> Step:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return Turn(text="done")
 
     server = place.serve(answer)
@@ -117,11 +117,11 @@ def test_second_process_is_told_the_holder(place: Place) -> None:
         [*PROGRAM, "go"], cwd=place.work, env=place.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
     )
     try:
-        assert begun.wait(30)
+        assert begun.wait(60)
         second = place.run("--continue", "me too")
     finally:
         go_on.set()
-        out, _ = first.communicate(timeout=30)
+        out, _ = first.communicate(timeout=60)
     assert (second.returncode, second.stdout) == (1, "")
     assert f"is in use by process {first.pid}" in second.stderr
     assert "End that process or wait for it" in second.stderr

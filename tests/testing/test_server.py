@@ -61,7 +61,7 @@ async def connected(
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield reader, writer
     finally:
         writer.close()
@@ -461,7 +461,7 @@ async def test_hang_up_during_silence_is_noticed():
         async with connected(server) as (reader, writer):
             writer.write(http(server, STREAM))
             await reader.readuntil(b"message_start")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not server.abandoned:
                 await asyncio.sleep(0.001)
     assert server.abandoned == server.requests
@@ -474,11 +474,11 @@ async def test_closing_server_ends_stalls_at_once():
             links = [await stack.enter_async_context(connected(server)) for _ in range(3)]
             for _, writer in links[:2]:
                 writer.write(http(server, STREAM))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while len(server.requests) < 2:
                     await asyncio.sleep(0.001)
         for reader, _ in links:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 with contextlib.suppress(ConnectionError):
                     await reader.read()
             assert reader.at_eof() or reader.exception()

@@ -258,7 +258,7 @@ async def test_positional_parameters_are_the_shells(rig: Rig) -> None:
 )
 async def test_call_ends_with_shell_close_ends_rest(rig: Rig, command: str) -> None:
     marker = a_marker()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         text = await rig.text(command.format(marker=marker))
     assert re.match(r"started\n(tick\n)*\[still running in the background; what it prints from now on goes to ", text)
     await rig.tool.aclose()
@@ -270,7 +270,7 @@ async def test_background_job_crosses_calls(rig: Rig) -> None:
     text = await rig.text("(while sleep 0.02; do echo tick; done) & echo started")
     log = Path(text.partition("goes to ")[2].rstrip("]"))
     await rig.text("true")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while log.read_text().count("tick\n") < 3:
             await asyncio.sleep(0.02)
     assert set(log.read_text().splitlines()) == {"tick"}
@@ -546,9 +546,9 @@ async def test_failing_start_is_a_tool_error(rig: Rig) -> None:
 @pytest.mark.costly
 async def test_timeout_ends_everything_started(rig: Rig) -> None:
     marker = a_marker()
-    output = await rig.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=0.2)
+    output = await rig.call(f"echo early; cd /; trap '' TERM; setsid sleep {marker} & sleep {marker}", timeout=2)
     assert output.is_error
-    assert output.content[0].text.startswith("early\n[timed out after 0.2 s")
+    assert output.content[0].text.startswith("early\n[timed out after 2 s")
     assert living(marker) == []
     assert rig.workspace.cwd.name == "work"
 
@@ -587,7 +587,7 @@ async def test_twice_cancelled_call_leaves_nothing(rig: Rig) -> None:
     call.cancel()
     await asyncio.wait([call])
     assert call.cancelled()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while living(marker):
             await asyncio.sleep(0.02)
 

@@ -212,7 +212,7 @@ async def test_job_can_be_detached_and_wait_ends(work: Path, bash: Bash, markers
 async def test_starting_command_is_detached_once_run(work: Path, bash: Bash) -> None:
     command = call(1, "Bash", command=f"{PAUSE}; echo after", background="true", delay=0.3)
     agent = an_agent(work, bash, (command,), (job(2, "detach"),), "end")
-    await asyncio.wait_for(agent.run("go"), 30)
+    await asyncio.wait_for(agent.run("go"), 60)
     await agent.aclose()
     (work / "go").touch()
     await until(lambda: told_file(answers(agent)["c2"]).read_text() == "after\n", "its output is in the file")

@@ -195,6 +195,6 @@ async def test_function_raising_stopiteration_fails(call) -> None:
         """The first."""
         return next(iter(of))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(RuntimeError, match="the function raised StopIteration"):
             await call(first, of=[])

@@ -50,7 +50,7 @@ async def test_non_regular_file_is_refused(places: list[str], call: Call, tool: 
         with pytest.raises(
             ToolError, match=r"not a file|no ordinary file|not a directory|neither a file|leads nowhere|like a device"
         ):
-            await asyncio.wait_for(call(made, **given), 30)
+            await asyncio.wait_for(call(made, **given), 60)
 
 
 @pytest.mark.parametrize("path", KERNELS)
@@ -96,4 +96,4 @@ def test_settings_are_not_read_from_fifo(tmp_path: Path, monkeypatch: pytest.Mon
         done.set()
 
     threading.Thread(target=read, daemon=True).start()
-    assert done.wait(20)
+    assert done.wait(60)

@@ -131,7 +131,7 @@ async def test_missing_files_name_what_is_near(call, root) -> None:
 
 async def test_blocking_files_are_refused_at_once(call, root) -> None:
     os.mkfifo(root / "pipe")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(ToolError, match="is a FIFO"):
             await read(call, "pipe")
         with pytest.raises(ToolError, match="is a device"):

@@ -85,7 +85,7 @@ class Peer:
         return await (await self.client()).get_task(GetTaskRequest(id=task))
 
     async def until(self, task: str, *states: str) -> Task:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while state(found := await self.get(task)) not in states:
                 await asyncio.sleep(0.05)
         return found

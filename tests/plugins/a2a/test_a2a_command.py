@@ -67,7 +67,7 @@ def test_killed_server_settles_tasks_from_log(shell: Shell) -> None:
         while not (shell.cwd / "began").exists():
             time.sleep(0.05)
         child.kill()
-        child.wait(20)
+        child.wait(60)
     child, _, http = start(shell)
     with http:
         first, second, third = (http.get(f"/tasks/{each['id']}").json() for each in (done, cut, waits))
@@ -84,7 +84,7 @@ def test_killed_server_settles_tasks_from_log(shell: Shell) -> None:
         assert until(http, on["id"], "COMPLETED")["artifacts"][0]["parts"][0]["text"] == "went on"
         assert http.get(f"/tasks/{cut['id']}").json() == second
     child.send_signal(signal.SIGTERM)
-    assert child.wait(20) == 128 + signal.SIGTERM
+    assert child.wait(60) == 128 + signal.SIGTERM
     assert child.stderr is not None and child.stderr.read() == b""
     assert shell.run("verify", done["contextId"], model="").code == 0
 
@@ -116,7 +116,7 @@ def posted() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 def stopped(child: subprocess.Popen[bytes] | Forked, how: signal.Signals) -> None:
     child.send_signal(how)
-    child.wait(20)
+    child.wait(60)
 
 
 @later
@@ -180,7 +180,7 @@ def test_team_answer_kept_over_restart(shell: Shell) -> None:
         done = until(http, task["id"], "COMPLETED")
         assert done["artifacts"][-1]["parts"][0]["text"] == "Checked: fine."
     child.send_signal(signal.SIGTERM)
-    assert child.wait(20) == 128 + signal.SIGTERM
+    assert child.wait(60) == 128 + signal.SIGTERM
     child, _, http = start(shell, "--team", "pair.toml")
     with http:
         assert http.get(f"/tasks/{task['id']}").json() == done

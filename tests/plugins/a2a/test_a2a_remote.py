@@ -186,7 +186,7 @@ async def test_stopped_call_stops_remote_agent(place: Path, monkeypatch: pytest.
     async with sample(executor) as url:
         steps = [asks("My key is sk-a-secret-of-the-person"), asks("Add."), Turn("Stopped.")]
         running = asyncio.create_task(asked.run(monkeypatch, steps, f"peer={url}"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await working.wait()
             assert "SECRET_API_KEY" in asked.results[0]
             running.cancel()

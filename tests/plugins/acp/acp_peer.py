@@ -136,7 +136,7 @@ class Peer:
 
     async def ask(self, method: str, **params: object) -> dict[str, Any]:
         """The result of a request. Raises Refused."""
-        message = await asyncio.wait_for(self.begin(method, **params), 30)
+        message = await asyncio.wait_for(self.begin(method, **params), 60)
         if "error" in message:
             raise Refused(message["error"])
         return message["result"]

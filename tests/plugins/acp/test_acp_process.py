@@ -55,7 +55,7 @@ class Agent:
         """The exit code after the end of its input, and what it still wrote."""
         self._in.close()
         rest = self._out.read()
-        return self.process.wait(30), rest
+        return self.process.wait(60), rest
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def test_stdout_holds_only_messages(tmp_path: Path) -> None:
     lines = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}]
     done = subprocess.run(
         [sys.executable, "-c", code], input="\n".join(map(json.dumps, lines)).encode(), env=environment,
-        capture_output=True, cwd=tmp_path, check=False, timeout=30,
+        capture_output=True, cwd=tmp_path, check=False, timeout=60,
     )  # fmt: skip
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0]
     assert b"noise" in done.stderr
@@ -163,7 +163,7 @@ def test_client_closing_output_ends_agent(forks: Forks, tmp_path: Path) -> None:
         assert agent.process.stdout is not None
         agent.process.stdout.close()
         agent.send("session/list", 5)
-        assert agent.process.wait(30) == 0
+        assert agent.process.wait(60) == 0
 
 
 def test_initialize_imports_nothing_heavy(tmp_path: Path) -> None:

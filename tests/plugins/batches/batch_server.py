@@ -87,7 +87,7 @@ class BatchServer:
     def answer(self, method: str, path: str, body: bytes, kind: str) -> tuple[int, bytes]:
         path = path.partition("?")[0]
         self.seen.append((method, path, body))
-        self.answers.wait(20)
+        self.answers.wait(60)
         if self.trouble:
             status = self.trouble.pop(0)
             return status, json.dumps({"error": {"type": "api_error", "message": "trouble"}}).encode()

@@ -155,7 +155,7 @@ async def test_nobody_waits_once_all_asked(server: BatchServer) -> None:
         await asyncio.sleep(0.05)
         assert not server.batches
         batches.expect(-1)  # one has ended without a question
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asyncio.gather(*asked)
     assert [len(batch.requests) for batch in server.batches.values()] == [2]
 
@@ -385,7 +385,7 @@ async def test_nested_answer_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPat
         return answer_with(200, {}, b"[" * 100_000) if len(asked) == 1 else await usual(url, *rest)
 
     monkeypatch.setattr(memory, deep, answer)
-    async with collected(through=memory) as batches, asyncio.timeout(20):
+    async with collected(through=memory) as batches, asyncio.timeout(60):
         provider = provider_named("anthropic", key="k" * 8, transport=batches, timeouts=batches.timeouts)
         model = provider.model(MODELS["anthropic"])
         if deep == "get":  # it is asked again

@@ -53,7 +53,7 @@ async def test_silent_server_blocks_nobody(bench: Bench, monkeypatch: pytest.Mon
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 0.05)
     for text in (BAD, WORSE, GOOD):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await bench.changed("a.fake", text) == ""
 
 
@@ -66,7 +66,7 @@ async def test_silent_server_tried_three_times(bench: Bench, monkeypatch: pytest
         monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.CALL_TIMEOUT_SECONDS", 600.0)
     monkeypatch.setattr("sagent.plugins.code.lsp.checks.TURN_END_TIMEOUT_SECONDS", 600.0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await bench.changed("a.fake", GOOD) == ""
 
 

@@ -102,7 +102,7 @@ class Extension:
 
         thread = threading.Thread(target=lambda: loop.run_until_complete(listen()), daemon=True)
         thread.start()
-        assert ready.wait(30)
+        assert ready.wait(60)
         try:
             yield loop
         finally:

@@ -81,7 +81,7 @@ class Browser:
         with suppress(Exception):
             self.call("Browser.close")
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
+            self._process.wait(60)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()

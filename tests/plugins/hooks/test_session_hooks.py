@@ -290,7 +290,7 @@ async def test_summary_gets_hook_context(tmp_path: Path) -> None:
 
 async def test_failing_or_slow_hook_reported(tmp_path: Path) -> None:
     hooks = (
-        hook("PreToolUse", "sleep 60 & echo $! > pid; wait", timeout=0.3),
+        hook("PreToolUse", "sleep 60 & echo $! > pid; wait", timeout=2),
         hook("PreToolUse", "exit 3"),
         hook("PreToolUse", "head -c 2000000 /dev/zero"),
         hook("PreToolUse", "kill -9 $$"),
@@ -298,7 +298,7 @@ async def test_failing_or_slow_hook_reported(tmp_path: Path) -> None:
     session = Session(tmp_path, *hooks)
     await session.run(call("echo ran"), "ok")
     assert session.results()[0].text.startswith("ran")
-    for why in ("did not answer within 0.3 s", "exit code 3", "more than 1 MiB", "signal 9"):
+    for why in ("did not answer within 2 s", "exit code 3", "more than 1 MiB", "signal 9"):
         assert any(why in text for text in session.said), session.said
     assert not runs(tmp_path / "pid")
 

@@ -31,7 +31,7 @@ class Watched(LiveSession):
     async def question(self) -> Question:
         while not self.questions:
             self.change.clear()
-            await asyncio.wait_for(self.change.wait(), 20)
+            await asyncio.wait_for(self.change.wait(), 60)
         return next(iter(self.questions.values()))
 
 

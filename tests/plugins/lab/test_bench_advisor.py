@@ -193,7 +193,7 @@ def test_interrupt_ends_bench_with_table(bench: Shell, number: int, code: int) -
     child = bench.start(*BENCH, "--out", "out", "--repeats", "2", model="")
     wait_until(lambda: stalled)
     child.send_signal(number)
-    out, err = (text.decode() for text in child.communicate(timeout=30))
+    out, err = (text.decode() for text in child.communicate(timeout=60))
     assert child.returncode == code, err
     assert "write  without  0/1" in out
     assert "with: 1 interrupted" in out

@@ -219,7 +219,7 @@ def test_interrupt_says_how_to_resume(sweep: Shell, number: int, code: int) -> N
     child = sweep.start("sweep", "spec.toml", "--output", "out", model="")
     wait_until(lambda: stalled)
     child.send_signal(number)
-    out, err = (text.decode() for text in child.communicate(timeout=30))
+    out, err = (text.decode() for text in child.communicate(timeout=60))
     assert child.returncode == code, err
     assert "interrupted" in err and "sagent sweep spec.toml --output out" in err
     assert "1 interrupted" in out

@@ -108,7 +108,7 @@ def results(message: Message, *contents: str | Image | Document, is_error: bool 
 
 async def gone(server: FakeProviderServer) -> None:
     """Wait until no program is left."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while list(programs(server)):
             await asyncio.sleep(0.01)
 
@@ -254,13 +254,13 @@ class TestOneProgram:
             for number in range(4):
                 await collect(model, request(user("hi"), conversation=f"talk-{number}"))
             living, expected = set[str](), set(pids(server)[-2:])
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while living != expected:
                     await asyncio.sleep(0.01)
                     living = {str(pid) for pid in programs(server)} & set(pids(server))
             monkeypatch.setattr(anthropic_cli, "_MAX_IDLE_SECONDS", 0.0)
             await collect(model, request(user("hi"), conversation="talk-4"))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while pids(server)[-1] in {str(pid) for pid in programs(server)}:
                     await asyncio.sleep(0.01)
 
@@ -665,7 +665,7 @@ asyncio.run(main("URL"))
         code = code.replace("URL", server.url).replace("VARIABLES", repr(variables_for(server)))
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=subprocess.PIPE)
         assert process.stdout
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await process.stdout.readline() == b"begun\n"
         assert list(programs(server))
         process.kill()
@@ -674,7 +674,7 @@ asyncio.run(main("URL"))
 
 
 async def first_text(stream: AsyncGenerator[Delta | Reply]) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for item in stream:
             if isinstance(item, TextPart):
                 return item.text

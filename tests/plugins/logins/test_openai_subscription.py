@@ -424,7 +424,7 @@ class TestRealProgram:
                 start_new_session=True,
             )
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     while True:
                         for seen in server.requests:
                             if seen.path.endswith("/codex/models") and "authorization" in seen.headers:

@@ -29,14 +29,14 @@ def raw(data: bytes) -> None:
     with lock:
         sys.stdout.buffer.write(data + b"\n")
         sys.stdout.flush()
-    threading.Event().wait(9)
+    threading.Event().wait(60)
 
 
 def ask(method: str, number: object = "q1", **params: object) -> dict[str, object]:
     """What the client says to a request."""
     answers[number] = threading.Event()
     send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-    answers[number].wait(30)
+    answers[number].wait(60)
     return said.get(number, {})
 
 

@@ -122,7 +122,7 @@ async def test_odd_answer_is_shown(tmp_path: Path, result: dict[str, object], re
 )
 async def test_malformed_answer_fails_the_call(tmp_path: Path, answer: dict[str, object], read: str) -> None:
     odd = Odd(tmp_path)
-    async with asyncio.timeout(30), odd.opened() as servers:
+    async with asyncio.timeout(60), odd.opened() as servers:
         code = f"raw(json.dumps({{'jsonrpc': '2.0', 'id': number, **{answer!r}}}).encode())"
         assert read in await do(servers, code)
 

@@ -31,7 +31,7 @@ async def test_stubborn_server_stops_first(name: str, tmp_path: Path) -> None:
     program = await PipedProcess.start(group, argv, dict(os.environ), cwd=tmp_path)
     try:
         assert await program.reader.readline() == b"up\n"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await pipes._end(program)
         assert not program.process.alive
         assert program.stderr_task.done()  # nobody holds its standard error any more

@@ -124,7 +124,7 @@ async def test_almost_json_parsed(tmp_path: Path, text: str, read: str) -> None:
     data = text.encode("latin-1") if "\xff" in text else text.encode()
     line = b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [{"type": "text", "text": "' + data + b'"}]}}'
     async with odd.opened() as servers:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await do(servers, f"raw({line!r} % number)") == read
 
 

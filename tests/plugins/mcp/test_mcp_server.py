@@ -242,7 +242,7 @@ async def test_answer_bound_to_its_question(place: Place) -> None:
                     "sagent", {"prompt": "Write."}, request_state=state, input_responses=said if state else None,
                     allow_input_required=True,
                 ),
-                20,
+                60,
             )  # fmt: skip
 
         asked = await call()

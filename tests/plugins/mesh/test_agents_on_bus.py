@@ -140,7 +140,7 @@ async def test_cards_found_and_watched(bus: Bus) -> None:
 
 
 async def _card(changes: AsyncIterator[object]) -> object:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return getattr(await anext(changes), "card")  # noqa: B009
 
 

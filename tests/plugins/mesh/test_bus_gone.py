@@ -43,7 +43,7 @@ async def test_first_signal_ends_client_and_node(tmp_path: Path, how: signal.Sig
     async with place(tmp_path, by_results(AT_WORK)) as here:
         node, idle = await here.node("n1"), await here.node("n2", "--label", "x", "--slots", "1")
         asked = await here.start("--bus", here.url, "--json", "work", name="me", stdout=pipe, stderr=pipe)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not list(tmp_path.rglob("begun")):
                 await asyncio.sleep(0.05)
         session = (await Mesh(here.bus).sessions())[0].id
@@ -62,7 +62,7 @@ async def test_node_survives_bus_data_loss(tmp_path: Path) -> None:
     async with place(tmp_path, [AT_WORK[0], Turn("Fine.")]) as here:
         await here.node("n1")
         asking = asyncio.create_task(here.ask("--json", "work"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not list(tmp_path.rglob("begun")):
                 await asyncio.sleep(0.05)
         await here.restart_bus(lost=True)

@@ -100,7 +100,7 @@ async def test_node_kill_still_answers(tmp_path: Path) -> None:
 
 
 async def until(here: Place, path: Path) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.05)
 
@@ -151,7 +151,7 @@ async def test_drained_node_loses_nothing(tmp_path: Path) -> None:
         await here.node("n2")
         code, out, _ = await here.ask_plain("nodes", "drain", "n1", "--bus", here.url)
         assert (code, out) == (0, "Node n1 was drained.\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await first.process.wait() == 0
         code, out, err = await asking
         assert (code, json.loads(out)["result"]) == (0, "Done."), err
@@ -261,13 +261,13 @@ async def asked_then_interrupted(
     """A prompt on the bus, once something is true: what is returned interrupts it, and returns its exit code."""
     pipe = asyncio.subprocess.PIPE
     asked = await here.start("--bus", here.url, "--json", "not wanted", name="me", stdout=pipe, stderr=pipe)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await when():
             await asyncio.sleep(0.05)
 
     async def end() -> int:
         asked.kill(signal.SIGINT)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             out, err = await asked.process.communicate()
         assert json.loads(out)["error"]["kind"] == "interrupted", err
         return asked.process.returncode or 0
@@ -289,7 +289,7 @@ async def test_interrupt_before_take_is_final(tmp_path: Path) -> None:
         code, out, err = await here.ask("--json", "hello")
         assert (code, json.loads(out)["result"]) == (0, "Done."), err
         inbox = names.inbox_subject(f"session.{interrupted.id}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await here.bus.last_message(names.INBOX, inbox) is not None:
                 await asyncio.sleep(0.05)
             while await here.bus.last_message(names.WORK, names.work_subject()) is not None:
@@ -356,7 +356,7 @@ async def test_node_retakes_session_after_cleanup(tmp_path: Path) -> None:
         raise UsageError("that is all")
         yield
 
-    async with place(tmp_path, ()) as here, asyncio.timeout(40):
+    async with place(tmp_path, ()) as here, asyncio.timeout(60):
         node = Node(here.bus, NodeOptions("n1", 2, (), tmp_path / "node"), opened, warned.append)
         working = asyncio.create_task(node.run())
         async with Mesh(here.bus).spawn("work") as peer:

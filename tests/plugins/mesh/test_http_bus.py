@@ -114,7 +114,7 @@ async def test_unreadable_stream_ends_with_error() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server, http_bus(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "t") as bus:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             with pytest.raises(Unavailable, match="cannot be read"):
                 await bus.cards()
             async with bus.receiving("a") as deliveries:
@@ -130,7 +130,7 @@ async def test_refused_receiver_told_why() -> None:
             yield  # pyright: ignore[reportUnreachable] -- it is a generator
 
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         serving_bus(Deaf()) as (url, _),
         http_bus(url, "token") as bus,
         bus.receiving("a") as deliveries,

@@ -16,7 +16,7 @@ from sagent.plugins.mesh.buses.local import LocalBus
 async def _first(events: AsyncGenerator[Event]) -> Event:
     """The next event of a stream, whose connection is lost then."""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await anext(events)
     finally:
         await events.aclose()
@@ -101,10 +101,10 @@ async def test_of_large_events_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     events = feed.follow("")
     seen: list[Event] = []
     for number in range(10):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await feed.put("frame", {"number": number, "body": "x" * 300})
             seen.append(await anext(events))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await feed.put("frame", {"number": 10, "body": "x" * 3_000})
         waiting = asyncio.ensure_future(feed.put("frame", {"number": 11}))
         await asyncio.sleep(0)

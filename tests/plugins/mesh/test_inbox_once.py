@@ -26,7 +26,7 @@ def node(here: Place, name: str, warn: Callable[[str], object] = pytest.fail) ->
 
 @slow
 async def test_lost_acknowledgement_not_redelivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(40):
+    async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(60):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", here.server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -90,7 +90,7 @@ async def test_read_ends_at_missing_messages(bus: JetStream, name: str) -> None:
     for number in range(12):
         await bus.append(subject, b"%d" % number)
     seen: list[bytes] = []
-    async with asyncio.timeout(30), bus.following(names.LOG, subject) as messages:
+    async with asyncio.timeout(60), bus.following(names.LOG, subject) as messages:
         async for message, _ in messages.until_end():
             if not seen:
                 await bus.context.purge_stream(names.LOG, subject=subject)

@@ -20,7 +20,7 @@ PDF = b"%PDF-1.4\n" + bytes(7 << 20)
 
 @later
 async def test_prompt_above_8_mb_arrives(tmp_path: Path) -> None:
-    async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(50):
+    async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(60):
         await here.node("n1")
         async with Mesh(here.bus).spawn(user("look ä", Document("application/pdf", PDF))) as peer:
             assert (await peer.wait()).content == "One."
@@ -45,7 +45,7 @@ async def test_oversized_prompt_leaves_no_record(tmp_path: Path) -> None:
 
 @later
 async def test_missing_prompt_body_answered(tmp_path: Path) -> None:
-    async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(30):
+    async with place(tmp_path, by_results([Turn("One."), Turn("Two.")])) as here, asyncio.timeout(60):
         records = Records(here.bus)
         session = await Mesh(here.bus).submit("a" * 1_000_000)
         async with Mesh(here.bus).agent(session) as peer:

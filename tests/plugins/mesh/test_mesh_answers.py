@@ -28,7 +28,7 @@ def by_last_words(received: Asked) -> Step:
 
 @later
 async def test_each_sender_gets_own_answer(tmp_path: Path) -> None:
-    async with place(tmp_path, by_last_words) as here, asyncio.timeout(40), AsyncExitStack() as stack:
+    async with place(tmp_path, by_last_words) as here, asyncio.timeout(60), AsyncExitStack() as stack:
         await here.node("n1")
         async with Mesh(here.bus).spawn("msg 0") as first:
             peers = [await stack.enter_async_context(Mesh(here.bus).agent(first.path)) for _ in range(4)]

@@ -21,7 +21,7 @@ async def answered(here: Place, record: SessionRecord, said: InboxMessage | None
     """The answer and the kind of the error."""
     records = Records(here.bus)
     await records.create(record)
-    async with RemotePeer.attached(here.bus, record) as peer, asyncio.timeout(20):
+    async with RemotePeer.attached(here.bus, record) as peer, asyncio.timeout(60):
         peer.expect(await records.send(record, said or InboxMessage(user("hello"))))
         result = await peer.wait()
     return result.content, result.error.kind if result.error else ""
@@ -60,7 +60,7 @@ async def test_node_refuses_and_continues(tmp_path: Path) -> None:
             await here.bus.bucket(names.SESSIONS).put("s9", newer)
             peer.expect(1 << 40)
             with pytest.raises(WrongVersion, match="Update one"):
-                await asyncio.wait_for(peer.wait(), 30)
+                await asyncio.wait_for(peer.wait(), 60)
         assert node.process.returncode is None
         assert not list(tmp_path.rglob("outside"))
 
@@ -88,7 +88,7 @@ async def test_other_version_blocks_no_session(tmp_path: Path) -> None:
         for name in ("s", ""):
             with pytest.raises(SessionNotFound):
                 await records.find(name)
-        async with Mesh(here.bus).agent("s9") as peer, asyncio.timeout(30):
+        async with Mesh(here.bus).agent("s9") as peer, asyncio.timeout(60):
             waiting = asyncio.create_task(peer.wait())
             await bucket.put("s9", encode(SessionRecord("s9")).replace(b'"version":1', b'"version":99'))
             with pytest.raises(WrongVersion, match="version 99"):

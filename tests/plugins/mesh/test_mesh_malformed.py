@@ -81,6 +81,6 @@ async def test_inquiry_waits_for_valid_answer() -> None:
 
         async def publish(self, subject: str, data: bytes) -> None: ...
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         said = await Asking(cast("JetStream", Bus()), "s").answer(Inquiry("root", "Which colour?"))
     assert (said, answers) == ("blue", [])

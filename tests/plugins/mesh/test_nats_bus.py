@@ -65,7 +65,7 @@ async def test_unreadable_message_skipped(broker: Broker, data: bytes) -> None:
     async with nats_bus(broker.url) as bus:
         await bus.jetstream.append(names.inbox_subject(to.name), data)
         await bus.send(message(to, "good"))
-        async with bus.receiving(to.name) as deliveries, asyncio.timeout(30):
+        async with bus.receiving(to.name) as deliveries, asyncio.timeout(60):
             delivery = await anext(deliveries)
             await delivery.ack()
         assert delivery.envelope.body == "good"
@@ -85,7 +85,7 @@ async def test_clocks_need_not_agree(broker: Broker, monkeypatch: pytest.MonkeyP
                 await sender.send(each)
         receiver = await stack.enter_async_context(nats_bus(broker.url))
         async with receiver.receiving(to) as deliveries:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 for each in (kept, asked):
                     delivery = await anext(deliveries)
                     assert delivery.envelope.body == each.body
@@ -113,7 +113,7 @@ async def test_receiver_survives_bus_silence(broker: Broker, call: str, monkeypa
 
         await other.send(message(to, "hello", keep=60))
         monkeypatch.setattr(bus.jetstream, call, fail_once)
-        async with bus.receiving(to.name) as deliveries, asyncio.timeout(30):
+        async with bus.receiving(to.name) as deliveries, asyncio.timeout(60):
             assert (await anext(deliveries)).envelope.body == "hello"
     assert not failures
 

@@ -32,7 +32,7 @@ async def test_remote_child_survives_parent_node(tmp_path: Path) -> None:
         call = Call("NodeAgent", {"prompt": "Do a part.", "label": "gpu", "budget_usd": 0.2}, id="c1")
         return (Turn("I ask.", calls=(call,)), Turn("All done."))[done]
 
-    async with place(tmp_path, choose, bill="worst") as here, asyncio.timeout(50):
+    async with place(tmp_path, choose, bill="worst") as here, asyncio.timeout(60):
         first = await here.node("n1", "--label", "parent")
         await here.node("n2", "--label", "gpu")
         async with Mesh(here.bus).spawn("work", label="parent", flags={"max_budget_usd": "0.5"}) as peer:
@@ -62,7 +62,7 @@ async def test_unknown_label_returns_allowance(tmp_path: Path, monkeypatch: pyte
         flags = {"model": MODEL, "permission_mode": "full", "sandbox": "off"}
         working = asyncio.create_task(Node(here.bus, options, opener(flags), pytest.fail).run())
         flags = {"max_budget_usd": "0.5"}
-        async with asyncio.timeout(20), Mesh(here.bus).spawn("work", label="parent", flags=flags) as peer:
+        async with asyncio.timeout(60), Mesh(here.bus).spawn("work", label="parent", flags=flags) as peer:
             result = await peer.wait()
         await end(working)
         assert (result.content, result.error) == ("All done.", None)
@@ -87,7 +87,7 @@ async def test_answered_child_spends_no_more(tmp_path: Path) -> None:
         calls = [Call("NodeAgent", {"prompt": f"Do part {n}.", "budget_usd": 0.2}, id="c1") for n in (1, 2)]
         return (Turn("First.", calls=(calls[0],)), Turn("Then.", calls=(calls[1],)), Turn("All done."))[done]
 
-    async with place(tmp_path, choose, bill="worst") as here, asyncio.timeout(30):
+    async with place(tmp_path, choose, bill="worst") as here, asyncio.timeout(60):
         await here.node("n1", "--slots", "4")
         mesh = Mesh(here.bus)
         async with mesh.spawn("work", flags={"max_budget_usd": "1"}) as peer:

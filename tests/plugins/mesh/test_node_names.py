@@ -27,13 +27,13 @@ async def test_duplicate_node_name_refused(tmp_path: Path) -> None:
         assert "Give this one another --name." in err
         first.kill(signal.SIGKILL)
         await first.process.wait()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await here.node("n1")  # when the lease has expired
         assert (await here.ask("hello"))[:2] == (0, "Fine.\n")
 
 
 async def test_node_whose_name_was_taken_leaves(tmp_path: Path) -> None:
-    async with place(tmp_path, ()) as here, asyncio.timeout(30):
+    async with place(tmp_path, ()) as here, asyncio.timeout(60):
         node = Node(here.bus, NodeOptions("n1", 1, (), tmp_path / "node"), opener({}), print)
         begun = asyncio.Event()
         working = asyncio.create_task(node.run(begun.set))

@@ -17,7 +17,7 @@ async def test_remote_deltas_are_valid_text(tmp_path: Path) -> None:
     cut = Call("Bash", f'{{"command": "touch {tmp_path}/ran', cut=True)
     turns = [Turn("", calls=(cut,), stop="max_tokens"), Turn(HALVES, thinking=HALVES, pieces=1)]
     heard = list[Event]()
-    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(40):
+    async with place(tmp_path, by_results(turns)) as here, asyncio.timeout(60):
         await here.node("n1", "--permission-mode", "full", "--sandbox", "off")
         async with Mesh(here.bus).spawn("work") as peer:
             peer.listen(heard.append)

@@ -556,7 +556,7 @@ async def test_connection_made_in_closing_ends(tmp_path: Path, steps: int) -> No
         for _ in range(steps):
             await asyncio.sleep(0)
         await out.aclose()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert [await rest(reader), await rest(other)] == [b"", b""]
         writer.close()
         second.close()

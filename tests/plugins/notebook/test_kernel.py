@@ -93,9 +93,9 @@ async def test_missing_kernel_explained(notebook: Notebook, call: Call, workspac
 async def test_interrupts_keep_kernel_exits_end_it(
     notebook: Notebook, call: Call, workspace: Workspace, tmp_path: Path
 ) -> None:
-    late = await call(notebook, code=f"x = 1\n{SLEEPS}", timeout=0.5)
+    late = await call(notebook, code=f"x = 1\n{SLEEPS}", timeout=2)
     assert late.is_error
-    assert "took longer than 0.5 s" in text_of(late)
+    assert "took longer than 2 s" in text_of(late)
     assert text_of(await call(notebook, code="x")) == "1\n"
     said: list[str] = []
     run = RunContext("root", "c", workspace, Folder(tmp_path / "more"), said.append)

@@ -113,4 +113,4 @@ def story_server(forks: Forks, home: Path, *flags: str, script: Script = answers
             with httpx2.Client(base_url=said["url"], headers=login, timeout=30) as http:
                 yield Story(said["url"], said["token"], http, cwd)
             child.terminate()
-            child.wait(20)
+            child.wait(60)

@@ -66,7 +66,7 @@ class Client:
     async def until(self, session: str, *types: str, after: str = "", **query: str) -> list[Arrived]:
         """The events up to the first of some types."""
         found: list[Arrived] = []
-        async with asyncio.timeout(30), self.stream(session, after, **query) as events:
+        async with asyncio.timeout(60), self.stream(session, after, **query) as events:
             async for event in events:
                 found.append(event)
                 if event.type in types:
@@ -75,7 +75,7 @@ class Client:
 
     async def question(self, session: str, after: dict | None = None) -> dict:
         """What is asked first, once that is another question than the one before."""
-        async with asyncio.timeout(30), self.stream(session) as events:
+        async with asyncio.timeout(60), self.stream(session) as events:
             async for event in events:
                 for question in event.data["questions"] if event.name == "status" else ():
                     if after is None or question["id"] != after["id"]:
@@ -94,7 +94,7 @@ class Client:
         return reader, writer
 
     async def done(self, session: str) -> dict:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (status := (await self.get(f"/{session}")).json())["state"] != "idle":
                 await asyncio.sleep(0.05)
         return status

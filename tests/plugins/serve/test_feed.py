@@ -125,7 +125,7 @@ async def test_follower_gets_later_reports(tmp_path: Path) -> None:
     assert (await anext(follower)).name == "reset"
     assert followed == [True]
     feed.report("status", {"questions": ["Which?"]})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert [(await anext(follower)).name for _ in range(2)] == ["live", "status"]
     await follower.aclose()
 

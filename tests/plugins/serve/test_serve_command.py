@@ -48,7 +48,7 @@ def test_signal_leaves_resumable_session(shell: Shell, number: int) -> None:
             child.send_signal(number)
             for _ in lines:  # the stream ends too
                 pass
-    assert child.wait(20) == 128 + number
+    assert child.wait(60) == 128 + number
     assert not Path(said["file"]).exists()
     child, said, http = start(shell)
     with http:
@@ -56,7 +56,7 @@ def test_signal_leaves_resumable_session(shell: Shell, number: int) -> None:
         with http.stream("GET", f"/v1/sessions/{name}/events") as events:
             assert any('"went on"' in line for line in events.iter_lines())
     child.terminate()
-    child.wait(20)
+    child.wait(60)
 
 
 @later

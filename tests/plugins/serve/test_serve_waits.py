@@ -18,7 +18,7 @@ async def test_wait_for_money_reported() -> None:
     async with Agent(ScriptedModel("Done."), limits=RunLimits(max_response_tokens=6_000), resources=resources) as agent:
         assert "waits" not in _show_agent(agent)
         run = asyncio.create_task(agent.run("go"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (waits := _show_agent(agent).get("waits")):
                 await asyncio.sleep(0.01)
         assert "root/a holds $0.009" in str(waits)

@@ -155,7 +155,7 @@ async def test_members_run_in_parallel_below() -> None:
     together = asyncio.Barrier(2)
 
     async def meet(request: Request) -> str:
-        await asyncio.wait_for(together.wait(), 30)
+        await asyncio.wait_for(together.wait(), 60)
         return request.messages[-1].content
 
     result = await parallel(bare(meet, path="left"), bare(meet, path="right")).run("hello")
@@ -226,7 +226,7 @@ async def test_member_defect_fails_only_itself() -> None:
 
 async def test_enough_answers_stop_rest() -> None:
     stuck = bare(forever, path="stuck")
-    result = await asyncio.wait_for(parallel(bare("first"), stuck, quorum=1).run("go"), 30)
+    result = await asyncio.wait_for(parallel(bare("first"), stuck, quorum=1).run("go"), 60)
     assert (result.content, list(result.members)) == ("first", ["root"])
     assert not stuck.running
 
@@ -234,7 +234,7 @@ async def test_enough_answers_stop_rest() -> None:
 async def test_unreachable_quorum_stops_rest() -> None:
     stuck = bare(forever)
     with pytest.raises(ModelError):
-        await asyncio.wait_for(parallel(bare(broken()), stuck, bare(broken()), quorum=2).run("go"), 30)
+        await asyncio.wait_for(parallel(bare(broken()), stuck, bare(broken()), quorum=2).run("go"), 60)
     assert not stuck.running
 
 
@@ -262,7 +262,7 @@ async def test_stuck_member_left_behind(monkeypatch: pytest.MonkeyPatch) -> None
                     await let_go.wait()
             return await super().run(prompt)
 
-    result = await asyncio.wait_for(parallel(bare("enough"), Stubborn(str), quorum=1).run("go"), 30)
+    result = await asyncio.wait_for(parallel(bare("enough"), Stubborn(str), quorum=1).run("go"), 60)
     assert result.content == "enough"
     let_go.set()
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
@@ -471,7 +471,7 @@ async def test_interrupt_keeps_last_answer() -> None:
     agents = pattern.agents
     await until(lambda: all(agent.running for agent in agents[1:]), task=task, pause=0)
     pattern.interrupt()
-    result = await asyncio.wait_for(task, 30)
+    result = await asyncio.wait_for(task, 60)
     assert result.error is not None
     assert (result.content, result.stop_reason, result.error.kind) == ("first words", "interrupted", "interrupted")
     assert not task.cancelling()

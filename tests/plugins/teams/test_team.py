@@ -336,7 +336,7 @@ async def test_parallel_roles_then_editor() -> None:
     together = asyncio.Barrier(3)
 
     async def meet(request: Request) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await together.wait()  # nobody answers before all three were asked
         return f"What {who(request.messages[0].content)} found."
 
@@ -428,7 +428,7 @@ async def test_missing_allowance_fails_role() -> None:
 
     def held(role: str, request: Request) -> Line:
         async def say(request: Request) -> str:
-            await asyncio.wait_for(refused.wait(), 20)
+            await asyncio.wait_for(refused.wait(), 60)
             return f"What {role} found."
 
         return say
@@ -639,7 +639,7 @@ async def test_interrupt_stops_all_and_reports(mode: str) -> None:
     await done.wait()
     await asyncio.sleep(0)
     team.interrupt()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         result = await running
     assert result.error == Failure("interrupted", "the run was interrupted")
     assert "What a found." in result.content

@@ -215,7 +215,7 @@ def test_parallel_roles_asked_together(shell: Shell, crew) -> None:
         seen.append(who(request))
         if who(request) == "three":
             return says(request)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not {"one", "two"} <= set(seen):
                 await asyncio.sleep(0.01)
         together.release()
@@ -342,7 +342,7 @@ def test_ctrl_c_stops_team_with_report(shell: Shell, crew) -> None:
     wait_until(lambda: any(who(request) == "two" for request in server.requests))
     begun = time.monotonic()
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=60)
     assert time.monotonic() - begun < 20
     assert (child.returncode, out.decode()) == (130, "## one\n\nWhat one found.\n")
     assert "sagent: the team was interrupted" in err.decode()
