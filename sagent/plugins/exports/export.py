@@ -15,6 +15,7 @@ from sagent.plugins.audit.signature import SIGNATURE
 from sagent.plugins.audit.verify import Proof, verify
 from sagent.plugins.exports.exported import Exported
 from sagent.plugins.exports.markdown import write_markdown
+from sagent.plugins.exports.memory import SessionRedaction
 from sagent.plugins.exports.session_page import VerificationSummary, write_page
 from sagent.plugins.exports.steps import Consulted, Remark
 from sagent.plugins.exports.timeline import Timeline, calls_of, read_timeline, verdict_of, words_of
@@ -33,7 +34,7 @@ from sagent.usage import Sum
 def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction) -> tuple[bytes, Exported]:
     """Return a session as a page or as Markdown. Damaged parts are left out and reported. Raises SagentError and
     OSError."""
-    proof = verify(session)
+    proof, redaction = verify(session), SessionRedaction.of(redaction)
     timeline = read_timeline(session, named_logs(session))
     checked = _checked(proof)
     if kind == "html":
@@ -46,7 +47,7 @@ def export_text(session: Path, kind: Literal["html", "md"], redaction: Redaction
 def export_lines(session: Path, redaction: Redaction) -> Iterator[bytes]:
     """Yield every entry of every agent, in the order written, each a line of JSON with its `agent`; a redacted one has
     `"redacted":true`, and no longer matches its id. Raises SessionCorrupt and OSError."""
-    streams = [_entries(session, file) for file in named_logs(session)]
+    streams, redaction = [_entries(session, file) for file in named_logs(session)], SessionRedaction.of(redaction)
     for _, agent, entry in heapq.merge(*streams, key=lambda item: item[0]):
         line = redaction.entry(entry)
         mark = b'"redacted":true,' if line is not entry.line else b""
@@ -78,7 +79,7 @@ class _Bundle:
     def __init__(self, session: Path, scratch: Path, redaction: Redaction) -> None:
         self._session = session
         self._scratch = scratch
-        self._redaction = redaction
+        self._redaction = SessionRedaction.of(redaction)
         self._files: dict[str, Place | bytes] = {}
         self._entries: dict[str, dict[str, int]] = {}
         self._blobs: dict[str, int] = {}
@@ -93,7 +94,7 @@ class _Bundle:
                 self._files[SESSION + name] = _place(self._session / name)
         secrets = self._redaction.count
         timeline = read_timeline(self._session, named_logs(self._session))
-        apart = Redaction(self._redaction.keep)  # the same secrets again
+        apart = self._redaction.apart()  # the same secrets again
         self._files["report.html"] = write_page(
             timeline, apart, _checked(proof), BlobDirectory(self._session / "blobs").find
         )
