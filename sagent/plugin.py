@@ -108,11 +108,12 @@ class Runner(NamedTuple):
 
     It is called if one of the plugin's flags of runs is given, and for a prompt if one of `variables` is in the
     environment. It takes the values of these flags, those of settings (with files to attach as `image`), and the words
-    of the prompt, None for a conversation on a terminal.
+    of the prompt, None for a conversation on a terminal. With them it `takes` flags of another plugin, by keyword.
     """
 
     run: str
     variables: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
 
 
 class Store(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from sagent.agent import Agent
 from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, TextRenderer, binary_safe, renderer_for, report
+from sagent.context.plan import EXIT_PLAN, is_planning, last_plan
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
@@ -133,7 +134,7 @@ def run_headless(
         if images:
             if prompt is None:
                 raise UsageError("-i attaches files to a prompt, and --input-format stream-json has many.")
-            prompt = Prompt(prompt.text, (*prompt.parts, *map(_image_in, images)))
+            prompt = Prompt(prompt.text, (*prompt.parts, *map(image_in, images)))
         return asyncio.run(
             in_order(renderer, partial(_answer_all, settings, schema, _prompts(prompt, words), renderer))
         )
@@ -192,17 +193,14 @@ async def _answer_all(
                 text = await carry_out(said.text, settings, agent, surface)
                 if not text and not said.parts:
                     continue
-                if settings.plan or (settings.permission_mode != "plan" and _is_told_to_plan(agent)):
-                    from sagent.context.plan import EXIT_PLAN
+                if settings.plan or (settings.permission_mode != "plan" and is_planning(agent.messages)):
                     from sagent.tools.plan import PLANNED, plan_notice
 
                     notice = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if settings.plan else PLANNED
                     agent.send(user(notice, sender="plan mode"), "next")
                 result = await _answer(agent, user(text, *said.parts), schema)
                 if settings.plan or result.stop_reason == PROPOSED:
-                    from sagent.context.plan import last_plan
-
-                    result = _planned(result, last_plan(agent.messages))
+                    result = planned(result, last_plan(agent.messages))
                 renderer.on_result(result)
                 worst = worst or exit_code(result, interrupter.received)
                 if interrupter.is_stopped:
@@ -263,15 +261,7 @@ def _schema_of(settings: "Settings") -> Mapping[str, object] | None:
     return read_schema(settings.output_schema)
 
 
-def _is_told_to_plan(agent: Agent) -> bool:
-    if not agent.messages:
-        return False
-    from sagent.context.plan import is_planning
-
-    return is_planning(agent.messages)
-
-
-def _planned(result: Result, plan: str) -> Result:
+def planned(result: Result, plan: str) -> Result:
     """Turn the result of a plan-mode run into its plan, or into an error if there is none."""
     if result.error is None and not plan:
         why = "The model ended without a plan. Its answer may say what is missing."
@@ -347,7 +337,7 @@ def _media(piped: bytes) -> Part | None:
         raise UsageError(f"The piped input cannot be attached: {error}") from error
 
 
-def _image_in(path: str) -> Part:
+def image_in(path: str) -> Part:
     """Return the image, PDF or recording in a file. Raises UsageError if there is none."""
     from sagent.lib.regular import open_given
     from sagent.tools.media import media_in

@@ -185,12 +185,14 @@ def _runner(plugins: "Installed", flags: dict[str, object]) -> "Run | None":
     for owner, flag in plugins.owned(Flag):
         if not flag.of and flag.keyword in flags:
             found.setdefault(owner, {})[flag.keyword] = flags.pop(flag.keyword)
+    every = {name: value for options in found.values() for name, value in options.items()}
+    for owner, runner in plugins.owned(Runner):
+        if owner in found and every.keys() <= {*found[owner], *runner.takes}:
+            return _run_of(owner, runner, every)
     if len(found) > 1:
         one, other, *_ = (next(iter(each)).replace("_", "-") for each in found.values())
         raise UsageError(f"--{one} and --{other} cannot be combined: each carries the run out in its own way.")
-    return next(
-        (_run_of(owner, runner, found[owner]) for owner, runner in plugins.owned(Runner) if owner in found), None
-    )
+    return None
 
 
 def _runner_of_environment(plugins: "Installed") -> "Run | None":

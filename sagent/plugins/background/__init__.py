@@ -25,7 +25,7 @@ plugin = Plugin(
         Command("stop", "interrupt a background session, and end it", f"{_COMMANDS}.ending:run_stop", group=SESSIONS),
     ),
     flags=(Flag("bg", "run the prompt in the background: print the session's id and do not wait"),),
-    runners=(Runner("sagent.plugins.background.starting:run_background"),),
+    runners=(Runner("sagent.plugins.background.starting:run_background", takes=("worktree",)),),
     slash_commands=(SlashCommand("attach", f"{_SLASH}:attach"), SlashCommand("bg", f"{_SLASH}:bg", "ctrl-\\")),
     extras=(
         Extra("attach", "sagent.plugins.background.attached:attach"),

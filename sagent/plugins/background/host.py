@@ -14,10 +14,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagent.cli.headless import carry_out, exit_code, failed
+from sagent.cli.headless import carry_out, exit_code, failed, planned
 from sagent.cli.interactive import open_session
+from sagent.cli.render import PROPOSED
 from sagent.cli.settings import load_settings
 from sagent.codec import decode_message
+from sagent.context.plan import EXIT_PLAN, PLAN_MODE, is_planning, last_plan
 from sagent.errors import SagentError, SessionBusy
 from sagent.events import Advised, Event, Finished, Notice, Received, ReplyFinished, Result, Switched, ToolFinished
 from sagent.lib.dataclass import dataclass
@@ -26,9 +28,11 @@ from sagent.lib.json import as_object, as_str, json_dump
 from sagent.lib.signals import on_first_signal
 from sagent.lib.text import one_line, printable
 from sagent.messages import user
+from sagent.peer import Stop
 from sagent.plugins.background import place
 from sagent.plugins.background.clients import Clients
 from sagent.plugins.background.records import Record, State, log_path, write
+from sagent.plugins.background.starting import Place, places_of
 from sagent.plugins.hosting.asking import call_text
 from sagent.plugins.hosting.figures import Judgement
 from sagent.plugins.hosting.lines import END_LINE, event_line, figures_line, wait_line
@@ -40,7 +44,7 @@ from sagent.plugins.hosting.typed import encode
 from sagent.policy.permissions import MODES
 from sagent.session.folds import title
 from sagent.tools.ask import Question as Inquiry
-from sagent.tools.plan import PlanDecision, plan_notice
+from sagent.tools.plan import PLANNED, PlanDecision, plan_notice
 from sagent.transcript.event_json import encode_result
 
 if TYPE_CHECKING:
@@ -66,13 +70,14 @@ _TELLING = (ReplyFinished, ToolFinished, Advised, Switched, Finished)  # events 
 class Order:
     """The session to open: by these flags, with the first prompt if there is one. `output` is the file with what this
     process prints, `ready` the descriptor for its answer, and `patience` the seconds until another process has closed
-    the session."""
+    the session. With a `place` it works in a worktree of that name, of any name if that is ""."""
 
     flags: Mapping[str, object]
     prompt: "Message | None"
     output: Path
     ready: int
     patience: float = 0.0
+    place: str | None = None
 
 
 def main() -> int:
@@ -87,7 +92,8 @@ def main() -> int:
     os.set_inheritable(ready, False)  # noqa: FBT003 -- takes no keywords
     prompt = None if said is None else decode_message(said, None)
     order = Order(as_object(found["flags"]), prompt, Path(as_str(found["output"])), ready)
-    patience = found.get("patience")
+    patience, place = found.get("patience"), found.get("place")
+    order = replace(order, place=place if isinstance(place, str) else None)
     return asyncio.run(_work(replace(order, patience=patience) if isinstance(patience, float) else order))
 
 
@@ -132,6 +138,7 @@ class Host:
         self._lock = -1
         self._server: asyncio.Server | None = None
         self._live: LiveSession | None = None
+        self._place: Place | None = None
         self._requests: Requests | None = None
         self.clients = Clients(self._answer_client, self._check_end, self.greeting)
 
@@ -141,6 +148,25 @@ class Host:
         """Open the session, and listen. Raises SagentError and OSError."""
         on_first_signal(self._on_signal)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # no terminal is ours to lose
+        if self._order.place is not None:
+            places = places_of(self._settings)
+            self._place = await asyncio.to_thread(places, self._order.place, self._settings)
+            self._settings = self._place.settings
+        try:
+            await self._open()
+        except BaseException:
+            await self._leave_place()
+            raise
+
+    async def _leave_place(self) -> None:
+        """Say what becomes of the worktree that this works in."""
+        if self._place is not None:
+            said = await asyncio.to_thread(self._place.finish)
+            sys.stderr.write(f"{said}\n")
+            if hasattr(self, "record"):
+                self._change(note=said)
+
+    async def _open(self) -> None:
         live, opened = await self._opened()
         agent = opened.agent
         try:
@@ -155,6 +181,7 @@ class Host:
                 str(output), time.time(), title(agent.log.contents()) or self._first_words(),
                 model=agent.status().model,
                 flags={name: value for name, value in self._order.flags.items() if name not in _OF_ONE_RUN},
+                place=self._place.name if self._place else "",
             )  # fmt: skip
             self._lock = _locked(self._order.output.replace(output))
             await self._listen()
@@ -197,6 +224,7 @@ class Host:
                     await self._rested.wait()
         self._keep_result()
         await self._live.aclose()
+        await self._leave_place()
         code = exit_code(self._result, self._signal) if self._result is not None else 0
         if self._stopped or self._signal:
             code = code or 128 + (self._signal or signal.SIGINT)
@@ -216,7 +244,19 @@ class Host:
         self, options: ClientOptions, listener: "Listener", ask: "Asker", answer: "Answerer"
     ) -> "AbstractAsyncContextManager[OpenSession]":
         del options
-        return open_session(self._settings, listener, ask, answer, on_waiting=self._on_waiting)
+        answering = self._end_with(answer) if self._settings.plan else answer
+        return open_session(self._settings, listener, ask, answering, on_waiting=self._on_waiting)
+
+    def _end_with(self, answer: "Answerer") -> "Answerer":
+        """Return what answers an agent's questions, and at its plan ends the run with that, as `sagent --plan` does."""
+
+        async def decide(question: Inquiry) -> str | None:
+            if not question.plan or self._live is None:
+                return await answer(question)
+            self._live.agent.apply(Stop(PROPOSED))
+            return "The plan was given to the person."
+
+        return decide
 
     def _on_signal(self, number: int) -> None:
         self._signal = number
@@ -263,8 +303,12 @@ class Host:
                     return
                 message = user(text)
             if self._live.policy.mode == "plan":
-                agent.send(user(plan_notice(has_tool="ExitPlan" in agent.state.tools), sender="plan mode"), "next")
-            self._result = await self._live.answer(agent, message)
+                agent.send(user(plan_notice(has_tool=EXIT_PLAN in agent.state.tools), sender=PLAN_MODE), "next")
+            elif is_planning(agent.messages):
+                agent.send(user(PLANNED, sender=PLAN_MODE), "next")
+            result = await self._live.answer(agent, message)
+            plans = self._settings.plan or result.stop_reason == PROPOSED
+            self._result = planned(result, last_plan(agent.messages)) if plans else result
         except SagentError as error:
             self._result = failed(error)
             self._on_event(Notice("root", "error", str(error)))
@@ -402,7 +446,7 @@ class Host:
         question.answer.set_result(said)
 
 
-_OF_ONE_RUN = ("continue", "resume", "session", "fork", "output_schema", "goal")
+_OF_ONE_RUN = ("continue", "resume", "session", "fork", "output_schema", "goal", "plan")
 """Flags that are not repeated when an ended session is opened again."""
 MAX_REQUEST_BYTES = 1 << 26
 

@@ -28,8 +28,8 @@ _VERSION = 1
 @dataclass(frozen=True, slots=True)
 class Record:
     """A background session: its process `pid` on `host`, its `socket`, the file with its `output`, its state there,
-    what it asks the person, its `bill` so far, and once it has ended its exit code and result. Times are in seconds
-    since 1970."""
+    what it asks the person, its `bill` so far, and once it has ended its exit code, its result and a `note` for the
+    person. `place` is the name of its worktree, if it has one. Times are in seconds since 1970."""
 
     id: str
     path: str
@@ -45,6 +45,8 @@ class Record:
     model: str = ""
     bill: str = ""
     usd: float = 0.0
+    place: str = ""
+    note: str = ""
     ended: float = 0.0
     code: int = 0
     result: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -15,7 +15,10 @@ from sagent.repl.commands.command import CommandContext, command
 if TYPE_CHECKING:
     from sagent.config import Settings
 
-_OF_THE_START = ("prompt", "print", "image", "continue", "resume", "session", "fork", "ephemeral", "output_format")
+_OF_THE_START = (
+    *("prompt", "print", "image", "continue", "resume", "session", "fork", "ephemeral", "output_format"),
+    *("plan", "worktree"),
+)
 """Flags of this process that are not those of its session in the background."""
 _GO_ON = "Go on."
 

@@ -7,25 +7,30 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
-from sagent.cli.headless import read_prompt
+from sagent.cli.headless import image_in, read_prompt
 from sagent.cli.render import report
 from sagent.cli.settings import load_or_report
 from sagent.codec import encode_message
 from sagent.errors import SagentError, SessionBusy, UsageError
 from sagent.lib.dataclass import dataclass
-from sagent.lib.json import as_object, as_str, json_dump
+from sagent.lib.json import as_array, as_object, as_str, json_dump
 from sagent.messages import user
+from sagent.plugin import resolve
 from sagent.plugins.background.records import Record, find, folder, prune
 
 if TYPE_CHECKING:
+    from sagent.config import Settings
     from sagent.messages import Message
 
 MAX_TAKEOVER_SECONDS = 60.0  # until the process that has the session has closed it
-_HERE = ("output_format", "log_level")
+_HERE = ("output_format", "log_level", "image")
 """Flags of the command that starts it."""
-_REFUSED = ("ephemeral", "input_format", "plan")
+_REFUSED = {
+    "ephemeral": "its session is found again by what is saved",
+    "input_format": "no more messages come from a terminal or a pipe that it has left; `sagent attach` sends more",
+}
 _START = (
     "import sys; root, sys.path[:] = sys.argv[1], sys.argv[2:]; root in sys.path or sys.path.append(root); "
     "sys.argv[:] = ['sagent']; from sagent.plugins.background.host import main; sys.exit(main())"
@@ -51,16 +56,22 @@ class StartError(SagentError):
 def run_background(given: Mapping[str, object], flags: Mapping[str, object], words: list[str] | None) -> int:
     """Start a prompt's session; print its id and return 0. Raises UsageError, and StartError for a session that cannot
     be opened."""
-    del given
+    place = given.get("worktree")
     if words is None:
         raise UsageError('--bg needs a prompt: sagent --bg "TASK".')
-    for name in _REFUSED:
+    for name, why in _REFUSED.items():
         if flags.get(name):
-            raise UsageError(f"--{name.replace('_', '-')} does not go with --bg.")
-    settings = load_or_report(flags)
+            raise UsageError(f"--{name.replace('_', '-')} does not go with --bg: {why}.")
+    images = [*map(str, as_array(flags.get("image")))]
+    settings = load_or_report({name: value for name, value in flags.items() if name != "image"})
+    if isinstance(place, str) and place and not places_of(settings).is_name(place):
+        place, words = "", [place, *words]  # a prompt after a flag without a name
     prompt = read_prompt(words, sys.stdin, sys.stderr, "sagent --bg")
     own = {name: value for name, value in flags.items() if name not in _HERE}
-    started = start(settings.state_dir, own, user(prompt.text, *prompt.parts))
+    if place is not None:
+        own["cwd"] = str(settings.cwd)
+    message = user(prompt.text, *prompt.parts, *map(image_in, images))
+    started = start(settings.state_dir, own, message, as_str(place) if place is not None else None)
     if settings.output_format == "text":
         sys.stdout.write(f"{started.id}\n")
         if sys.stderr.isatty():
@@ -71,9 +82,34 @@ def run_background(given: Mapping[str, object], flags: Mapping[str, object], wor
     return 0
 
 
-def start(state_dir: Path, flags: Mapping[str, object], prompt: "Message | None") -> Started:
-    """Start the process of a session that these flags describe; return once that has opened it. Raises StartError."""
-    process, ready, output = _launch(state_dir, flags, prompt, 0)
+class Place(Protocol):
+    """A place of its own for a run, as a worktree, which the run's process holds until `finish`. That returns what
+    becomes of it."""
+
+    name: str
+    settings: "Settings"
+
+    def finish(self) -> str: ...
+
+
+class Places(Protocol):
+    """Makes a place with a name, or with the name of its own for "", or continues in one. Raises UsageError."""
+
+    def __call__(self, name: str, settings: "Settings", /) -> Place: ...
+    def is_name(self, text: str, /) -> bool: ...
+
+
+def places_of(settings: "Settings") -> Places:
+    """Return what makes places for runs. Raises UsageError if its plugin is gone."""
+    for _, extra in settings.plugins.extras("place of a run"):
+        return cast("Places", resolve(extra.add))
+    raise UsageError("The plugin worktrees is not there, so that the session cannot have a worktree.")
+
+
+def start(state_dir: Path, flags: Mapping[str, object], prompt: "Message | None", place: str | None = None) -> Started:
+    """Start the process of a session that these flags describe, in a `place` of its own if that is not None; return
+    once that has opened it. Raises StartError."""
+    process, ready, output = _launch(state_dir, flags, prompt, 0, place)
     try:
         with os.fdopen(ready, "rb") as answered:
             answer = as_object(json.loads(answered.readline() or b"{}"))
@@ -101,7 +137,7 @@ def start_later(state_dir: Path, flags: Mapping[str, object], prompt: "Message")
 
 
 def _launch(
-    state_dir: Path, flags: Mapping[str, object], prompt: "Message | None", patience: float
+    state_dir: Path, flags: Mapping[str, object], prompt: "Message | None", patience: float, place: str | None = None
 ) -> tuple["subprocess.Popen[bytes]", int, Path]:
     """Start a detached process with an order; return it, a descriptor to read its answer from, and its output."""
     try:
@@ -113,6 +149,7 @@ def _launch(
     ours, theirs = os.pipe()
     said = prompt and encode_message(prompt, None)
     order = {"flags": dict(flags), "prompt": said, "output": str(output), "ready": theirs, "patience": patience}
+    order["place"] = place
     try:
         argv = [sys.executable, "-I", "-X", "utf8", "-c", _START, str(Path(__file__).parents[3])]
         process = subprocess.Popen(
@@ -132,7 +169,8 @@ def reopen(state_dir: Path, record: Record) -> Record:
     """Start another process for a session whose process has ended; return its record. Raises StartError."""
     if not record.is_here:
         raise StartError(f"Session {record.id} runs on {record.host}: attach to it there.", "usage")
-    start(state_dir, {**record.flags, "cwd": record.cwd, "resume": record.path}, None)
+    cwd = record.flags.get("cwd") if record.place else record.cwd
+    start(state_dir, {**record.flags, "cwd": cwd, "resume": record.path}, None, record.place or None)
     return find(state_dir, record.id)
 
 

@@ -6,6 +6,7 @@ from sagent.config.values import names_of, text_of
 from sagent.plugin import (
     MORE,
     Command,
+    Extra,
     Flag,
     Part,
     PathBase,
@@ -56,6 +57,7 @@ plugin = Plugin(
     settings=(SETUP, COPY, CHANGES),
     flags=(Flag("worktree", "work in a git worktree, with a branch of its own; a NAME continues that one", "[NAME]"),),
     runners=(Runner(f"{__name__}.run:run_in_worktree"),),
+    extras=(Extra("place of a run", f"{__name__}.run:RunPlace"),),
     slash_commands=(SlashCommand("worktree", f"{__name__}.slash:worktree"),),
     needs=("programs",),
 )

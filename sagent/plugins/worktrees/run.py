@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TextIO
 
@@ -87,16 +87,44 @@ def _moved(settings: Settings, record: Record) -> Settings:
 
 def settle(record: Record) -> None:
     """Drop a worktree without changes, and keep another; say which."""
+    report(settled(record))
+
+
+def settled(record: Record) -> str:
+    """Drop a worktree without changes, and keep another; return which."""
     try:
         done = outcome(record)
         if done.is_empty:
             remove(record)
-            report(f"The worktree {record.name} has no changes and is dropped.")
-        else:
-            record.write("kept")
-            report(f"The worktree {record.name} is kept: {done}. {ways(record)}")
+            return f"The worktree {record.name} has no changes and is dropped."
+        record.write("kept")
+        return f"The worktree {record.name} is kept: {done}. {ways(record)}"
     except UsageError as error:
-        report(f"The worktree {record.name} stays: {error}")
+        return f"The worktree {record.name} stays: {error}"
+
+
+class RunPlace:
+    """A worktree for a run of another plugin, held until `finish`: one that exists, or a new one, with the name of its
+    own if `name` is "". `settings` are those of the run in it. Raises UsageError."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        repository = repository_at(settings.cwd, settings.state_dir)
+        for text in repair(repository):
+            report(text)
+        with ExitStack() as stack:
+            self._record = stack.enter_context(_opened(repository, name, settings))
+            self.name, self.settings = self._record.name, _moved(settings, self._record)
+            self._stack = stack.pop_all()
+
+    @staticmethod
+    def is_name(text: str) -> bool:
+        """Return False for a word after the flag that is the beginning of a prompt."""
+        return NAME.fullmatch(text) is not None
+
+    def finish(self) -> str:
+        """Drop it if it has no changes, else keep it; return which."""
+        with self._stack:
+            return settled(self._record)
 
 
 def _renderer_for(settings: Settings, record: Record) -> Renderer:

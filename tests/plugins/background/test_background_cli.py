@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from sagent.testing.server import Call, Fail, Turn
+from tests.cli.test_asked_for import PNG
 from tests.depth import later
 from tests.plugins.background.conftest import Place
 from tests.waiting import wait_until
 
+PROPOSE = Turn("", calls=(Call("ExitPlan", {"plan": "# Plan\n\nWrite it."}),))
 WRITE = Turn("I write.", calls=(Call("Write", {"file_path": "made.txt", "content": "x\n"}),))
 
 
@@ -130,3 +132,27 @@ def test_session_that_cannot_open_is_told(place: Place) -> None:
     done = place.shell.run("--bg", "please work", model="nobody/none")
     assert done.code == 2 and "nobody" in done.err
     assert json.loads(place.run("ps", "--json").out) == []
+
+
+def test_image_goes_to_the_background(place: Place) -> None:
+    server = place.shell.serve([Turn("A dot.")])
+    (place.shell.cwd / "dot.png").write_bytes(PNG)
+    session = place.start("-i", "dot.png", "what is this?")
+    assert place.run("wait", session).out == "A dot.\n"
+    assert b"image/png" in server.requests[0].body
+    assert "is no image" in place.shell.run("--bg", "-i", "/etc/passwd", "what is this?").err
+
+
+@pytest.mark.parametrize("turns", [[PROPOSE], [Turn("# Plan\n\nWrite it.")]])
+def test_plan_in_the_background(place: Place, turns: list[Turn]) -> None:
+    place.shell.serve([*turns, Turn("Not asked for.")])
+    session = place.start("--plan", "plan something")
+    done = place.run("wait", session)
+    assert (done.code, done.out) == (0, "# Plan\n\nWrite it.\n")
+    assert place.record(session)["asks"] == []
+
+
+def test_background_plan_that_is_none(place: Place) -> None:
+    place.shell.serve([Turn("I have none.")])
+    done = place.run("wait", place.start("--plan", "plan something"))
+    assert done.code == 6 and "without a plan" in done.err

@@ -77,6 +77,8 @@ def tell_result(record: Record, *, as_json: bool = False) -> int:
     if text := as_str(record.result.get("result")):
         out.write(f"{text}\n")
     out.flush()
+    if record.note:
+        report(record.note)
     if message := as_str(as_object(record.result.get("error")).get("message")):
         report(message)
     elif record.code > 128 and not record.result:
