@@ -141,7 +141,6 @@ def test_ignored_project_settings_are_told(shell: Shell) -> None:
     assert "providers is ignored" in done.err
 
 
-@later
 @pytest.mark.plugin("clouds")
 def test_no_provider_gets_another_key(shell: Shell) -> None:
     server = shell.stack.enter_context(FakeProviderServer([Turn(text="ok")], repeat_last=True).in_thread())

@@ -779,7 +779,6 @@ print(json.dumps([code, url, asked]))
 """
 
 
-@later
 @pytest.mark.needs("netns")
 def test_only_the_provider_is_contacted(shell: Shell) -> None:
     done = subprocess.run(
@@ -866,7 +865,6 @@ def test_print_flag_is_a_headless_prompt(flag: str, shell: Shell) -> None:
     assert shell.run(flag, "--output-format", "json", stdin="hi").json["result"] == "fine"
 
 
-@later
 def test_commands_get_only_permitted_keys(shell: Shell) -> None:
     config = Path(shell.environment["HOME"], ".config/sagent/config.toml")
     config.parent.mkdir(parents=True)
@@ -880,9 +878,8 @@ def test_commands_get_only_permitted_keys(shell: Shell) -> None:
     assert "let-through none none none" in json.dumps(server.requests[1].json)
 
 
-@later
 @pytest.mark.costly
-@pytest.mark.parametrize("sandbox", ["off", "auto"])
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
 def test_session_of_other_project_is_not_read(shell: Shell, sandbox: str) -> None:
     shell.serve([Turn(text="The word is abracadabra.")])
     assert shell.run("a secret").code == 0

@@ -109,8 +109,8 @@ def page() -> Iterator[int]:
         server.shutdown()
 
 
-@later
-@pytest.mark.parametrize("need", ["write:.", "read:.", "read:~", "write:src/..", "write:./"])
+@pytest.mark.costly
+@pytest.mark.parametrize("need", ["read:~", "write:.", "read:.", "write:src/..", "write:./"])
 def test_granted_directory_keeps_keys_closed(shell: Shell, need: str) -> None:
     home = Path(shell.environment["HOME"])
     (home / ".ssh").mkdir(parents=True)
@@ -138,7 +138,6 @@ def test_edit_mode_asks_and_leaks_nothing(shell: Shell) -> None:
     assert "end" in said
 
 
-@later
 def test_plan_mode_commands_write_nothing(shell: Shell) -> None:
     said, done = bash(shell, "touch inside; echo ran", "--permission-mode", "plan")
     assert not denied(done)
