@@ -9,34 +9,21 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sagent.errors import SagentError, UsageError
-from sagent.events import (
-    AdviceDelta,
-    Event,
-    Received,
-    Retrying,
-    TextDelta,
-    ThinkingDelta,
-    ToolFinished,
-    ToolProgress,
-)
 from sagent.lib.json import as_str, json_freeze_object
-from sagent.lib.text import count
 from sagent.messages import user
 from sagent.peer import Background
 from sagent.plugins.plain import PLAIN
+from sagent.plugins.plain.paper import Paper
 from sagent.plugins.plain.terminal import LineTerminal
+from sagent.plugins.plain.turns import Bell, Meter
 from sagent.plugins.plain.words import (
     MAX_COLUMNS,
     approval_text,
-    block_text,
     call_text,
     option_texts,
     page_text,
     question_text,
-    retry_text,
     said_text,
-    tasks_text,
-    working_text,
 )
 from sagent.repl.commands.command import Command, CommandContext, command, run_command, split_command
 from sagent.repl.commands.registry import all_commands, prompt_commands
@@ -45,20 +32,15 @@ from sagent.repl.project import add_note, attach, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.tasks import Tasks
 from sagent.repl.trust import settle_trust
-from sagent.repl.view.blocks import Block, MessageBlock, Report, Shell, Thought, past_blocks
-from sagent.repl.view.diff import changes
-from sagent.repl.view.markdown import Piece
-from sagent.repl.view.panel import Figures, cost_line
-from sagent.repl.view.view import NOTE, ROOT, SHELL, View, plain_text, reduce
+from sagent.repl.view.blocks import Report, Shell, past_blocks
+from sagent.repl.view.view import NOTE, ROOT, SHELL
 
 if TYPE_CHECKING:
     from sagent.config import Settings
-    from sagent.context.todo import Task
     from sagent.events import Failure
     from sagent.messages import Message, ToolCall
     from sagent.policy import Allow, Ask
     from sagent.repl.opening import Opened, Opening, SessionChoices
-    from sagent.repl.root import RootAgent
     from sagent.repl.terminal.approval import Answer
     from sagent.repl.terminal.picker import Lookup, Option, Shown
     from sagent.repl.view.lines import Line
@@ -68,13 +50,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PROMPT = "You> "
 PAGE = 20  # rows of a list
-MAX_KEPT_CALLS = 50  # for /show
-MAX_WAITING_CHARS = 160  # of a line of an answer, before its beginning is written
 PASTE_SECONDS = 0.05  # lines that come within it are one message
 LEAVE_SECONDS = 0.1  # between two looks whether a turn has ended
 QUIT_SECONDS = 2.0  # between two Ctrl-C that quit
-FIRST_NEWS_SECONDS, MAX_NEWS_SECONDS = 10.0, 320.0  # of silence, before a line about what is in progress
-BELL_SECONDS = 10.0  # of a turn, after which its end rings
 _WORDS = {"exit": "quit", "quit": "quit", ":q": "quit", "help": "help", "?": "help"}
 _AT_ONCE = ("stop", "now", "background", "show", "help")  # commands that wait for no other
 _KEYS = (("/help", "commands"), ("Ctrl-C or /stop", "interrupts"), ("Ctrl-D", "quits"))
@@ -88,160 +66,6 @@ def chosen(settings: "Settings | None") -> "Callable[..., Awaitable[int]] | None
 async def run_lines(load: "Callable[[], Settings]", opening: "Opening", *, choosing: bool = False) -> int:
     """Talk to a person until their input ends; return the exit code. With `choosing`, they first choose a session."""
     return await LineRepl(load, opening, choosing=choosing).run()
-
-
-class Paper:
-    """The display: what happens is told once, in whole lines."""
-
-    def __init__(self, terminal: LineTerminal) -> None:
-        self.view = View()
-        self.calls: list[ToolFinished] = []  # the last ones
-        self.changes: dict[str, tuple[int, int]] = {}  # lines added and removed in this turn, by file
-        self.said = ""  # the message that stands above
-        self._terminal, self._text, self._in_line = terminal, "", False  # the part of a line that was not written yet
-        self._begun = set[str]()  # agents
-
-    def write(self, *blocks: Block) -> None:
-        for block in blocks:
-            self._terminal.write(block_text(block))
-
-    def paint(self) -> None:
-        """Do nothing: all is written at once."""
-
-    def show_tasks(self, tasks: "Sequence[Task]") -> None:
-        self.view = replace(self.view, tasks=tuple(tasks))
-
-    def show_waiting(self, agent: str, waits_for: str) -> None:
-        """Write why a call to a local server waits, once for each reason."""
-        before = self.view.waits_for.get(agent, "")
-        self.view = replace(self.view, waits_for={**self.view.waits_for, agent: waits_for})
-        if waits_for and before.partition("…")[0].partition(":")[0] != waits_for.partition("…")[0].partition(":")[0]:
-            self._terminal.write(waits_for if agent in ("", ROOT) else f"{agent}: {waits_for}")
-
-    def show(self, event: Event) -> None:
-        """Tell an event. One that cannot be told is written as plain text."""
-        try:
-            self._show(event)
-        except Exception as error:
-            self._terminal.write(f"{plain_text(event)} (the display failed: {type(error).__name__}: {error})")
-
-    def _show(self, event: Event) -> None:
-        before = self.view
-        if event.agent == ROOT and not isinstance(event, TextDelta | ThinkingDelta | ToolProgress | AdviceDelta):
-            self._flush()
-        self.view, blocks = reduce(before, event, asyncio.get_running_loop().time())
-        match event:
-            case TextDelta("root", text):
-                self._stream(text)
-            case Retrying():
-                self._terminal.write(retry_text(event))
-                return
-            case ToolFinished() if event.agent != ROOT and not blocks:
-                blocks = (event,)
-            case Received(agent, message) if agent != ROOT and agent not in self._begun:
-                self._begun.add(agent)
-                self._terminal.write(f"{agent} has begun: {' '.join(message.content[:300].split())}")
-            case _:
-                pass
-        for block in blocks:
-            if isinstance(block, Piece) or (isinstance(block, Thought) and block.seconds < 1):
-                continue
-            if isinstance(block, MessageBlock) and not block.sender and block.text == self.said:
-                self.said = ""
-                continue
-            self.write(block)
-            if isinstance(block, ToolFinished):
-                self._keep(block)
-        if self.view.tasks != before.tasks:
-            self._terminal.write(tasks_text(self.view.tasks))
-
-    def _stream(self, text: str) -> None:
-        """Write an answer by lines, a long one in parts that end with a word."""
-        *lines, rest = (self._text + text).split("\n")
-        cut = rest.rfind(" ") + 1 if len(rest) > MAX_WAITING_CHARS else 0
-        whole = "".join(line.rstrip("\r") + "\n" for line in lines) + rest[:cut]
-        self._text = rest[cut:]
-        if whole:
-            self._in_line = not whole.endswith("\n")
-            self._terminal.stream(whole)
-
-    def _flush(self) -> None:
-        text, self._text = self._text, ""
-        if text or self._in_line:
-            self._in_line = False
-            self._terminal.stream(f"{text}\n")
-
-    def _keep(self, block: ToolFinished) -> None:
-        self.calls = [*self.calls, block][-MAX_KEPT_CALLS:]
-        if block.diff:
-            path = str(block.call.arguments.get("file_path") or block.summary)
-            added, removed = changes(block.diff)[1:3]
-            before = self.changes.get(path, (0, 0))
-            self.changes[path] = (before[0] + added, before[1] + removed)
-
-    def turn_end(self) -> str:
-        """Return the files that the turn has changed, and forget them."""
-        changes, self.changes = self.changes, {}
-        if not changes:
-            return ""
-        added, removed = (sum(column) for column in zip(*changes.values(), strict=True))
-        return f", {count(len(changes), 'file')} changed ({count(added, 'line')} added, {removed} removed)"
-
-
-class Meter:
-    """The figures, which are told on request only; and news of what takes long."""
-
-    def __init__(self, terminal: LineTerminal, paper: Paper) -> None:
-        self.figures = Figures()
-        self._terminal, self._paper = terminal, paper
-
-    def show(self, figures: Figures) -> None:
-        self.figures = figures
-
-    def update(self, opened: "Opened") -> None:
-        """Do nothing: /status and /cost tell the figures."""
-
-    def update_cost(self, agent: "RootAgent") -> None:
-        """Do nothing, as `update`."""
-
-    def redraw(self) -> None:
-        """Do nothing: nothing is drawn."""
-
-    async def tick(self, agent: "RootAgent | None" = None) -> None:
-        """Tell what is in progress when nothing else was told for a while, ever more seldom; until cancelled."""
-        wait, loop = FIRST_NEWS_SECONDS, asyncio.get_running_loop()
-        self._terminal.written_at = loop.time()
-        while True:
-            await asyncio.sleep(max(self._terminal.written_at + wait - loop.time(), 0.1))
-            if loop.time() - self._terminal.written_at >= wait and not self._terminal.reading:
-                if text := working_text(self._paper.view, loop.time()):
-                    self._terminal.write(text)
-                wait = min(2 * wait, MAX_NEWS_SECONDS)
-
-
-class Bell:
-    """Tells how a turn ended, and rings after a long one."""
-
-    def __init__(self, terminal: LineTerminal, paper: Paper) -> None:
-        self._terminal, self._paper = terminal, paper
-        self.session: SessionLoop | None = None
-
-    def ring(self, seconds: float) -> None:
-        if (session := self.session) is None or not session.ready:
-            return
-        from sagent.lib.figures import duration
-
-        cost = cost_line(session.opened.agent.cost())
-        self._terminal.write(f"End of turn after {duration(seconds)}, session {cost}{self._paper.turn_end()}.")
-        if seconds >= BELL_SECONDS and session.notify != "off":
-            self._terminal.ring()
-        asyncio.get_running_loop().call_soon(self._tell_queued, session)
-
-    def _tell_queued(self, session: SessionLoop) -> None:
-        """Tell what is queued after a turn that failed: it is sent after the next one."""
-        if session.outbox.waits and not session.busy:
-            texts = ", ".join(each.text for each in session.outbox.queued)
-            self._terminal.write(f"Still queued, and sent after your next message: {texts}")
 
 
 class LineRepl(CommandContext):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagent.events import ReplyFinished, Retrying, TextDelta, ToolFinished
 from sagent.lib.json import json_freeze_object
 from sagent.messages import Text, ToolCall, ToolResult, assistant
-from sagent.plugins.plain.repl import Paper
+from sagent.plugins.plain.paper import Paper
 from sagent.plugins.plain.terminal import LineTerminal
 from sagent.plugins.plain.words import approval_text, block_text, call_text, option_texts, retry_text, working_text
 from sagent.policy import Ask
