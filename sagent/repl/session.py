@@ -267,6 +267,7 @@ class SessionLoop(CurrentSession):
             return f"\n{goes_on}To come back:  {elsewhere.again}\nSession {log.session_id}, {cost}\n"
         if not log.path:
             return f"This session was not saved; it cost {cost}.\n"
+        from sagent.session.log import FileLog
         from sagent.session.store import mark_left
 
         settings, path, here = self.settings, Path(log.path), False
@@ -274,7 +275,8 @@ class SessionLoop(CurrentSession):
         with suppress(FileNotFoundError):  # the directory may have been deleted
             here = path.parent == sessions_of(settings.state_dir, Path.cwd())
         way = f"--resume {log.session_id}" if here else f"--session {shlex.quote(log.path)}"
-        return f"\nTo continue:  sagent {way}\nSession {log.session_id}, {cost}\n"
+        lost = "The end of this session was not saved. " * (isinstance(log, FileLog) and log.failed)
+        return f"\n{lost}To continue:  sagent {way}\nSession {log.session_id}, {cost}\n"
 
     def refresh(self) -> None:
         """Show the current figures of the open session."""
@@ -332,6 +334,8 @@ class SessionLoop(CurrentSession):
         self._opened, self._planning = opened, False
         if agent.messages and opened.elsewhere is None:
             self._planning = is_planning(agent.messages)
+            if self._planning and not (self._choices or self.settings.origins.get("permission_mode", "")[:1] == "-"):
+                opened.policy.mode = "plan"
         self.on_opened(opened)
         self.settled.set()
         if agent.messages:  # an empty session is not worth resuming: keep the one before
@@ -340,11 +344,13 @@ class SessionLoop(CurrentSession):
             self._greeted = True
             kept = not self.settings.ephemeral
             news = await asyncio.to_thread(take_news, self.settings.state_dir) if kept else ()
-            self._painter.write(greeting(self.settings, opened, news, self.keys))
+            if not shown or news:  # below its last messages it would take their place on a low screen
+                self._painter.write(greeting(self.settings, opened, news, self.keys))
         if not shown:
             self._painter.write(*past_blocks(agent.messages, ROOT))
         if self._said or agent.messages:
-            self._painter.write(Report(self._said or "Session resumed."))
+            mode = f" Mode: {opened.policy.mode}." if opened.policy.mode else ""
+            self._painter.write(Report(self._said or f"Session resumed.{mode}"))
             self._painter.paint()
         self._status.update(opened)
         self._tasks.spawn(self._probe_sandbox(opened))

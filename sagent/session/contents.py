@@ -499,9 +499,10 @@ class FailedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A name that a person gave to the session."""
+    """A name that a person gave to the session; or the command `by` which it was held alone, such as a review."""
 
     text: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

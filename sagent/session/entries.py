@@ -381,7 +381,7 @@ _TABLE: "tuple[_Form[contents.Content], ...]" = (
     ),
     _Form("notice", contents.NoticeEntry),
     _Form("failed", contents.FailedEntry),
-    _Form("label", contents.Label),
+    _Form("label", contents.Label, by=_STR_IF_ANY),
     _Form("forked", contents.Forked),
     _Form("repaired", contents.Repaired, lost=_Member(_read_lost, optional=True)),
 )

@@ -134,6 +134,7 @@ class FileLog(_Chain):
         self._fd = os.open(self.file, flags, 0o600)
         self._owner = os.getpid()
         self._ragged = False  # a failed append left bytes that could not be cut off yet
+        self.failed = False  # an append has failed, since when nothing may have been logged
         self._index = Index()
         self._end: tuple[str, int] = ("", 0)  # head and size, changed together
         try:
@@ -189,7 +190,7 @@ class FileLog(_Chain):
             self._end = (entry.id, self._index.size)
             self._family.latest = entry.at
         except BaseException:  # an interrupt between the write and the lines after it too
-            self._ragged = True
+            self._ragged = self.failed = True
             with suppress(OSError):
                 self._cut()
             raise

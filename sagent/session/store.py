@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import datetime
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -16,7 +16,7 @@ from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.lib.regular import read_given, read_regular, special_kind
 from sagent.session.blobs import OUTPUTS, BlobDirectory, is_blob, link
-from sagent.session.contents import Opened
+from sagent.session.contents import Label, Opened
 from sagent.session.entries import Entry
 from sagent.session.folds import charges, origin
 from sagent.session.lock import in_use
@@ -290,15 +290,21 @@ def mark_left(path: Path) -> None:
 
 
 def _has_conversation(path: Path) -> bool:
-    """Return True if the session has a message, or is damaged: opening it reports the damage."""
+    """Return True if the session has a message, and no command alone held it, or is damaged: opening it reports the
+    damage."""
     file = path / "root.jsonl"
     try:
         entries = read_log(file)
         if (first := next(entries, None)) is None:
             return has_lost_log(path)
-        return any(entry.kind in ("message", "received") for entry in chain((first,), entries))
+        return any(entry.kind in ("message", "received") for entry in takewhile(_is_open, chain((first,), entries)))
     except (SessionCorrupt, OSError):
         return True
+
+
+def _is_open(entry: Entry) -> bool:
+    """Return False for the entry that says that a command alone holds the session."""
+    return not (entry.kind == "label" and isinstance(label := entry.content, Label) and label.by)
 
 
 def has_lost_log(path: Path) -> bool:

@@ -240,6 +240,7 @@ def test_blocks_in_lists_keep_their_indent(text: str, rows: str) -> None:
     assert shown(text) == rows
 
 
+@pytest.mark.plugin("diagrams")
 @pytest.mark.parametrize(
     ("text", "seen"),
     [

@@ -518,6 +518,15 @@ async def test_whole_option_readable_in_parts(width: int, height: int) -> None:
         assert len(render_picker(held, width, height)) == len(rows)
 
 
+@pytest.mark.parametrize(("width", "height"), [(110, 30), (80, 14), (39, 6)])
+async def test_held_list_is_there_to_read(width: int, height: int) -> None:
+    options = [Option(name, f"Use {name}", f"hint of {name}") for name in ("one", "two", "three")]
+    picker = Picker(lambda _: [(("", "Which?"),)], options, keys=True, held="(Tab: answer this)", listed=True)
+    shown = plain(render_picker(picker, width, height))
+    assert shown.split("\n")[0] == "Which?  (Tab: answer this)"
+    assert all(f"Use {each.value}" in shown for each in options) and "1 Use" not in shown
+
+
 async def test_long_command_laid_out_per_width() -> None:
     widths: list[int] = []
 

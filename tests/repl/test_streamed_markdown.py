@@ -65,7 +65,7 @@ def printed(text: str, width: int, reach: int, cuts: Sequence[int] = ()) -> list
 
 
 CUTS = st.lists(st.integers(0, 2_000), max_size=15)
-SIZES = st.tuples(st.integers(20, 110), st.integers(2, 40))  # in one row a header is final before its line of dashes
+SIZES = st.tuples(st.integers(20, 110), st.integers(1, 40))
 
 
 def numbered(shapes: Sequence[Sequence[int]]) -> list[list[str]]:
@@ -86,6 +86,8 @@ TABLES = st.integers(1, 4).flatmap(
 @example((["---", "---", "--:"], [[1, at // 3, 1] for at in range(30)]), (79, 19), [*range(0, 2_000, 50)], True)
 @example((["---", "---", "--:"], [[1, at // 3, 1] for at in range(20)]), (39, 6), [*range(0, 2_000, 50)], True)
 @example((["---", "---"], [[0, 2], [1, 0]]), (20, 1), [52], True)
+@example((["---", "---"], [[0, 0]]), (20, 1), [20], False)
+@example((["---"], [[1]]), (20, 1), [10, 19], False)
 def test_streamed_table_stays_aligned(
     table: tuple[list[str], list[list[int]]], size: tuple[int, int], cuts: list[int], edge: bool
 ) -> None:

@@ -322,3 +322,17 @@ def test_failed_turn_goes_on_by_a_key(console: Console) -> None:
     console.keys("y")
     console.until("Third.", "The budget is", gone="y yes")
     assert [str(one.json["messages"]).count("'third'") for one in server.requests] == [0, 0, 0, 0, 1]
+
+
+@later
+def test_farewell_names_what_was_not_saved(console: Console) -> None:
+    console.serve([Turn(text="Kept."), Turn(text=" ".join(f"w{number}" for number in range(12_000)))])
+    command = 'ulimit -f 64; exec "$0" -m sagent.bin.cli "$@"'  # no file may be larger
+    console.program = ["bash", "-c", command, sys.executable]
+    console.start()
+    console.type("one")
+    console.until("Kept.")
+    console.type("two")
+    console.until("The log cannot be written", "characters · Ctrl-O")
+    console.type("/exit")
+    console.until("The end of this session was not saved.", "sagent --resume ")

@@ -144,6 +144,11 @@ def test_plan_left_open_is_no_failure(console: Console) -> None:
     console.start("--continue", "--sandbox", "off", width=80, height=24, ready="Session resumed.")
     screen = console.until("› a file, please\n\nWrite one file.\n\n● ExitPlan ·", "I wait.")
     assert "Plan mode is on" not in screen
+    console.until("plan · no sandbox")  # as it was left
+    console.type("/exit")
+    console.until("sagent --resume ")
+    console.leave()
+    console.start("--continue", "--permission-mode", "ask", "--sandbox", "off", ready="ask · no sandbox")
 
 
 @later

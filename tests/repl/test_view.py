@@ -437,6 +437,9 @@ def test_status_line_drops_least_important() -> None:
     assert plain([render_status(figures, 75, SEGMENTS)]) == (
         "sonnet high │ ◆ opus │ ▰▰▱▱▱▱▱▱ 25% │ $1.50 │ 2 jobs │ edit"
     )
+    unsure = replace(figures, model="anthropic/claude-sonnet-4-6", cost=Cost(Decimal(2), unbilled=Decimal("0.25")))
+    shown = plain([render_status(replace(unsure, effort="", sandboxed=True), 40, SEGMENTS)])
+    assert shown == "claude-sonnet-… │ $2.00 +$0.2500? │ edit"
     held = replace(figures, sandboxed=False)
     assert plain([render_status(held, 40, SEGMENTS)]) == "sonnet high │ $1.50 │ edit · no sandbox"
     long = replace(held, model="anthropic/claude-opus-4-5-20251101")

@@ -14,7 +14,7 @@ import pytest
 from sagent.codec import VERSION
 from sagent.errors import SessionBusy, SessionCorrupt, SessionNotFound, UsageError
 from sagent.messages import user
-from sagent.session.contents import ChargeEntry, MessageEntry, Opened, Spawned, StoredMessage, Unknown
+from sagent.session.contents import ChargeEntry, Label, MessageEntry, Opened, Spawned, StoredMessage, Unknown
 from sagent.session.lock import Lock
 from sagent.session.store import Session, delete, find, latest, sessions
 from sagent.session.summary import summarize
@@ -37,10 +37,11 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def make(state: Path, cwd: Path, prompt: str = "do it") -> Path:
+def make(state: Path, cwd: Path, prompt: str = "do it", label: Label | None = None) -> Path:
     with Session.create(state, cwd) as session:
         log = session.log()
         log.append(Opened(session.id, "root", str(cwd), {}))
+        _ = label and log.append(label)
         log.append(MessageEntry(StoredMessage.of(user(prompt), None)))
     return session.path
 
@@ -130,6 +131,12 @@ def test_latest_is_the_last_written(state: Path, tmp_path: Path):
     assert latest(state, tmp_path) == first
     with pytest.raises(SessionNotFound, match="--continue"):
         latest(state, tmp_path / "elsewhere")
+
+
+def test_latest_is_never_held_by_a_command(state: Path, tmp_path: Path) -> None:
+    persons = make(state, tmp_path, label=Label("mine"))
+    make(state, tmp_path, label=Label("Review", by="review"))
+    assert latest(state, tmp_path) == persons
 
 
 def test_session_is_found_by_path_or_id(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,19 +13,25 @@ from sagent.repl.opening import SessionChoices
 if TYPE_CHECKING:
     from sagent.config import Settings
 
+_LEFT = "places.left"  # the key of the directory that /cd goes back to
+
 
 @command(name="cd", here=True)
 async def change_directory(context: CommandContext, text: Annotated[str, "directory"]) -> None:
     """Continue this session in another directory.
 
     Tools and commands then work there; the conversation and its settings go on. What you allowed for this session ends,
-    and a project's own settings there are read when sagent is started there.
+    and a project's own settings there are read when sagent is started there. `/cd -` goes back.
     """
     context.require_person("--cwd")
-    settings, directory = context.settings, await _directory(context, text)
+    settings, left = context.settings, context.notes.get(_LEFT)
+    if text.strip() == "-" and not isinstance(left, Path):
+        raise UsageError("There is no directory to go back to: this session has not left one yet.")
+    directory = await _directory(context, str(left) if text.strip() == "-" else text)
     if directory == settings.cwd:
         raise UsageError(f"This session works in {directory} already.")
     _continue(context, replace(settings, cwd=directory), f"This session continues in {directory}.", keep_rules=False)
+    context.notes[_LEFT] = settings.cwd
 
 
 @command(name="add-dir", here=True)

@@ -39,12 +39,22 @@ class Paper:
         self.calls: list[ToolFinished] = []  # the last ones
         self.changes: dict[str, tuple[int, int]] = {}  # lines added and removed in this turn, by file
         self.said = ""  # the message that stands above
+        self.near = ROOT  # the agent whose answers are told as they come
+        self._kept: list[Piece] = []  # of the root's answers, while another agent is followed
         self._terminal, self._text, self._in_line = terminal, "", False  # the part of a line that was not written yet
         self._begun = set[str]()  # agents
 
     def write(self, *blocks: Block) -> None:
         for block in blocks:
             self._terminal.write(block_text(block))
+
+    def follow(self, agent: str) -> None:
+        """Tell the answers of this agent from now on; the root's are kept, and told on return."""
+        self._flush()
+        self.near = agent
+        if agent == ROOT:
+            kept, self._kept = self._kept, []
+            self.write(*kept)
 
     def paint(self) -> None:
         """Do nothing: all is written at once."""
@@ -68,11 +78,11 @@ class Paper:
 
     def _show(self, event: Event) -> None:
         before = self.view
-        if event.agent == ROOT and not isinstance(event, TextDelta | ThinkingDelta | ToolProgress | AdviceDelta):
+        if event.agent == self.near and not isinstance(event, TextDelta | ThinkingDelta | ToolProgress | AdviceDelta):
             self._flush()
         self.view, blocks = reduce(before, event, asyncio.get_running_loop().time())
         match event:
-            case TextDelta("root", text):
+            case TextDelta(agent, text) if agent == self.near:
                 self._stream(text)
             case Retrying():
                 self._terminal.write(retry_text(event))
@@ -85,6 +95,8 @@ class Paper:
             case _:
                 pass
         for block in blocks:
+            if isinstance(block, Piece) and self.near != ROOT:
+                self._kept.append(block)
             if isinstance(block, Piece) or (isinstance(block, Thought) and block.seconds < 1):
                 continue
             if isinstance(block, MessageBlock) and not block.sender and block.text == self.said:

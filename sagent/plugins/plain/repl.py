@@ -1,7 +1,9 @@
 """The REPL in plain lines: Enter is the only key, and Ctrl-C interrupts."""
 
 import asyncio
+import os
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +33,7 @@ from sagent.repl.commands.session import choose_session
 from sagent.repl.project import add_note, attach, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
 from sagent.repl.tasks import Tasks
+from sagent.repl.terminal.clipboard import osc52
 from sagent.repl.trust import settle_trust
 from sagent.repl.view.blocks import Report, Shell, past_blocks
 from sagent.repl.view.view import NOTE, ROOT, SHELL
@@ -89,7 +92,7 @@ class LineRepl(CommandContext):
         self._session.on_lacking = self._set_up
         self._session.on_end = lambda tally: None  # the bell tells it
         self._session.on_failed, self._session.on_unread = self._on_failed, self._on_unread
-        self._terminal.prompt = lambda: PROMPT if self._listens and self._rests else ""
+        self._terminal.prompt = lambda: self._label if self._listens and self._rests else ""
         self._listens = False  # a message can be typed
         self._ready = asyncio.Event()
         self._floor = asyncio.Lock()  # held by the open question
@@ -98,6 +101,11 @@ class LineRepl(CommandContext):
         self._batch_end: asyncio.TimerHandle | None = None
         self._leaving: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._quits_at = 0.0
+
+    @property
+    def _label(self) -> str:
+        near = self._paper.near
+        return PROMPT if near == ROOT else f"You to {near}> "
 
     @property
     def _rests(self) -> bool:
@@ -212,6 +220,10 @@ class LineRepl(CommandContext):
             message = user(text, *parts)
         for sentence in wrong:
             self._paper.write(Report(sentence, "warning"))
+        if (near := self._paper.near) != ROOT:
+            if not self._session.send_to(near, message, text):
+                self.say(f"{near} has ended, so that was not sent; /enter root goes back.")
+            return
         if not self._session.ready:
             self.say("Kept until the session is open.")
         elif self._session.busy and not now:
@@ -272,7 +284,9 @@ class LineRepl(CommandContext):
     def _interrupt(self) -> None:
         """Stop the turn, close the open question, or quit if pressed twice."""
         self._terminal.interrupted()
-        if (agent := self._session.running) is not None:
+        if self._paper.near != ROOT and self._session.stop_agent(self._paper.near):
+            self.say(f"Interrupting {self._paper.near}.")
+        elif (agent := self._session.running) is not None:
             outbox = self._session.outbox
             self._on_unread([*outbox.take_back(ROOT, agent), *iter(outbox.recall, None)])
             agent.interrupt()
@@ -451,6 +465,25 @@ class LineRepl(CommandContext):
 
     def reopen(self, settings: "Settings", choices: "SessionChoices | None" = None, shown_instead: str = "") -> None:
         self._session.reopen(settings, choices, shown_instead)
+        self._paper.follow(ROOT)
+
+    def enter(self, agent: str) -> None:
+        if (node := self.opened.agent.tree.get(agent)) is None:
+            raise UsageError(f"{agent} has ended.")
+        if agent == self._paper.near:
+            raise UsageError(f"You are following {agent} already.")
+        back = agent == ROOT
+        if not back:
+            self._paper.write(*past_blocks(node.messages, ROOT))
+        self.say(
+            f"Back with {agent}." if back else f"Following {agent}: what you type goes to it. /enter root goes back."
+        )
+        self._paper.follow(agent)
+
+    def copy(self, text: str) -> None:
+        if os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
+            raise UsageError("There is no clipboard here. `/export md` writes the conversation into a file.")
+        self._terminal.send(osc52(text))
 
     def recall(self, limit: int) -> None:
         messages = self.opened.agent.messages

@@ -50,7 +50,7 @@ class LineTerminal:
     def stream(self, text: str) -> None:
         """Write a text that may end within a line, which the next one goes on with."""
         if self._open and self._goes_on:
-            self._send(printable(text))
+            self.send(printable(text))
             self._open, self.written_at = not text.endswith("\n"), asyncio.get_running_loop().time()
         else:
             self._put(text)
@@ -58,15 +58,16 @@ class LineTerminal:
         self.invite()
 
     def ring(self) -> None:
-        self._send("\a")
+        self.send("\a")
 
     def _put(self, text: str) -> None:
         text = printable(text)
-        self._send(f"\n{text}" if self._open else text)
+        self.send(f"\n{text}" if self._open else text)
         self._open, self._label, self._goes_on = not text.endswith("\n"), "", False
         self.written_at = asyncio.get_running_loop().time()
 
-    def _send(self, text: str) -> None:
+    def send(self, text: str) -> None:
+        """Write a text as it is."""
         with contextlib.suppress(OSError):
             sys.stdout.write(text)
             sys.stdout.flush()

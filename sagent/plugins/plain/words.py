@@ -57,6 +57,7 @@ def block_text(block: Block) -> str:
             return _LEVELS[level] + in_repl(text).strip()
         case Finished(agent, result):
             figures = f"{count(result.turns, 'turn')}, {duration(result.duration)}"
+            figures += f", {money(result.run_usd)}" if result.run_usd else ""
             if (error := result.error) is not None:
                 return f"{agent} failed: {error.message}"
             return f"{agent} is done ({figures}): {one_line(result.content[:300])}"

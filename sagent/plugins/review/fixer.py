@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sagent.agent.asking import outcome
-from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
 from sagent.events import Event, Result
 from sagent.plugins.review.finding import Review
 from sagent.plugins.review.policy import RepositoryPolicy
-from sagent.plugins.review.reviewer import TOOLS, reading_only
+from sagent.plugins.review.reviewer import TOOLS, open_alone, reading_only
 
 _TASK = """Fix the review findings below, each with the smallest change that resolves it, in the files of the working
 directory. Check each finding first: if it is wrong, change nothing and say so. You cannot run anything. At the end,
@@ -30,7 +29,7 @@ async def fix(settings: Settings, findings: Sequence[tuple[str, str]], listener:
         cwd=repository_root(settings.cwd) or settings.cwd,
     )
     listed = "\n\n".join(f"## {place}\n{text}" for place, text in findings)
-    async with open_agent(allowed, listener, policy=RepositoryPolicy.of(allowed)) as agent:
+    async with open_alone(allowed, listener, RepositoryPolicy.of(allowed), "Fixes of a review") as agent:
         return await outcome(agent.run(f"{_TASK}\n\n{listed}"), agent.wait)
 
 

@@ -1,9 +1,11 @@
 """The review itself: an agent that can only read, with the changes in its prompt, and an answer of a fixed form."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sagent.agent import Agent
 from sagent.agent.asking import outcome
 from sagent.app.assembly import open_agent
 from sagent.config import Settings
@@ -14,6 +16,7 @@ from sagent.plugins.review.changes import Changes, file_at
 from sagent.plugins.review.finding import SCHEMA, Review, read_findings
 from sagent.plugins.review.policy import RepositoryPolicy
 from sagent.plugins.review.untrusted import without_hidden
+from sagent.session.contents import Label
 
 PROMPT = Path(__file__).with_name("review.md")
 TOOLS = ("Read", "Grep", "Glob", "List")
@@ -40,6 +43,17 @@ def reading_only(settings: Settings) -> Settings:
     )
 
 
+@asynccontextmanager
+async def open_alone(
+    settings: Settings, listener: Callable[[Event], None], policy: RepositoryPolicy, title: str
+) -> AsyncGenerator[Agent]:
+    """Open an agent in a session of its own, which no --continue takes for a person's. Errors as in `open_agent`."""
+    async with open_agent(settings, listener, policy=policy) as agent:
+        with suppress(OSError):  # then nothing is saved, which the run reports
+            agent.log.append(Label(title, by="review"))
+        yield agent
+
+
 async def review(
     settings: Settings, changes: Changes, listener: Callable[[Event], None], about: str = ""
 ) -> tuple[Review, Result]:
@@ -49,7 +63,7 @@ async def review(
     shown, left_out = _shown(changes)
     prompt = _prompt(settings.cwd, changes, shown, left_out, about)
     settings = reading_only(settings)
-    async with open_agent(settings, listener, policy=RepositoryPolicy.of(settings)) as agent:
+    async with open_alone(settings, listener, RepositoryPolicy.of(settings), "Review of changes") as agent:
         result = await outcome(agent.run(prompt, output=SCHEMA), agent.wait)
     answer = as_object(json_load(wire_bytes(result.data)))  # written once, for halves of letters are lost so
     found = Review(

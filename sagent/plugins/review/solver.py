@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sagent.agent.asking import outcome
-from sagent.app.assembly import open_agent
 from sagent.config import Settings
 from sagent.context.instructions import repository_root
 from sagent.events import Event, Result
 from sagent.lib.text import one_line
 from sagent.plugins.review.issue import Issue
 from sagent.plugins.review.policy import RepositoryPolicy
+from sagent.plugins.review.reviewer import open_alone
 from sagent.plugins.review.untrusted import for_page, without_hidden
 
 MAX_ISSUE_CHARS = 20_000
@@ -26,7 +26,9 @@ async def solve(settings: Settings, issue: Issue, listener: Callable[[Event], No
     SagentError."""
     cwd = repository_root(settings.cwd) or settings.cwd
     allowed = replace(settings, cwd=cwd, permission_mode="edit", plan=False, add_dirs=())
-    async with open_agent(allowed, listener, policy=RepositoryPolicy.of(allowed, allowed.allow)) as agent:
+    async with open_alone(
+        allowed, listener, RepositoryPolicy.of(allowed, allowed.allow), "Solution of an issue"
+    ) as agent:
         return await outcome(agent.run(prompt_for(issue)), agent.wait)
 
 

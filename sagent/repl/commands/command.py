@@ -33,6 +33,7 @@ class CommandContext(CurrentSession):
         self.turn = asyncio.Lock()  # held by whoever works on the conversation
         self.commands: Mapping[str, Command] = {}
         self.prompts: list[str] = []
+        self.notes: dict[object, object] = {}  # what commands keep for later ones, by any key
 
     def _write(self, text: str) -> None:
         """Write a text and a line end."""

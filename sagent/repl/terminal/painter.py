@@ -189,7 +189,7 @@ class Painter:
     def _measure(self, table: Piece, rows: int) -> None:
         """Keep the columns of a growing table as they are, once rows of it are final: printed, or too many to stay
         unfinished."""
-        printed, before = bool(self._surface.printed), self._table
+        printed, before = bool(table.text and self._surface.printed), self._table
         if table.text and (printed or rows > self._surface.reach):
             table = before if printed and before.text else table  # as it was drawn last
             table = replace(table, measured=table.text.count("\n") + 1, wide=not printed)

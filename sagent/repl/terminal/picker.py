@@ -119,6 +119,7 @@ class Picker(Generic[T]):
     ticked: set[int] | None = None
     words: bool = False
     held: str = ""
+    listed: bool = False  # the options of a held one are shown too, without their keys
     leaving: str = "closes the list"
     query: str = ""
     at: int = -1
@@ -254,7 +255,10 @@ def render_picker(picker: Picker[T], width: int, height: int) -> list[Line]:
     """Return an open list in at most `height` lines: its title and the options around the current one, as far as they
     fit. Hidden rows are counted."""
     title = [] if picker.lookup is not None else picker.title_for(width)
-    rows = _rendered_options(picker, width, height, len(title))
+    beside: Line = (*title[-1], ("class:dim", f"  {picker.held}")) if title and picker.listed and not picker.row else ()
+    told = bool(beside and picker.held) and line_width(beside) <= width
+    rows = _rendered_options(picker, width, height, len(title), "" if told else picker.held)
+    title = [*title[:-1], beside] if told else title
     query: list[Line] = []
     if not picker.keys:
         found = f"  {len(picker.shown)} of {len(picker.options)}"
@@ -315,8 +319,9 @@ def _most_options(height: int) -> int:
     return max(min(MAX_ROWS, (height - 1) // 2), 1)
 
 
-def _rendered_options(picker: Picker[T], width: int, height: int, above: int) -> list[Line]:
-    """Return the options below a title of so many rows; on a low terminal, options with keys share lines."""
+def _rendered_options(picker: Picker[T], width: int, height: int, above: int, held: str) -> list[Line]:
+    """Return the options below a title of so many rows; on a low terminal, options with keys share lines.
+    A list that is `held` says so in their place, unless the title does."""
     shown = picker.shown
     most = max(height - above, height // 2) if picker.keys else MAX_ROWS
     least = 2 if picker.keys else 1 + min(above, 2)  # rows kept for the title
@@ -333,8 +338,9 @@ def _rendered_options(picker: Picker[T], width: int, height: int, above: int) ->
     lines = [line for option in options for line in option]
     rows = min(len(lines), most)
     if picker.held:
-        said = wrap([("class:dim", picker.held)], width, (("", "  "),))[:rows]
-        return [*said, *(((),) * (rows - len(said)))]
+        named = [cut_line((("class:dim", f"    {one.label}  {one.hint}"),), width) for one in shown]
+        said = wrap([("class:dim", held)], width, (("", "  "),)) if held else ()
+        return [*said, *(named if picker.listed and not picker.row else ()), *(((),) * rows)][:rows]
     start = sum(map(len, options[: max(picker.at, 0)]))
     size = len(options[picker.at]) if 0 <= picker.at < len(options) else 0
     first = min(max(start + size // 2 - rows // 2, start + size - rows, 0), start, len(lines) - rows)

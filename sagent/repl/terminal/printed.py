@@ -18,7 +18,7 @@ class Printed:
         self._used_up = False  # whether the partial row was used up at the last look
 
     def __bool__(self) -> bool:
-        return bool(self._rows or self._letters)
+        return bool(self._final)
 
     def clear(self) -> None:
         """Begin with another block."""

@@ -165,7 +165,7 @@ class Questions:
             if not text and not away and self._presence.unrest(self._shown_at) <= 0:
                 self.take_up()
             else:
-                picker.held = _DRAFT if text else _HELD
+                picker.held, picker.listed = _DRAFT if text else _HELD, bool(text)
 
     def take_up(self) -> None:
         """Have the question take keys now."""
@@ -184,7 +184,7 @@ class Questions:
         if letter:
             self._screen.buffer.insert_text(letter)
         if self.picker is not None and self.picker.keys and not self.picker.words:
-            self.picker.held = _DRAFT
+            self.picker.held, self.picker.listed = _DRAFT, True
             self._presence.wake()
 
     def begin_anew(self) -> None:

@@ -428,6 +428,7 @@ def _shell(block: Shell, width: int, *, whole: bool = False) -> list[Line]:
 def _returned(block: Finished, width: int) -> Line:
     result = block.result
     figures = f"{result.turns} turn{'s' if result.turns != 1 else ''}, {duration(result.duration)}"
+    figures += f", {money(result.run_usd)}" if result.run_usd else ""
     if (error := result.error) is not None:
         why = "interrupted" if error.kind == "interrupted" else one_line(error.message)
         who: Line = (("class:failed", "✗ "), ("class:news", block.agent), ("class:dim", " · "), ("class:failed", why))

@@ -74,13 +74,14 @@ def feed(flow: Flow, text: str) -> tuple[Flow, tuple[Piece, ...]]:
 
 def finish(flow: Flow, *, live: bool = False) -> tuple[Piece, ...]:
     """Return the last blocks, as if nothing followed. In `live` ones, which show the unfinished part, a table has whole
-    rows only."""
+    rows only, and a line that may yet become its dashes is left out."""
     if not flow.pending:
         return ()
     reader, lines = _Reader(flow), flow.pending.removesuffix("\n").split("\n")
     for line in lines[:-1]:
         reader.take(line)
-    if not (live and reader.is_row(lines[-1]) and not flow.pending.endswith("\n")):
+    dashes = "|" in (reader.lines or ("",))[-1] and not lines[-1].strip(" |:-")
+    if not (live and (dashes or reader.is_row(lines[-1])) and not flow.pending.endswith("\n")):
         reader.take(lines[-1])
     if not (live and reader.kind == "table" and len(reader.lines) == 1):
         reader.end()
@@ -335,9 +336,9 @@ def _meant(text: str, groups: Mapping[str, str]) -> str:
 
         meant = unescape(text) if text[1] == "#" else entities.html5.get(text[1:], text)
         return printable(meant).replace("\xa0", " ").replace("\n", " ")
-    from sagent.repl.view.maths import formula
-
-    return formula(next(groups[name] for name in groups if name.startswith("maths"))) or text
+    draw = drawer("_formula")
+    rows = draw(next(groups[name] for name in groups if name.startswith("maths")), MAX_PROSE_COLUMNS) if draw else ()
+    return rows[0] if rows else text
 
 
 def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
@@ -494,8 +495,8 @@ def colour(line: str, language: str) -> Line:
 
 
 def drawer(language: str) -> Callable[[str, int], Sequence[str] | None] | None:
-    """Return a function that draws code of a language in rows of a width, or returns None for code that it cannot draw;
-    None for most languages. It is an extra of a plugin of ours, "fence LANGUAGE"."""
+    """Return a function that draws code of a language, or a "_formula", in rows of a width, or returns None if it
+    cannot; None for most languages. It is an extra of a plugin of ours, "fence LANGUAGE"."""
     if (named := _drawers().get(language)) is None:
         return None
     from sagent.plugin import resolve

@@ -25,6 +25,7 @@ MIN_COLUMNS = 5  # for an argument or message
 MIN_NAME_COLUMNS = 8  # for a model's name, before more is left out
 _MODEL, _COST = "model", "cost"
 _LEAVING = ("branch", "shares", "advisor", "jobs", "context", _COST, _MODEL, "vi", "mode")  # in order of removal
+_SANDBOXED: Line = (("class:mode", "sandboxed"),)  # the usual state, which makes room for the cost
 _STEPS: Mapping[State, tuple[str, str]] = {  # marks and styles of to-do items
     "pending": ("☐", "class:dim"),
     "in_progress": ("▸", "class:working"),
@@ -305,6 +306,8 @@ def render_status(figures: Figures, width: int, segments: Mapping[str, Segment],
         last = leaving[0]
         if last in (_MODEL, _COST) and (left := line_width(found.get(_MODEL, ())) - over) >= MIN_NAME_COLUMNS:
             found[_MODEL] = cut_line(found[_MODEL], left)
+        elif last == _COST and found.get("mode", ())[2:] == _SANDBOXED:
+            found["mode"] = found["mode"][:1]
         elif len(found) == 1:
             found[last] = cut_line(found[last], width)
         else:
@@ -368,7 +371,7 @@ def _held(figures: Figures) -> Line:
     """Describe the sandbox, if it is known."""
     if figures.sandboxed is None:
         return ()
-    return (("class:dim", " · "), ("class:mode", "sandboxed") if figures.sandboxed else ("class:warning", "no sandbox"))
+    return (("class:dim", " · "), _SANDBOXED[0] if figures.sandboxed else ("class:warning", "no sandbox"))
 
 
 def _context(figures: Figures) -> Line:

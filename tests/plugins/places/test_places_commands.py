@@ -66,3 +66,13 @@ async def test_prompt_cannot_widen_directories(kept: RecordingContext, tmp_path:
     for line in (f"/add-dir {tmp_path.parent}", f"/cd {tmp_path.parent}"):
         with pytest.raises(UsageError, match="on the command line"):
             await kept.do(line)
+
+
+async def test_cd_goes_back(kept: RecordingContext, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        await kept.do("/cd -")
+    (tmp_path / "other").mkdir()
+    for line, there in (("/cd other", tmp_path / "other"), ("/cd -", tmp_path), ("/cd -", tmp_path / "other")):
+        await kept.do(line)
+        assert kept.reopened is not None and kept.reopened[0].cwd == there
+        kept.use(kept.reopened[0])

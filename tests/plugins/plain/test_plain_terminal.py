@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sagent.testing.script import Call, Fail, Turn
-from tests.repl.console import CHECKOUT, Console
+from sagent.testing.script import Call, Fail, Received, Turn
+from tests.repl.console import CHECKOUT, Console, last_text
 from tests.snippets import snippets
 
 SHOP = "def total(items):\n    return sum(items)\n"
@@ -121,6 +121,31 @@ def test_stopped_turn_gives_words_back(console: Console, raw: Path) -> None:
     console.start(ready="Session resumed.")
     console.until("You: one\ntwo", "After.", "You> ")
     assert b"\x1b" not in raw.read_bytes()
+
+
+def test_agent_is_followed_and_answer_copied(console: Console, raw: Path) -> None:
+    def script(request: Received) -> Turn:
+        text = last_text(request)
+        if "begin" in text:
+            return Turn(calls=(Call("AgentSpawn", {"name": "scout", "prompt": "look", "persistent": True}),))
+        return Turn(text="I see you." if "hello scout" in text else "Here." if "look" in text else "All done.")
+
+    server = console.serve(script)
+    console.start(ready="You> ")
+    console.type("begin")
+    console.until("All done.", "End of turn")
+    console.type("/copy")
+    console.until("Copied 9 characters")
+    console.type("/enter scout")
+    console.until("Following root/scout", "You to root/scout> ")
+    console.type("hello scout")
+    console.until("I see you.")
+    console.type("/enter root")
+    console.until("Back with root.")
+    console.type("more")
+    console.until("All done.", "End of turn")
+    assert len(server.requests) == 5
+    assert raw.read_bytes().count(b"\x1b") == raw.read_bytes().count(b"\x1b]52;c;") == 1
 
 
 @pytest.mark.parametrize("way", ["flag", "variable", "file", "off"])

@@ -73,7 +73,7 @@ def test_answer_streams_whole_and_harmless(text: str, cuts: list[int], notices: 
 
     async def stream() -> None:
         terminal = LineTerminal(sent.append, bool)
-        terminal._send = lambda text: sent.append(text)
+        terminal.send = lambda text: sent.append(text)
         paper = Paper(terminal)
         places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
         for number, (start, end) in enumerate(itertools.pairwise(places)):

@@ -69,6 +69,14 @@ def test_half_character_keeps_report(shell: Shell, shas: tuple[str, str], form: 
     assert "Half \ufffd" in (shell.cwd / "found").read_text("utf-8")
 
 
+def test_review_is_not_continued(shell: Shell, shas: tuple[str, str]) -> None:
+    shell.serve([Turn(text="Mine."), answer(BAD), Turn(text="On.")])
+    assert shell.run("remember this").code == 0
+    assert shell.run("review", "HEAD~1", model="").code == 0
+    assert shell.run("--continue", "and now").out == "On.\n"
+    assert "remember this" in asked(shell).rpartition("and now")[0]
+
+
 def test_session_model_can_be_named(shell: Shell, shas: tuple[str, str]) -> None:
     shell.serve([answer(BAD)])
     done = shell.run("review", "HEAD~1", "--model", "anthropic/claude-sonnet-4-6", "--fail-on", "medium", model="")

@@ -1,4 +1,4 @@
-"""LaTeX formulas as a line of Unicode: maths.toml has the signs."""
+"""LaTeX formulas as a line of Unicode: formula.toml has the signs."""
 
 import re
 from collections.abc import Mapping
@@ -24,9 +24,15 @@ def _signs() -> Mapping[str, Mapping[str, str]]:
     import tomllib
     from pathlib import Path
 
-    tables: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("maths.toml").read_text("utf-8"))
+    tables: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("formula.toml").read_text("utf-8"))
     pairs = {**tables.pop("scripts"), "double": tables.pop("double")["letters"]}
     return {**tables, **{name: dict(zip(text[::2], text[1::2], strict=True)) for name, text in pairs.items()}}
+
+
+def draw(source: str, width: int) -> list[str]:
+    """Return a formula as one row of Unicode, of any width; no row if a part of it cannot be written so."""
+    del width
+    return [text] if (text := formula(source)) else []
 
 
 def formula(source: str) -> str:
