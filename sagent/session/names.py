@@ -16,8 +16,8 @@ def new_session_id() -> str:
 
 
 def is_session_id(name: str) -> bool:
-    """Return True for a name made by `new_session_id`."""
-    return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", name) is not None
+    """Return True for a name made by `new_session_id`, also one made longer, as for a bus."""
+    return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}([0-9a-f]{6})?", name) is not None
 
 
 def sessions_of(state: Path, cwd: Path) -> Path:

@@ -203,7 +203,10 @@ class Connection:
 
     @asynccontextmanager
     async def listening(self, subject: str) -> AsyncGenerator[AsyncIterator[Request]]:
-        """Subscribe to a subject, for its requests and messages from now on."""
+        """Subscribe to a subject, for its requests and messages from now on; to none if it is empty."""
+        if not subject:
+            yield _nothing()
+            return
         subscribe = self._client.subscribe  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its future
         found = await self.call(lambda: subscribe(subject), CALL_TIMEOUT_SECONDS)
         await self.call(self._flush, CALL_TIMEOUT_SECONDS)  # by then the server has reported refusals
@@ -446,6 +449,12 @@ def _abort(client: "Client") -> None:
 def _transport(client: "Client") -> asyncio.WriteTransport | None:
     writer = getattr(client._transport, "_io_writer", None)  # noqa: SLF001 -- it has no other name
     return writer.transport if isinstance(writer, asyncio.StreamWriter) else None
+
+
+async def _nothing() -> AsyncIterator[Request]:
+    """Yield no requests."""
+    for request in list[Request]():
+        yield request
 
 
 async def _ignore_answer(_: bytes) -> None:

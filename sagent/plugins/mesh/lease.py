@@ -83,14 +83,23 @@ class Lease:
 
     @classmethod
     async def take(cls, bus: JetStream, subject: str, holder: str, pace: Pace | None = None) -> Self | None:
-        """Become the holder; return None if there is another. Raises Unavailable."""
+        """Become the holder; return None if there is another. A holder's name is that of one process
+        alone. Raises Unavailable."""
         lease = cls(bus, subject, holder.encode(), pace or Pace())
         since, ttl = clock(), lease._pace.ttl
         timeout = max(_TAKE_TIMEOUT_SECONDS, ttl - MARGIN_SECONDS)
         try:
             revision = await lease._bucket.create(lease._key, lease._holder, timeout=timeout, ttl=ttl)
         except Fenced:
-            return None
+            held = await lease._bucket.get(lease._key)
+            if held is None or held.value != lease._holder:
+                return None
+            try:  # its own, by a request whose answer was lost
+                revision = await lease._bucket.update(
+                    lease._key, lease._holder, held.revision, timeout=timeout, ttl=ttl
+                )
+            except Fenced:
+                return None
         lease.revision = lease._last = revision
         lease._until = since + ttl - MARGIN_SECONDS
         return lease

@@ -21,7 +21,6 @@ ACK_TIMEOUT_SECONDS = 4.0  # after which the work of a vanished node goes to ano
 _WORK_REQUEST_SECONDS = (
     3.0  # seconds of one request for work; below ACK_TIMEOUT_SECONDS, so that a stopped process gets none
 )
-_SHARED_SLOT_REQUEST_SECONDS = 0.3  # seconds of one if other labels wait for the same slot
 _HEARTBEAT_SECONDS = 1.0  # seconds between two signs of life
 _MAX_OFFLINE_SECONDS = 3.0  # seconds without the bus, after which a drained node ends anyway
 _RECHECK_DELAY_SECONDS = 2.0  # seconds until work that another node holds is checked again
@@ -39,7 +38,7 @@ class Node:
         self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
         self._slots = asyncio.Semaphore(options.slots)
         self._holds: dict[str, SessionWorker] = {}
-        self._pace = Pace()
+        self._pace, self._mark = Pace(), os.urandom(4).hex()
         self._stopped = set[str]()  # sessions paused while the bus has no room
         self._draining = asyncio.Event()
         self._changed = asyncio.Event()  # its card is another
@@ -73,7 +72,7 @@ class Node:
     async def _named(self) -> Lease:
         """Return the node's unique name. Raises Refused if another node has it."""
         name = self.options.name
-        holder = f"process {os.getpid()} on {os.uname().nodename}"
+        holder = f"process {os.getpid()} on {os.uname().nodename} ({self._mark})"
         found = await Lease.claim(self._bus, self._key, holder, self._pace)
         if isinstance(found, str):
             raise Refused(f"A node {name} is on this bus already: {found}. Give this one another --name.")
@@ -117,19 +116,16 @@ class Node:
         subject, name = names.work_subject(label), f"work-{label}"
         async with self._bus.taking(names.WORK, subject, name, ack_wait=ACK_TIMEOUT_SECONDS, limit=_MANY) as intake:
             while not self._draining.is_set():
-                await self._slots.acquire()
-                round_ = (
-                    _SHARED_SLOT_REQUEST_SECONDS
-                    if self.options.labels and self._slots.locked()
-                    else _WORK_REQUEST_SECONDS
-                )
+                async with self._slots:
+                    pass  # some slot is free; none is held while this label has no work, because others may have some
                 try:
-                    taken = None if self._draining.is_set() else await intake.next(round_)
+                    taken = None if self._draining.is_set() else await intake.next(_WORK_REQUEST_SECONDS)
                 except Missing:
                     taken, _ = None, await self._bus.ensure()
-                if taken is None:
-                    self._slots.release()
-                else:
+                if taken is not None and self._slots.locked():  # another label has filled it meanwhile
+                    await taken.again()
+                elif taken is not None:
+                    await self._slots.acquire()
                     group.create_task(self._work(taken)).add_done_callback(lambda _: self._slots.release())
 
     async def _work(self, leased: LeasedMessage) -> None:
@@ -145,7 +141,7 @@ class Node:
         done, lease, delay = False, None, _RECHECK_DELAY_SECONDS
         try:
             if session not in self._holds:  # it has lost the lease, and is about to end
-                lease = await Lease.take(self._bus, session, self.options.name, self._pace)
+                lease = await Lease.take(self._bus, session, f"{self.options.name} {self._mark}", self._pace)
             if lease is not None:
                 done = await self._hold(session, lease)
         except NoRoom as error:

@@ -35,7 +35,7 @@ def remote_flags() -> Sequence[str]:
 
 def check_flags(flags: Mapping[str, object]) -> None:
     """Refuse flags that only the node may set. Raises UsageError."""
-    if unknown := sorted(set(flags) - set(known := remote_flags())):
+    if flags and (unknown := sorted(set(flags) - set(known := remote_flags()))):
         raise UsageError(f"{unknown[0]} is set by the node; you can give {', '.join(known)}.")
 
 

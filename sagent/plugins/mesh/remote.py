@@ -3,10 +3,11 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from decimal import Decimal
 from functools import partial
+from os import urandom
 from pathlib import Path
 from typing import Literal, Self
 
@@ -44,6 +45,8 @@ from sagent.session.names import new_session_id
 from sagent.tools.plan import PlanDecision
 from sagent.usage import Cost
 
+MAX_BEGINNING = 64
+"""Sessions that one Mesh sends to its bus at a time."""
 _REPEAT_INTERVAL_SECONDS = 0.5  # seconds until a request is repeated
 _STOP_TIMEOUT_SECONDS = 4.0  # seconds for the bus to answer when stopping
 _LABEL_CHECK_DELAY_SECONDS = 30.0  # seconds after which to check that some node has the label
@@ -78,8 +81,8 @@ class RemotePeer(Follower):
         async with (
             bus.listening(names.events_subject(record.id)) as events,
             bus.bucket(names.SESSIONS).watching(names.token(record.id)) as changes,
-            bus.listening(names.asking_subject(record.id if reply else "")) as calls,
-            bus.listening(names.inquiry_subject(record.id if answer else "")) as inquiries,
+            bus.listening(names.asking_subject(record.id) if reply else "") as calls,
+            bus.listening(names.inquiry_subject(record.id) if answer else "") as inquiries,
         ):
 
             async def follow() -> None:
@@ -378,10 +381,29 @@ class _PendingQuestion:
 
 
 class Mesh:
-    """A bus with nodes that run agents. Open it with `async with Mesh.connect(url) as mesh`."""
+    """A bus with nodes that run agents. Open it with `async with Mesh.connect(url) as mesh`.
+
+    Of any number of sessions that are asked for at once, MAX_BEGINNING at a time are sent to the bus. Others wait for
+    their turn; `waiting` is how many.
+    """
 
     def __init__(self, bus: JetStream) -> None:
         self.bus = bus
+        self.waiting = 0
+        self._turns = asyncio.Semaphore(MAX_BEGINNING)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncGenerator[None]:
+        """Wait for the turn to begin a session: no time-out of the bus runs meanwhile."""
+        self.waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self.waiting -= 1
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     @classmethod
     @asynccontextmanager
@@ -407,10 +429,12 @@ class Mesh:
         `flags` are of `records.remote_flags()`, such as model and max_budget_usd; the node decides what it allows. The
         session continues when the block ends. `reply` judges its calls, `answer` its agents' questions and plans."""
         record, said = new_record(prompt, label, files, base, flags)
-        records = Records(self.bus)
-        letter = await records.pack(said)  # first, so that a too large message leaves no record
-        async with RemotePeer.attached(self.bus, record, reply, answer) as peer:
-            await peer.begin(letter)
+        async with AsyncExitStack() as stack:
+            async with self._turn():
+                letter = await Records(self.bus).pack(said)  # first, so that a too large message leaves no record
+                attached = RemotePeer.attached(self.bus, record, reply, answer)
+                peer = await stack.enter_async_context(attached)
+                await peer.begin(letter)
             yield peer
 
     @asynccontextmanager
@@ -459,8 +483,10 @@ class Mesh:
         flags: Mapping[str, object] = EMPTY,
     ) -> str:
         """Submit a prompt as `spawn` does, without following the session; return the session's id."""
-        async with self.spawn(prompt, label=label, files=files, base=base, flags=flags) as peer:
-            return peer.path
+        record, said = new_record(prompt, label, files, base, flags)
+        async with self._turn():
+            await RemotePeer(self.bus, record).begin(await Records(self.bus).pack(said))
+        return record.id
 
     async def fetch(self, session: str, directory: Path) -> Path:
         """Return a session's log as the bus has it, as a directory in another; each line is verified. Raises
@@ -497,4 +523,6 @@ def new_record(
         check_label(label)
     texts = {name: str(value) for name, value in flags.items() if value is not None}
     title = " ".join(message.content.split())[:80]
-    return SessionRecord(session or new_session_id(), title, label, texts, files, base), InboxMessage(message)
+    return SessionRecord(
+        session or f"{new_session_id()}{urandom(3).hex()}", title, label, texts, files, base
+    ), InboxMessage(message)
