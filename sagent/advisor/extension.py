@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from decimal import Decimal
 
 from sagent.advisor.account import ZERO, Account
@@ -13,38 +13,54 @@ from sagent.advisor.conversation import TOOL
 from sagent.advisor.native import DEFAULT_USES, Native
 from sagent.advisor.policy import AdvisorPolicy
 from sagent.advisor.tool import AdvisorTool, is_answer, message_of
-from sagent.agent.resources import ExtensionFactory
 from sagent.agent.tree import Node
 from sagent.engine.neighbours import Extension, ExtraCost, Report
 from sagent.errors import ModelError, UsageError
 from sagent.events import Switched
+from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_object, as_str, json_freeze_object
-from sagent.model import Reply, Request, ToolSpec
+from sagent.model import Model, Reply, Request, ToolSpec, full_name
 from sagent.peer import Action, Cancel, Compact, Consult, Stop, Switch
+from sagent.providers.aliases import spelled_out
 from sagent.session.contents import AdviceContent, SwitchedEntry
 
 
-def advise(advisors: Sequence[Advisor | str], setup: Setup | None = None) -> ExtensionFactory:
+@dataclass(frozen=True, slots=True)
+class Advising:
+    """Gives an agent its advisors, and those below it the same; `models` are theirs."""
+
+    roster: Sequence[Advisor]
+    setup: Setup
+    models: Sequence[Model | str]
+    account: Account = field(default_factory=Account)
+
+    def __call__(self, agent: Node, above: Extension | None) -> "AdvisorExtension":
+        """Return the extension of an agent, given that of the agent above it, if any."""
+        if not isinstance(above, AdvisorExtension):
+            return AdvisorExtension(agent, self.roster, self.setup, self.account)
+        advising = agent.state.role.startswith(f"{TOOL}:")  # an advisor has no advisors
+        own = () if advising else above.roster.every
+        return AdvisorExtension(agent, own, self.setup, self.account, above.tool if own else None)
+
+
+def advise(advisors: Sequence[Advisor | Model | str], setup: Setup | None = None) -> Advising:
     """Give an agent these advisors: `Resources(advisory=advise(["openai/gpt-5.5"]))`.
 
     Raises UsageError for an invalid advisor, two of one name, or an unreadable role file.
     """
-    roster = [parse_advisor(one) if isinstance(one, str) else one for one in advisors]
-    if len({one.name for one in roster}) != len(roster):
-        raise UsageError(f"two advisors have the same name: {', '.join(one.name for one in roster)}")
-    given = setup or Setup()
-    for one in roster:
-        role_text(one, given.base)
-    account = Account()
-
-    def make(agent: Node, above: Extension | None) -> AdvisorExtension:
-        if not isinstance(above, AdvisorExtension):
-            return AdvisorExtension(agent, roster, given, account)
-        advising = agent.state.role.startswith(f"{TOOL}:")  # an advisor has no advisors
-        own = () if advising else above.roster.every
-        return AdvisorExtension(agent, own, given, account, above.tool if own else None)
-
-    return make
+    roster, models, given = list[Advisor](), list[Model | str](), setup or Setup()
+    for one in advisors:
+        advisor = (
+            parse_advisor(one if isinstance(one, str) else full_name(one)) if not isinstance(one, Advisor) else one
+        )
+        if advisor.name in {each.name for each in roster}:
+            raise UsageError(f"two advisors have the same name: {advisor.name}")
+        role_text(advisor, given.base)
+        if "/" not in advisor.model:
+            advisor = replace(advisor, model=spelled_out(advisor.model))
+        roster.append(advisor)
+        models.append(advisor.model if isinstance(one, Advisor | str) else one)
+    return Advising(tuple(roster), given, tuple(models))
 
 
 class AdvisorExtension(Advisors):

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Generic, Literal, Never, Self, TypeVar, cast, 
 from warnings import warn
 
 from sagent.agent.asking import Prompt, events_of, to_message, wait_for
+from sagent.agent.named_models import NamedModels
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.preparation import PolicyOf, Preparation, PromptOf, ToolsOf
 from sagent.agent.resources import (
     Amount,
+    ExtensionFactory,
     GivenTool,
     Resources,
     check_kind,
@@ -20,7 +22,6 @@ from sagent.agent.resources import (
     check_resources,
     check_type,
     ledger_of,
-    model_of,
     session_at,
     tools_of,
 )
@@ -32,9 +33,11 @@ from sagent.errors import UsageError
 from sagent.events import Denied, Event, Result
 from sagent.lib.dataclass import Deps, Deps_contra, Hinting, hinting, refuse_keywords
 from sagent.lib.json import JsonObject
+from sagent.lib.money import show
 from sagent.messages import Message
-from sagent.model import EFFORTS, Effort, Model
+from sagent.model import EFFORTS, Effort, Model, full_name
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
+from sagent.plugin import resolve
 from sagent.policy import Policy
 from sagent.session.contents import MessageSent
 from sagent.session.log import MemoryLog
@@ -57,7 +60,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
     the budget of the agent and all its subagents, and `resources` are what it shares or keeps: log, ledger, workspace.
     Without them, its log is in memory, it has no budget, and it works in the current directory. `session` is the
     directory of its log: a new session is started there, or an existing one continued, whose earlier cost counts
-    towards the budget. `async with` closes the agent.
+    towards the budget. `advisor` are models that it can ask, `fallbacks` those that replace an unreachable one, in this
+    order; short names such as "opus" are the newest model with a key. `async with` closes the agent.
 
     `options` are fields of its requests to this provider, such as {"temperature": 0.2}. Raises UsageError for those
     that sagent sets itself, and for those that might cost more than the budget allows.
@@ -78,6 +82,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         options: Mapping[str, object] | None = None,
         max_budget_usd: Amount | None = None,
         session: str | Path | None = None,
+        advisor: Model | str | Sequence[str] = (),
+        fallbacks: Sequence[Model | str] = (),
         resources: Resources | None = None,
     ) -> None:
         check_limits(limits)
@@ -88,10 +94,12 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             raise UsageError(f"effort={effort!r}: give one of {', '.join(EFFORTS)}")
         given = resources or Resources()
         check_resources(given)
+        self._models = NamedModels()
+        model = self._models.open(model)
+        given = _with_models(given, self._models, advisor, fallbacks)
         ledger = ledger_of(given.ledger, given.path, max_budget_usd)
         own_tools = tools_of(tools or ())
         by_name = _by_name(own_tools)
-        model, self._opened = model_of(model)
         self.preparation = Preparation(system, policy, prepare_tools)
         sent = dict[str, JsonObject]()
         if options:
@@ -119,8 +127,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             prompts=self.tree.prompts,
             caller=self,
             role=given.role,
-            fallbacks=list(given.fallbacks),
-            compactor=given.compactor,
+            fallbacks=cast("list[Model]", list(given.fallbacks)),
+            compactor=cast("Model | None", given.compactor),
             call_forms=given.call_forms,
         )
         self._runs = Runner(self.state, self.tree, given.finish, self.preparation.prepare, given.admit)
@@ -487,6 +495,9 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             "arguments, and give it the conversation with restore(agent.messages)"
         )
 
+    def __repr__(self) -> str:
+        return f"<Agent {self.path}: {full_name(self.model)}, {self._doing}, {show(self.ledger.cost(self.path).total)}>"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -512,13 +523,31 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
             close = getattr(tool, "aclose", None)
             if close is not None:
                 await close()
-        if self._opened is not None:
-            await self._opened.aclose()
+        await self._models.aclose()
         self.neighbours.close()
         if self._kept is not None:
             self._kept.close()
         elif self._given.log is None:
             self.state.log.close()
+
+
+def _with_models(
+    given: Resources, models: NamedModels, advisor: Model | str | Sequence[str], fallbacks: Sequence[Model | str]
+) -> Resources:
+    """Add advisors and fallbacks to the resources. The agent can use these models and no others, unless it resolves
+    names itself."""
+    if advisor:
+        if given.advisory is not None:
+            raise UsageError("advisor and the advisory of resources are two places for advisors: give only one")
+        several = not isinstance(advisor, str) and isinstance(advisor, Sequence)
+        advise = cast("Callable[[object], ExtensionFactory]", resolve("sagent.advisor:advise"))
+        given = replace(given, advisory=advise(advisor if several else [advisor]))
+    if given.resolve is None:
+        for each in getattr(given.advisory, "models", ()):
+            models.add(each)
+    ahead = tuple(models.open(each) for each in (*given.fallbacks, *fallbacks))
+    compactor = None if given.compactor is None else models.open(given.compactor)
+    return replace(given, fallbacks=ahead, compactor=compactor, resolve=given.resolve or models.resolve)
 
 
 def _open_session(path: str | Path, parts: Resources) -> "SavedSession":

@@ -8,7 +8,6 @@ from sagent.agent.resources import Resources
 from sagent.agent.tree import Node
 from sagent.context.prompt import CHANGED
 from sagent.engine.neighbours import Asker, Extension
-from sagent.errors import UsageError
 from sagent.lib.json import EMPTY, json_dump
 from sagent.messages import Message, ToolCall, user
 from sagent.model import Model, ModelLimits, full_name
@@ -63,13 +62,10 @@ class TreeNeighbours:
         return waits or any(agent.busy for agent in tree.below(self._agent.path))
 
     def resolve(self, name: str) -> Model:
-        """Return a model by "provider/id"; an agent that knows no others has only its own. Raises UsageError."""
-        if self._resources.resolve is not None:
-            return self._resources.resolve(name)
+        """Return a model by "provider/id". Raises UsageError."""
         own = self._agent.state.model
-        if name != full_name(own):
-            raise UsageError(f"{name} cannot be used: this agent has only {own.provider}/{own.id}")
-        return own
+        assert self._resources.resolve is not None
+        return own if name == full_name(own) else self._resources.resolve(name)
 
     def sizes(self, model: Model) -> ModelLimits:
         listed = self._resources.model_limits

@@ -31,7 +31,6 @@ from sagent.session.log import Log
 from sagent.tool import Tool, Workspace, traits_of
 
 if TYPE_CHECKING:
-    from sagent.model import Provider
     from sagent.tools import FunctionTool
 
 
@@ -62,44 +61,19 @@ class Resources:
     workspace: Workspace | None = None
     ask: Asker | None = None
     path: str = "root"
-    resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch
+    resolve: Callable[[str], Model] | None = None  # "provider/id" -> Model, for Switch; None: those that it was given
     model_limits: Callable[[Model], ModelLimits] | None = None  # known sizes beyond the model's own data
-    fallbacks: Sequence[Model] = ()  # replace an unreachable model, one after the other
+    fallbacks: Sequence[Model | str] = ()  # replace an unreachable model, one after the other
     finish: Callable[[], Awaitable[str]] | None = None  # awaited before a run's result; returns the sandbox's name
     tree: Tree | None = None
     catalog: Callable[[], str] | None = None  # the models to switch to, as text
     advisory: ExtensionFactory | None = None  # gives it advisors
     advised: bool = True  # from the start; otherwise after a first switch
     role: str = EXECUTOR  # who its calls are billed as
-    compactor: Model | None = None  # who sums up a conversation that is cut
+    compactor: Model | str | None = None  # who sums up a conversation that is cut
     call_forms: Forms = own_forms  # forms of calls that are recognized in text
     admit: "Admit | None" = None  # called before each run
     before_compaction: "BeforeCompaction | None" = None
-
-
-def model_of(chosen: Model | str) -> "tuple[Model, Provider | None]":
-    """Return a model, and its provider if that was opened for its name. Raises UsageError for anything else."""
-    if not isinstance(chosen, str):
-        if isinstance(chosen, type) or not callable(getattr(chosen, "stream", None)):
-            name = chosen.__name__ if isinstance(chosen, type) else type(chosen).__name__
-            raise UsageError(f'{name} is not a model: give "provider/model" or provider.model("...")')
-        if lacking := [each for each in ("provider", "id", "limits", "max_input_tokens") if not hasattr(chosen, each)]:
-            name, what = type(chosen).__name__, ", ".join(lacking)
-            raise UsageError(f"{name} has no {what}: a model must implement the protocol sagent.model.Model")
-        return chosen, None
-    from sagent.providers.registry import infer, provider_named
-
-    provider, slash, model = chosen.strip().partition("/")
-    if not slash:
-        provider, model = infer(chosen.strip()) or "", chosen.strip()
-    if not provider or not model:
-        from sagent.providers.rows import built_in
-
-        named, _, rest = chosen.strip().partition(":")
-        example = f', as in "{named}/{rest}"' if rest and named in built_in() else ""
-        raise UsageError(f'{chosen!r} does not name a provider: give "provider/model"{example}')
-    opened = provider_named(provider)
-    return opened.model(model), opened
 
 
 _FUNCTIONS = (
@@ -134,14 +108,6 @@ def check_resources(resources: Resources) -> None:
             most: object = getattr(resources.tree.limits, name)
             if most is not None or name != "max_exchanges":
                 check_whole(f"TreeLimits({name}={most!r:.60})", most)
-    named = [("fallbacks", each) for each in resources.fallbacks]
-    if resources.compactor is not None:
-        named.append(("compactor", resources.compactor))
-    for name, each in named:
-        if not callable(getattr(each, "stream", None)):
-            raise UsageError(
-                f'{name}: {each!r} is not a model: give one, such as provider_named("openai").model("gpt-5.5")'
-            )
 
 
 def check_kind(name: str, value: object, kind: type, expected: str) -> None:

@@ -117,7 +117,7 @@ class Choice:
         own = self.settings.aliases
         if not (name.isalpha() or own):  # as most are: what follows is not even imported
             return name
-        from sagent.app.aliases import newest, own_alias, shipped
+        from sagent.providers.aliases import newest, own_alias, shipped
 
         name = own_alias(name, own)
         if elsewhere or name.lower() not in shipped():

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 import sagent
 from sagent import RunLimits, run_sync
+from sagent.advisor import advise
 from sagent.agent import Agent, Resources, Tree, TreeLimits
 from sagent.agent.asking import outcome
 from sagent.cost.ledger import Ledger
@@ -31,7 +32,7 @@ from sagent.errors import BudgetExceeded, ModelError, UsageError
 from sagent.events import Received
 from sagent.lib.json import JsonObject
 from sagent.messages import Text, ToolCall, assistant
-from sagent.peer import Action, SpawnRequest
+from sagent.peer import Action, SpawnRequest, Switch
 from sagent.policy import Allow, AllowAll, Ask, Deny, Policy, Verdict
 from sagent.policy.permissions import PermissionPolicy
 from sagent.providers import Anthropic, provider_named
@@ -237,6 +238,28 @@ async def later(event: object) -> None:
 def test_wrong_use_is_said_in_a_sentence(use: Callable[[Agent], object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         use(Agent(ScriptedModel()))
+
+
+async def test_models_are_given_by_short_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    async with FakeProviderServer([Turn(text="VERDICT: proceed"), Turn(text="From the fallback.")]) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        executor = ScriptedModel("Asked.", ModelError("overloaded", "busy", provider="x", model="y"))
+        agent = Agent(executor, advisor="opus", fallbacks=["haiku"], limits=RunLimits(max_retries=0))
+        await agent.run("Begin.")
+        (advice,) = await agent.consult("Is that right?")
+        assert advice.verdict == "proceed" and advice.model.startswith("anthropic/claude-opus-")
+        assert (await agent.run("Go on.")).content == "From the fallback."
+        assert "anthropic/claude-haiku-" in repr(agent) and "idle" in repr(agent)
+        with pytest.raises(UsageError, match="this agent has only anthropic/"):
+            agent.apply(Switch(model="openai/gpt-5.5"))
+        await agent.aclose()
+
+
+async def test_advisor_may_be_a_model() -> None:
+    async with Agent(ScriptedModel("x"), advisor=ScriptedModel("VERDICT: stop", model_id="strong")) as agent:
+        await agent.run("Begin.")
+        assert [advice.verdict for advice in await agent.consult("Go on?")] == ["stop"]
 
 
 def test_ending_a_listener_ends_no_other() -> None:
@@ -675,14 +698,12 @@ async def test_outcome_is_of_this_run() -> None:
         ({"resources": "x"}, "resources is str: give Resources(...)"),
         ({"options": ["a"]}, "options is list: give a mapping"),
         ({"effort": "hard"}, "effort='hard': give one of none, "),
-        (
-            {"resources": Resources(fallbacks=["openai/gpt-5.5"])},
-            "fallbacks: 'openai/gpt-5.5' is not a model: give one, such as",
-        ),
-        (
-            {"resources": Resources(compactor="openai/gpt-5.5")},
-            "compactor: 'openai/gpt-5.5' is not a model: give one, such as",
-        ),
+        ({"resources": Resources(fallbacks=[5])}, 'int is not a model: give "provider/model"'),
+        ({"resources": Resources(compactor=ScriptedModel)}, 'ScriptedModel is not a model: give "provider/model"'),
+        ({"fallbacks": ["nobody"]}, "'nobody' does not name a provider"),
+        ({"advisor": "nobody"}, "'nobody' does not name a provider"),
+        ({"advisor": ["openai/gpt-5.5", "anthropic/claude-opus-4-6"]}, "two advisors have the same name: advisor"),
+        ({"advisor": "opus", "resources": Resources(advisory=advise(["haiku"]))}, "two places for advisors"),
         ({"system": 3}, "system is int: give a string, or a function"),
         ({"system": None}, "system is NoneType: give a string, or a function"),
         ({"policy": "yolo"}, "policy is str: give a policy, such as PermissionPolicy("),

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from sagent.testing.server import FakeProviderServer, Turn
 from tests.attack.plans import Attempt
 from tests.forks import Forks
-from tests.lib.test_http1 import UNCLEAR
+from tests.strict_http import UNCLEAR
 
 TOKEN = "token-of-the-person-0123456789"
 _EVIL = (

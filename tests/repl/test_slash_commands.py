@@ -65,7 +65,6 @@ COMMANDS = (
     Row("/copy", "/copy", refuses="no terminal with a clipboard", wrong="x"),
     Row("/permissions [mode]", "/permissions", "Mode edit", completes="full", wrong="everything"),
     Row("/permissions [mode]", "/permissions full", refuses="give --permission-mode on the command line"),
-    Row("/init", "/init", wrong="x"),
     Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
     Row("/plan [task]", "/plan", refuses="give --plan on the command line"),
     Row("/quit", "/quit", wrong="now"),
@@ -196,8 +195,6 @@ async def test_doing(context: RecordingContext) -> None:
     assert context.copied == "The answer."
     await context.do("/rename a better name")
     assert title(context.opened.agent.log.entries()) == "a better name"
-    await context.do("/init")
-    assert "AGENTS.md" in context.prompts[0]
     await context.do("/quit")
     assert context.left
 

@@ -165,8 +165,8 @@ def _tried(typed: str, tiers: Callable[[Settings], Iterator[Sequence[Word]]]) ->
 
 def _models(settings: Settings) -> Iterator[Sequence[Word]]:
     """Models of the providers that have a key, and short names; all others; all without their provider."""
-    from sagent.app.aliases import shipped
     from sagent.app.models import Choice, offered_models, price_book
+    from sagent.providers.aliases import shipped
     from sagent.providers.registry import infer, row_named
     from sagent.providers.rows import built_in
 

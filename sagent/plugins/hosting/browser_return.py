@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
 
-from sagent.lib.http1 import problem_of
 from sagent.lib.listener import stop_accepting
 from sagent.lib.text import one_line, printable
+from sagent.plugins.hosting.http1 import problem_of
 
 LOGIN_TIMEOUT_SECONDS = 300.0  # for a person to log in
 _HEAD_TIMEOUT_SECONDS = 10.0  # of a browser's request

@@ -11,8 +11,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sagent.lib.http1 import StrictConnection
 from sagent.lib.signals import handled_signals
+from sagent.plugins.hosting.http1 import StrictConnection
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

@@ -9,5 +9,8 @@ plugin = Plugin(
     "notes that agents keep for later sessions",
     parts=(Part("sagent.plugins.memory.notes:add", ("memory",)),),
     settings=(MEMORY,),
-    slash_commands=(SlashCommand("memory", "sagent.plugins.memory.slash:memory"),),
+    slash_commands=(
+        SlashCommand("memory", "sagent.plugins.memory.slash:memory"),
+        SlashCommand("init", "sagent.plugins.memory.slash:init"),
+    ),
 )

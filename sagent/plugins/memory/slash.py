@@ -1,4 +1,4 @@
-"""The command about what agents know from the start: files of instructions, and the memory."""
+"""Commands about what agents know from the start: files of instructions, and the memory."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,6 +36,18 @@ async def memory(context: CommandContext, what: Literal["show", "edit", "forget"
         except OSError as error:
             raise UsageError(f"{note.path} could not be deleted: {error.strerror or error}") from error
         context.say(f"Deleted {note.name}. This and earlier sessions may still have its text in their logs.")
+
+
+@command(here=True)
+async def init(context: CommandContext) -> None:
+    """Have the model write AGENTS.md."""
+    path = instructions_file(context.settings.cwd)
+    doing = "Improve" if path.exists() else "Write"
+    context.prompt(
+        f"{doing} {path.name} in {path.parent}: what an agent must know to work in this project. Look at the project "
+        "first. Say how it is built, tested and run, how it is laid out, and the conventions that its code shows. Keep "
+        "what is there and right, at most a page, no advice that holds for every project."
+    )
 
 
 def _overview(context: CommandContext) -> Sequence[Line]:

@@ -6,4 +6,5 @@ plugin = Plugin(
     "network",
     "a proxy by which sandboxed commands reach the allowed hosts",
     extras=(Extra("sandbox network", f"{__name__}.access:ProxiedNetwork"),),
+    needs=("hosting",),
 )

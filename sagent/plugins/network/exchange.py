@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 import h11
 
-from sagent.lib.http1 import StrictConnection
+from sagent.plugins.hosting.http1 import StrictConnection
 from sagent.sandbox.hosts import Endpoint
 
 MAX_HEAD_BYTES = 32 * 1024

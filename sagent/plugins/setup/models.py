@@ -168,8 +168,8 @@ def _parameters(info: ModelInfo) -> str:
 
 def _short_names(settings: Settings) -> tuple[tuple[str, str], ...]:
     """Short names and the models they stand for, the person's own first."""
-    from sagent.app.aliases import shipped
     from sagent.app.models import Choice
+    from sagent.providers.aliases import shipped
 
     choice = Choice(settings)
     return tuple((name, choice.spelled_out(name)) for name in dict.fromkeys((*settings.aliases, *shipped())))

@@ -124,17 +124,3 @@ async def copy(context: CommandContext) -> None:
         raise UsageError("There is no answer to copy yet.")
     context.copy(said[-1])
     context.say(f"Copied {len(said[-1])} characters")
-
-
-@command(here=True)
-async def init(context: CommandContext) -> None:
-    """Have the model write AGENTS.md."""
-    from sagent.repl.project import instructions_file
-
-    path = instructions_file(context.settings.cwd)
-    doing = "Improve" if path.exists() else "Write"
-    context.prompt(
-        f"{doing} {path.name} in {path.parent}: what an agent must know to work in this project. Look at the project "
-        "first. Say how it is built, tested and run, how it is laid out, and the conventions that its code shows. Keep "
-        "what is there and right, at most a page, no advice that holds for every project."
-    )

@@ -6,8 +6,7 @@ import socket
 import pytest
 
 from sagent.plugins.hosting.browser_return import BrowserReturn, browser_return, refusal_in
-from tests.lib.test_http1 import UNCLEAR
-from tests.strict_http import exchange
+from tests.strict_http import UNCLEAR, exchange
 
 
 def port_of(back: BrowserReturn) -> int:

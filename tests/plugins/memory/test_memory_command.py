@@ -20,6 +20,14 @@ async def test_headless_lists_and_explains(context: RecordingContext) -> None:
         await context.do("/memory x")
 
 
+async def test_init_asks_for_instructions(context: RecordingContext) -> None:
+    await context.do("/init")
+    assert "Write AGENTS.md" in context.prompts[0]
+    (context.settings.cwd / "AGENTS.md").write_text("Run make.\n")
+    await context.do("/init")
+    assert "Improve AGENTS.md" in context.prompts[1]
+
+
 async def test_note_shown_edited_and_forgotten(context: RecordingContext) -> None:
     settings = context.settings
     path = folders(settings)["person"] / "style guide.md"

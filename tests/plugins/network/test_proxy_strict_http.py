@@ -1,8 +1,7 @@
 """The proxy of sandboxed commands, with requests that no client of ours would send."""
 
 from sagent.plugins.network.proxy import Proxy
-from tests.lib.test_http1 import UNCLEAR
-from tests.strict_http import exchange
+from tests.strict_http import UNCLEAR, exchange
 
 
 async def test_proxy_of_commands_refuses_them() -> None:

@@ -5,8 +5,10 @@ from collections.abc import Container, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
+from sagent.errors import UsageError
 from sagent.lib.toml import toml_beside
 from sagent.providers import rows
+from sagent.providers.registry import has_key, infer
 
 if TYPE_CHECKING:
     from sagent.cost.prices import PriceBook
@@ -44,6 +46,23 @@ def newest(name: str, prices: "PriceBook", usable: Container[str]) -> str:
                 found[provider] = max(found.get(provider, each), each)
     best = next((each for provider, each in found.items() if provider in usable), None)
     return (best or next(iter(found.values()), ((), "")))[1]
+
+
+def spelled_out(chosen: str) -> str:
+    """Return the full name of a model, for its own id or a short name such as "sonnet". Raises UsageError."""
+    provider, slash, model = chosen.partition("/")
+    if not slash:
+        provider, model = infer(chosen) or "", chosen
+    if provider and model:
+        return f"{provider}/{model}"
+    from sagent.cost.prices import PriceBook
+
+    known = rows.built_in()
+    if full := newest(chosen, PriceBook(), [name for name, row in known.items() if has_key(row)]):
+        return full
+    named, _, rest = chosen.partition(":")
+    example = f', as in "{named}/{rest}"' if rest and named in known else ""
+    raise UsageError(f'{chosen!r} does not name a provider: give "provider/model"{example}')
 
 
 def _version(text: str) -> tuple[int, ...]:

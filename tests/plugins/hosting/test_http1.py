@@ -5,35 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagent.lib.http1 import StrictConnection, problem_of
-
-GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
-UNCLEAR = {
-    "both": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "both the other way": b"PUT / HTTP/1.1\r\nHost: a\r\ntransfer-encoding:chunked\r\nCONTENT-LENGTH:4\r\n\r\n",
-    "folded coding": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n",
-    "folded header": GET + b"X: a\r\n\tb\r\n\r\n",
-    "bare LF": b"GET / HTTP/1.1\nHost: a\n\n",
-    "bare LF within": GET + b"X: a\nContent-Length: 4\r\n\r\n",
-    "bare LF at the end": GET + b"\n",
-    "bare CR": GET + b"X: a\rContent-Length: 4\r\n\r\n",
-    "NUL": GET + b"X: a\0b\r\n\r\n",
-    "escape": GET + b"X: a\x1b[31mb\r\n\r\n",
-    "delete": GET + b"X: a\x7f\r\n\r\n",
-    "bell in a name": GET + b"X\x07: a\r\n\r\n",
-    "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "HTTP/2.0": b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
-    "HTTP/1.2": b"GET / HTTP/1.2\r\nHost: a\r\n\r\n",
-    "three parts": b"GET / x HTTP/1.1\r\nHost: a\r\n\r\n",
-    "very many headers": GET + b"X: a\r\n" * 300 + b"\r\n",
-    "coding in HTTP/1.0": b"POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
-    "lengths that differ": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n",
-    "a list of lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4, 5\r\n\r\n",
-    "a signed length": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +4\r\n\r\n",
-    "a space before the colon": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 4\r\n\r\n",
-    "another coding": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n",
-    "two codings": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
-}
+from sagent.plugins.hosting.http1 import StrictConnection, problem_of
+from tests.strict_http import GET, UNCLEAR
 
 
 def feed(connection: StrictConnection, data: bytes, step: int) -> None:

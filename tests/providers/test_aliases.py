@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sagent.app.aliases import newest, own_alias, shipped
 from sagent.app.models import Choice, choose_model
 from sagent.config import load
 from sagent.cost.prices import PriceBook
 from sagent.errors import ConfigError, UsageError
 from sagent.model import full_name
 from sagent.providers import built_in
+from sagent.providers.aliases import newest, own_alias, shipped
 from sagent.testing.script import Turn
 from sagent.testing.server import FakeProviderServer
 from tests.depth import later
