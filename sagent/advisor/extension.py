@@ -56,7 +56,7 @@ def advise(advisors: Sequence[Advisor | Model | str], setup: Setup | None = None
         if advisor.name in {each.name for each in roster}:
             raise UsageError(f"two advisors have the same name: {advisor.name}")
         role_text(advisor, given.base)
-        if "/" not in advisor.model:
+        if "/" not in advisor.model and given.resolve is None:
             advisor = replace(advisor, model=spelled_out(advisor.model))
         roster.append(advisor)
         models.append(advisor.model if isinstance(one, Advisor | str) else one)

@@ -25,8 +25,7 @@ class NamedModels:
             name = self._names[chosen] = spelled_out(chosen.strip())
         else:
             check_model(chosen)
-            name = full_name(chosen)
-            self._models[name] = chosen
+            self._models[name := full_name(chosen)] = chosen
         self._names[name] = name
         return name
 

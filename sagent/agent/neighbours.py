@@ -63,9 +63,8 @@ class TreeNeighbours:
 
     def resolve(self, name: str) -> Model:
         """Return a model by "provider/id". Raises UsageError."""
-        own = self._agent.state.model
-        assert self._resources.resolve is not None
-        return own if name == full_name(own) else self._resources.resolve(name)
+        own, resolve = self._agent.state.model, self._resources.resolve
+        return own if resolve is None or name == full_name(own) else resolve(name)
 
     def sizes(self, model: Model) -> ModelLimits:
         listed = self._resources.model_limits

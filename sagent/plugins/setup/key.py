@@ -52,8 +52,8 @@ async def login(context: CommandContext, provider: str = "", host: str = "") -> 
     can read it, and used from now on. For a provider with a browser login, give your company's host if it has one, such
     as company.ghe.com.
     """
-    from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key
-    from sagent.plugins.setup.stored import store_key
+    from sagent.config.keyring import IN_KEYRING
+    from sagent.plugins.setup.stored import has_keyring, keep_key, store_key
 
     if host and provider not in (devices := _devices(context)):
         hint = f": /login {devices[0]} {host!r}" if devices else ""

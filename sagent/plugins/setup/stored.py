@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from sagent.config.keyring import SERVICE, keyring_module
 from sagent.lib.json import as_object
 from sagent.lib.toml import toml_value
 from sagent.repl.settings_file import checked, find_table, one_by_one, read_file, with_table
@@ -39,3 +40,24 @@ def store_value(path: Path, name: str, value: object) -> bytes:
     head, found = old.subn(line.replace("\\", r"\\"), text[:end], count=1)
     changed = head if found else f"{line}\n{head}"
     return checked(path, changed + text[end:], {**before, name: value}, f"set {name}")
+
+
+def has_keyring() -> bool:
+    """Return True if the system has a keyring to keep keys in. May take a moment."""
+    keyring = keyring_module()
+    try:
+        return keyring is not None and keyring.get_keyring().priority > 0
+    except Exception:
+        return False
+
+
+def keep_key(provider: str, key: str) -> None:
+    """Store a provider's key. Raises OSError if the keyring refuses."""
+    if (keyring := keyring_module()) is None:
+        from sagent.lib.installed import install_command
+
+        raise OSError(f"there is no keyring: {install_command('keyring', 'keyring')}")
+    try:
+        keyring.set_password(SERVICE, provider, key)
+    except Exception as error:  # each backend has its own errors
+        raise OSError(f"the keyring reports an error: {error}") from error

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sagent.config import load
-from sagent.config.keyring import IN_KEYRING, has_keyring, keep_key, kept_key
+from sagent.config.keyring import IN_KEYRING, kept_key
+from sagent.plugins.setup.stored import has_keyring, keep_key
 
 LIBRARY = """
 import json, pathlib
