@@ -165,6 +165,9 @@ class Overrides(TypedDict, total=False):
     budget_day: _Usd | None
     budget_month: _Usd | None
     budget_project: _Usd | None
+    budget_team_day: _Usd | None
+    budget_team_month: _Usd | None
+    budget_team_bus: str | None
     quote: bool | None
     telemetry: bool | None
     tool_calls: Literal["auto", "native", "text"] | None
@@ -179,4 +182,11 @@ class Overrides(TypedDict, total=False):
     no_plugins: bool | None
 
 
-GUARDS: Mapping[str, str] = {"hooks": "hooks/hooks.json", "budget_day": "", "budget_month": "", "budget_project": ""}
+GUARDS: Mapping[str, str] = {
+    "hooks": "hooks/hooks.json",
+    "budget_day": "",
+    "budget_month": "",
+    "budget_project": "",
+    "budget_team_day": "",
+    "budget_team_month": "",
+}

@@ -71,6 +71,7 @@ plugin = Plugin(
     ),
     extras=(
         Extra("serve routes", "sagent.plugins.mesh.routes:routes"),
+        Extra("team money", "sagent.plugins.mesh.team_money:team_money"),
         Extra("attach", f"{_COMMANDS}.attach:attach"),
         Extra("wait", f"{_COMMANDS}.verbs:wait"),
         Extra("stop", f"{_COMMANDS}.verbs:stop"),

@@ -21,11 +21,12 @@ _MARKER = ("KV-Operation", "Nats-Marker-Reason")  # headers of a key that is gon
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's value and revision; None for a deleted or expired key."""
+    """A key's value and revision; None for a deleted or expired key. `at` is when it was stored (UTC, seconds)."""
 
     key: str
     value: bytes | None
     revision: int
+    at: float = 0.0
 
 
 class Bucket:
@@ -118,7 +119,7 @@ class Bucket:
 
 def _entry(message: Message, prefix: str) -> Entry:
     gone = any(name in message.headers for name in _MARKER)
-    return Entry(message.subject.removeprefix(prefix), None if gone else message.data, message.sequence)
+    return Entry(message.subject.removeprefix(prefix), None if gone else message.data, message.sequence, message.at)
 
 
 class Store:

@@ -285,7 +285,8 @@ class Connection:
         except NotFoundError:
             return None
         headers = cast("dict[str, str]", found.headers or {})  # pyright: ignore[reportUnknownMemberType] -- a bare dict
-        return Message(subject, found.data or b"", headers, found.seq or 0)
+        at = found.time.timestamp() if found.time else 0.0
+        return Message(subject, found.data or b"", headers, found.seq or 0, at)
 
     async def last_delivered(self, stream: str, name: str) -> int:
         """Return the sequence of the last message delivered to consumers of a name; 0 if there are none."""

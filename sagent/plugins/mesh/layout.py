@@ -34,6 +34,7 @@ def every_stream() -> "list[StreamConfig]":
         _bucket(names.LEASES, names.MAX_LEASE_TTL),
         _bucket(names.CARDS, names.CARD_TTL),
         _bucket(names.SESSIONS),
+        _bucket(names.BUDGETS),
         _once(names.FATES, PARCEL_LIFE_SECONDS),
         _objects(names.BLOBS),
         _objects(names.PARCELS, PARCEL_LIFE_SECONDS),

@@ -10,6 +10,7 @@ VERSION = 1
 
 LOG, INBOX, WORK, REPLIES = "SAGENT_LOG", "SAGENT_INBOX", "SAGENT_WORK", "SAGENT_REPLIES"
 LEASES, CARDS, SESSIONS, FATES = "sagent-leases", "sagent-cards", "sagent-sessions", "sagent-fates"
+BUDGETS = "sagent-budgets"
 BLOBS, PARCELS = "sagent-blobs", "sagent-parcels"
 """Blobs of sessions are kept; those too large for a message, for a week at most."""
 

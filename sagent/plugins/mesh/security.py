@@ -104,6 +104,7 @@ def permissions(user: User) -> Permissions:
         case "person":
             files = [f"$O.{names.BLOBS}.>", f"$JS.API.STREAM.PURGE.OBJ_{names.BLOBS}"]
             work = ["sagent.work.>", "sagent.control.>", f"$KV.{names.SESSIONS}.>", *files]
+            work += [f"$KV.{names.BUDGETS}.>", *_reads(f"KV_{names.BUDGETS}")]
             return Permissions((*reading, *logs, *sending, *work), (*listening, *events, "sagent.asking.>"))
         case "agent":
             receiving, cancels = _receiving(user.addresses)

@@ -101,19 +101,19 @@ class Book:
         """Hold the worst case of a call, and return the hold; or return the budget that does not allow it. Raises
         sqlite3.Error."""
         now = self._now()
-        nano = _up(usd)
+        nano = nano_up(usd)
         with self._writing():
             self._bury()
             for limit in limits:
                 spent, held = self._sums(limit, now)
-                if spent + held + nano > _down(limit.usd):
+                if spent + held + nano > nano_down(limit.usd):
                     return Short(limit, spent / NANO, held / NANO)
             return self._insert(asked, nano)
 
     def draw(self, aside: int, asked: Asked, usd: Decimal) -> int | None:
         """Hold the worst case of a call from money that was set aside; None if that is too little. Raises
         sqlite3.Error."""
-        nano = _up(usd)
+        nano = nano_up(usd)
         with self._writing():
             lower = "UPDATE holds SET nano = nano - ? WHERE id = ? AND nano >= ?"
             enough = self._database.execute(lower, (nano, aside, nano)).rowcount > 0
@@ -129,17 +129,17 @@ class Book:
                 return
             project, nano = found
             if usd:
-                row = (self._now().timestamp(), project, _up(usd), self.run, None)
+                row = (self._now().timestamp(), project, nano_up(usd), self.run, None)
                 self._database.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row)
-            if aside and (rest := nano - _up(usd)) > 0:
+            if aside and (rest := nano - nano_up(usd)) > 0:
                 self._database.execute("UPDATE holds SET nano = nano + ? WHERE id = ?", (rest, aside))
 
     def narrow(self, hold: int, usd: Decimal, aside: int = 0) -> None:
         """Lower a hold, and return the rest to what it was drawn from. Raises sqlite3.Error."""
         with self._writing():
             rest = "UPDATE holds SET nano = nano + (SELECT nano FROM holds WHERE id = ?) - ? WHERE id = ?"
-            self._database.execute(rest, (hold, _up(usd), aside))
-            self._database.execute("UPDATE holds SET nano = ? WHERE id = ?", (_up(usd), hold))
+            self._database.execute(rest, (hold, nano_up(usd), aside))
+            self._database.execute("UPDATE holds SET nano = ? WHERE id = ?", (nano_up(usd), hold))
 
     def left(self, limit: Limit) -> tuple[Decimal, Decimal]:
         """Return USD spent and held of a budget now. Raises sqlite3.Error."""
@@ -160,7 +160,7 @@ class Book:
             at = each.at.timestamp()
             own = (run for name in (each.session.name, each.origin) if name for run in runs.get(name, ()))
             if not any(first <= at <= last for first, last in own):
-                rows.append((at, project_of(each.project), _up(_cost(each.charge)), "", each.entry))
+                rows.append((at, project_of(each.project), nano_up(_cost(each.charge)), "", each.entry))
         with self._writing():
             self._database.executemany("INSERT OR IGNORE INTO charges VALUES (?, ?, ?, ?, ?)", rows)
             self._database.execute("DELETE FROM read")
@@ -204,7 +204,7 @@ class Book:
                 if role == ASIDE:
                     continue
                 cost = _billed(log, agent, role, model, at)
-                row = (at, project, nano if cost is None else _up(cost), run, None)
+                row = (at, project, nano if cost is None else nano_up(cost), run, None)
                 self._database.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?)", row)
             with suppress(OSError):
                 mark.unlink()
@@ -281,9 +281,11 @@ def _connect(file: Path) -> sqlite3.Connection:
     return database
 
 
-def _up(usd: Decimal) -> int:
+def nano_up(usd: Decimal) -> int:
+    """Return billionths of a USD, at least."""
     return int((usd * NANO).to_integral_value(ROUND_CEILING))
 
 
-def _down(usd: Decimal) -> int:
+def nano_down(usd: Decimal) -> int:
+    """Return billionths of a USD, at most."""
     return int((usd * NANO).to_integral_value(ROUND_FLOOR))

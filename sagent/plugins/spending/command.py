@@ -3,7 +3,7 @@
 import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import cast, get_args
 
 from sagent.cli.flags import Parser
@@ -15,6 +15,7 @@ from sagent.lib.money import number
 from sagent.lib.text import Table
 from sagent.plugins.spending.budgets import budgets_of, in_words
 from sagent.plugins.spending.charges import Grouping, Spending, grouped, paid
+from sagent.plugins.spending.limits import midnight
 from sagent.usage import BUCKETS
 
 _UNITS = {"d": 1, "w": 7}
@@ -46,15 +47,14 @@ def _since(text: object) -> datetime | None:
     """Return local midnight of a day, given as a date or as days or weeks ago. Raises UsageError."""
     if text is None:
         return None
-    word, today = str(text).strip(), datetime.now().astimezone()
-    if ago := _AGO.fullmatch(word):
-        day = today - timedelta(days=int(ago[1]) * _UNITS[ago[2]])
-        return datetime(day.year, day.month, day.day).astimezone()
+    word = str(text).strip()
     try:
+        if ago := _AGO.fullmatch(word):
+            return midnight(datetime.now().astimezone() - timedelta(days=int(ago[1]) * _UNITS[ago[2]]))
         found = datetime.fromisoformat(word)
-    except ValueError:
+        return midnight(found) if found.time() == time() and found.tzinfo is None else found.astimezone()
+    except (ValueError, OverflowError):  # also for a day that no clock has
         raise UsageError(f"--since {word!r}: give a day, as 2026-12-01, or 7d or 4w for days or weeks ago.") from None
-    return found.astimezone()
 
 
 def _as_json(spending: Spending) -> Mapping[str, object]:

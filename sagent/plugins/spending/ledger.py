@@ -16,6 +16,7 @@ from sagent.lib.json import EMPTY
 from sagent.lib.money import EXACT, ZERO, show
 from sagent.plugins.spending.book import ASIDE, Asked, Book, Short, cost_of
 from sagent.plugins.spending.limits import Limit
+from sagent.plugins.spending.team import Team
 from sagent.usage import Charge
 
 MAX_WAIT_SECONDS = 600.0
@@ -35,6 +36,12 @@ class StandingLedger(Ledger):
         self._holds: dict[Reservation, int] = {}
         self._drawn: set[int] = set()  # holds from what is set aside
         self._aside = 0  # its hold
+        self._team: Team | None = None
+        self._shares: dict[Reservation, str] = {}  # holds of the team's money
+
+    def share(self, team: Team | None) -> None:
+        """Pay calls from the budgets of a team, too."""
+        self._team = team
 
     async def reserve(
         self,
@@ -61,6 +68,7 @@ class StandingLedger(Ledger):
         try:
             self._price_in(granted, options)
             await self._hold(granted, count, on_waiting)
+            await self._hold_share(granted, on_waiting)
         except BaseException:
             granted.release()
             raise
@@ -85,23 +93,32 @@ class StandingLedger(Ledger):
     def settle(self, reservation: Reservation, charges: Iterable[Charge]) -> tuple[Charge, ...]:
         """Record charges here and in the book; see Reservation.settle."""
         hold = self._holds.pop(reservation, None)  # else it would be released
+        share = self._shares.pop(reservation, "")
         settled = super().settle(reservation, charges)
         self._end(hold, cost_of(settled))
+        self._end_share(share, cost_of(settled))
         return settled
 
     def release(self, reservation: Reservation) -> None:
         """Free the money of a reservation; see Reservation.release."""
         super().release(reservation)
         self._end(self._holds.pop(reservation, None), ZERO)
+        self._end_share(self._shares.pop(reservation, ""), ZERO)
 
     def narrow(self, reservation: Reservation, input_tokens: int, output_tokens: int | None) -> None:
         """Lower a reservation, here and in the book; see Reservation.take_note."""
         before = reservation.held
         super().narrow(reservation, input_tokens, output_tokens)
-        hold = self._holds.get(reservation)
-        if hold is not None and reservation.held < before:
+        if reservation.held < before:
+            self._narrow(reservation)
+
+    def _narrow(self, reservation: Reservation) -> None:
+        """Lower what is held for a call to what its reservation holds."""
+        if (hold := self._holds.get(reservation)) is not None:
             with suppress(sqlite3.Error):  # then more is held than need be
                 self._book.narrow(hold, reservation.held, self._aside if hold in self._drawn else 0)
+        if self._team is not None and (share := self._shares.get(reservation)):
+            self._team.narrow(share, reservation.held)
 
     def _end(self, hold: int | None, usd: Decimal) -> None:
         """Replace a hold by a cost. A hold that cannot be replaced remains: it counts at its worst."""
@@ -110,6 +127,10 @@ class StandingLedger(Ledger):
             self._drawn.discard(hold)
             with suppress(sqlite3.Error):
                 self._book.settle(hold, usd, aside)
+
+    def _end_share(self, share: str, usd: Decimal) -> None:
+        if self._team is not None and share:
+            self._team.settle(share, usd)
 
     def _price_in(self, granted: Reservation, options: Mapping[str, object]) -> None:
         """Set the highest price of a call for which none was looked up, as its session has no budget. Raises
@@ -120,8 +141,9 @@ class StandingLedger(Ledger):
         ask.ceiling = self.prices.ceiling(ask.provider, ask.model, hour=keeps_an_hour(options))
         if ask.ceiling is None:
             name = f"{ask.provider}/{ask.model}"
+            limit = (*self._limits, *(self._team.limits if self._team else ()))[0]
             raise BudgetExceeded(
-                f"{name} has no known price, so {self._limits[0].setting} cannot be kept: give its price in the "
+                f"{name} has no known price, so {limit.setting} cannot be kept: give its price in the "
                 f"settings (prices, {name!r}: input and output, in USD per million tokens) or run without a budget"
             )
         if "tools" in options:
@@ -135,7 +157,7 @@ class StandingLedger(Ledger):
     ) -> None:
         """Hold the worst case in the book. Waits while calls of other processes may free enough. Raises
         BudgetExceeded."""
-        ask, began, told = granted.ask, monotonic(), False
+        ask, waiting = granted.ask, _Waiting(granted, on_waiting)
         wanted = ask.requested_output if granted.max_output is None else granted.max_output
         asked = Asked(self._project, ask.agent, ask.role, f"{ask.provider}/{ask.model}", self._log)
         while True:
@@ -147,25 +169,41 @@ class StandingLedger(Ledger):
                 if counted and ask.likely // 16 <= counted < ask.input_bound.tokens:
                     ask.input_bound = InputBound(counted, "provider")
                     continue
-            waited, need = monotonic() - began, self._worst_of(granted, ask.min_output)
-            if short.spent + need > short.limit.usd or waited > MAX_WAIT_SECONDS:
-                why = short.limit.refusal(short.spent, short.held, datetime.now(UTC))
-                raise BudgetExceeded(
-                    f"a call to {ask.provider}/{ask.model} was not made, as {ask.role} of {ask.agent}: it could cost "
-                    f"{show(need)}; {why}"
-                )
-            if waited > NOTICE_SECONDS and not told:
-                told = True
-                held = f"{show(short.held)} of {short.limit.setting} is held by calls of other sessions"
-                on_waiting(f"waiting for money: {held}, and the next call needs {show(need)}")
-            await asyncio.sleep(POLL_SECONDS)
+            await waiting.moment(short)
+
+    async def _hold_share(self, granted: Reservation, on_waiting: Callable[[str], None]) -> None:
+        """Hold the worst case in the team's money, with a shorter answer if need be. Waits and raises as above."""
+        team, ask = self._team, granted.ask
+        waiting = _Waiting(granted, on_waiting)
+        while team is not None:
+            found = await team.reserve(granted.held)
+            if isinstance(found, str):
+                self._shares[granted] = found
+                return
+            output = ask.requested_output if granted.max_output is None else granted.max_output
+            fewer = self._affordable(found, granted, output)
+            if fewer is None:
+                await waiting.moment(found)
+                continue
+            usd = _worst_of(granted, fewer)
+            granted.budget.living().reserve(EXACT.subtract(usd, granted.held))
+            granted.held, granted.max_output = usd, fewer
+            self._narrow(granted)
+
+    def _affordable(self, short: Short, granted: Reservation, output: int) -> int | None:
+        """Return the shorter answer that a budget allows; None if that is too short."""
+        ask = granted.ask
+        assert ask.ceiling is not None
+        room = EXACT.subtract(short.limit.usd, EXACT.add(short.spent, EXACT.add(short.held, ask.extra_usd)))
+        fewer = ask.ceiling.affordable(ask.input_bound.tokens, room, output - 1)
+        enough = min(max(ask.min_output, ROOMY_OUTPUT), output) if short.held else ask.min_output
+        return None if fewer < enough else fewer
 
     def _try(self, granted: Reservation, asked: Asked, wanted: int) -> Short | None:
         """Hold as much output as the budgets allow; return the budget that allows too little."""
-        ask, output = granted.ask, wanted
-        assert ask.ceiling is not None
+        output = wanted
         while True:
-            usd = self._worst_of(granted, output)
+            usd = _worst_of(granted, output)
             try:
                 found = self._book.draw(self._aside, asked, usd) if self._aside else None
                 if found is None:
@@ -179,10 +217,8 @@ class StandingLedger(Ledger):
             if isinstance(found, int):
                 self._keep(granted, found, usd, output)
                 return None
-            room = EXACT.subtract(found.limit.usd, EXACT.add(found.spent, EXACT.add(found.held, ask.extra_usd)))
-            fewer = ask.ceiling.affordable(ask.input_bound.tokens, room, output - 1)
-            enough = min(max(ask.min_output, ROOMY_OUTPUT), wanted) if found.held else ask.min_output
-            if fewer < enough:
+            fewer = self._affordable(found, granted, output)
+            if fewer is None:
                 return found
             output = fewer
 
@@ -193,7 +229,32 @@ class StandingLedger(Ledger):
         granted.budget.living().reserve(more)
         granted.held = usd
 
-    def _worst_of(self, granted: Reservation, output: int) -> Decimal:
-        ask = granted.ask
-        assert ask.ceiling is not None
-        return EXACT.add(ask.ceiling.cost(ask.input_bound.tokens, output), ask.extra_usd)
+
+class _Waiting:
+    """The wait of a call for those of others."""
+
+    def __init__(self, granted: Reservation, on_waiting: Callable[[str], None]) -> None:
+        self._granted, self._on_waiting = granted, on_waiting
+        self._began, self._told = monotonic(), False
+
+    async def moment(self, short: Short) -> None:
+        """Wait a moment for what a budget lacks. Raises BudgetExceeded once that makes no sense."""
+        ask, waited = self._granted.ask, monotonic() - self._began
+        need = _worst_of(self._granted, ask.min_output)
+        if short.spent + need > short.limit.usd or waited > MAX_WAIT_SECONDS:
+            why = short.limit.refusal(short.spent, short.held, datetime.now(UTC))
+            raise BudgetExceeded(
+                f"a call to {ask.provider}/{ask.model} was not made, as {ask.role} of {ask.agent}: it could cost "
+                f"{show(need)}; {why}"
+            )
+        if waited > NOTICE_SECONDS and not self._told:
+            self._told = True
+            held = f"{show(short.held)} of {short.limit.setting} is held by calls of other sessions"
+            self._on_waiting(f"waiting for money: {held}, and the next call needs {show(need)}")
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _worst_of(granted: Reservation, output: int) -> Decimal:
+    ask = granted.ask
+    assert ask.ceiling is not None
+    return EXACT.add(ask.ceiling.cost(ask.input_bound.tokens, output), ask.extra_usd)

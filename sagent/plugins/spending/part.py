@@ -7,6 +7,7 @@ from sagent.app.builder import AgentBuilder
 from sagent.plugins.spending.budgets import open_book
 from sagent.plugins.spending.ledger import StandingLedger
 from sagent.plugins.spending.limits import limits_of, project_at
+from sagent.plugins.spending.team import open_team
 
 
 async def add(builder: AgentBuilder) -> None:
@@ -17,5 +18,6 @@ async def add(builder: AgentBuilder) -> None:
     builder.stack.callback(book.close)
     project = project_at(str(settings.cwd))
     ledger = StandingLedger(former.cap, former.prices, book, limits_of(settings), project, log)
+    ledger.share(await builder.stack.enter_async_context(open_team(settings)))
     ledger.restore(builder.past.charges)
     builder.resources = replace(builder.resources, ledger=ledger)

@@ -23,6 +23,7 @@ from sagent.plugins.mesh.errors import Fenced, Full, Refused, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream, connected
 from sagent.plugins.mesh.security import Role, Users, configuration, permissions
 from sagent.plugins.mesh.server import Tls
+from sagent.plugins.mesh.team_money import TeamMoney
 from sagent.testing.server import Call, FakeProviderServer, Turn
 from tests.certificates import write_certificate
 from tests.depth import later
@@ -116,6 +117,17 @@ async def test_session_streams_need_node_role(buses: dict[str, NatsBus]) -> None
     assert [found.data async for found in buses["ann"].jetstream.read(names.LOG, subject)] == [b"{}"]
     with pytest.raises(Refused):
         await anext(aiter(buses["reviewer"].jetstream.read(names.LOG, subject)))
+
+
+async def test_people_and_nodes_spend_the_teams_money(buses: dict[str, NatsBus], wall: JetStream) -> None:
+    for name in ("n", "ann"):
+        money = TeamMoney(buses[name].jetstream)
+        await money.begin()
+        assert isinstance(await money.reserve({"day": 100}, 40), str)
+    assert await money.left("day") == (0, 80)
+    for other in (wall, buses["reviewer"].jetstream):
+        with pytest.raises((Refused, Unavailable)):
+            await TeamMoney(other).reserve({"day": 100}, 1)
 
 
 async def test_nobody_rewrites_streams(buses: dict[str, NatsBus]) -> None:

@@ -58,7 +58,9 @@ def test_usage_by_all_and_since(shell: Shell) -> None:
         found = usage(shell, "--by", by)
         assert found["by"] == by and [row["usd"] for row in found["rows"]] == [0.153]
     assert usage(shell, "--since", "1d")["rows"] and not usage(shell, "--since", "2199-01-01")["rows"]
-    assert "give a day" in shell.run("usage", "--since", "yesterday", model="").err
+    for wrong in ("yesterday", "", "7", "1m", "2026-02-30", "0001-01-01", "-7d"):
+        refused = shell.run("usage", f"--since={wrong}", model="")
+        assert refused.code == 2 and "give a day" in refused.err, wrong
     assert "Nothing was spent" in shell.run("usage", "--since", "2199-01-01", model="").out
 
 

@@ -182,6 +182,23 @@ def test_december_renews_in_january() -> None:
     assert MONTH.renews(datetime(2026, 12, 31, 12).astimezone()) == datetime(2027, 1, 1).astimezone()
 
 
+@pytest.mark.parametrize(
+    "name", ["Europe/Berlin", "Asia/Beirut", "Atlantic/Azores", "America/Santiago", "Australia/Lord_Howe", "UTC"]
+)
+@pytest.mark.parametrize("limit", [DAY, MONTH])
+def test_periods_meet_at_local_midnight(zone: pytest.MonkeyPatch, name: str, limit: Limit) -> None:
+    go_to(zone, name)  # where summer time begins and ends, at midnight too, and over months of 28 to 31 days
+    now, end = datetime(2027, 1, 15, 12).astimezone(), datetime(2028, 4, 1).astimezone()
+    while now < end:
+        renews = limit.renews(now)
+        assert renews is not None
+        before, after = renews - timedelta(seconds=1), renews + timedelta(seconds=1)
+        assert limit.begins(now) <= now.timestamp() < renews.timestamp() == limit.begins(after)
+        assert limit.begins(before) == limit.begins(now) and limit.renews(before) == renews
+        assert limit.period == "day" or after.astimezone().day == 1
+        now = renews + timedelta(hours=11)
+
+
 async def test_output_is_lowered_to_what_is_left(tmp_path: Path) -> None:
     with closing(Book(tmp_path)) as book:
         ledger = ledger_with(book, Limit("budget_day", Decimal("0.01"), "day"))
