@@ -94,28 +94,37 @@ def main() -> int:
     order = Order(as_object(found["flags"]), prompt, Path(as_str(found["output"])), ready)
     patience, place = found.get("patience"), found.get("place")
     order = replace(order, place=place if isinstance(place, str) else None)
-    return asyncio.run(_work(replace(order, patience=patience) if isinstance(patience, float) else order))
-
-
-async def _work(order: Order) -> int:
-    host: Host | None = None
+    order = replace(order, patience=patience) if isinstance(patience, float) else order
     try:
         settings = load_settings(order.flags)
-        host = Host(order, settings)
-        await host.open()
-        answer: Mapping[str, object] = {"session_id": host.record.id}
+        worktree = None if order.place is None else places_of(settings)(order.place, settings)
     except (SagentError, OSError) as error:
-        sys.stderr.write(f"{failure_of(error)}\n")
-        kind = error.kind if isinstance(error, SagentError) else "error"
-        answer = {"error": failure_of(error), "kind": kind}
-        host = None
+        return _tell(order, error)
+    return asyncio.run(_work(order, settings, worktree))
+
+
+async def _work(order: Order, settings: "Settings", worktree: Place | None) -> int:
+    host = Host(order, settings, worktree)
+    try:
+        await host.open()
+    except (SagentError, OSError) as error:
+        return _tell(order, error)
+    _tell(order, host.record.id)
+    await host.live_on()
+    return 0
+
+
+def _tell(order: Order, outcome: str | SagentError | OSError) -> int:
+    """Answer who has started this process: with the session's id, or with why it has none. Return the exit code."""
+    answer = {"session_id": outcome}
+    if not isinstance(outcome, str):
+        sys.stderr.write(f"{failure_of(outcome)}\n")
+        kind = outcome.kind if isinstance(outcome, SagentError) else "error"
+        answer = {"error": failure_of(outcome), "kind": kind}
     with suppress(OSError):  # whoever has started it may be gone
         os.write(order.ready, json_dump(answer).encode() + b"\n")
     os.close(order.ready)
-    if host is None:
-        return 1
-    await host.live_on()
-    return 0
+    return 0 if isinstance(outcome, str) else 1
 
 
 class Host:
@@ -123,8 +132,9 @@ class Host:
 
     record: Record
 
-    def __init__(self, order: Order, settings: "Settings") -> None:
-        self._order, self._settings = order, settings
+    def __init__(self, order: Order, settings: "Settings", worktree: Place | None = None) -> None:
+        self._order, self._place = order, worktree
+        self._settings = worktree.settings if worktree is not None else settings
         self._over = asyncio.Event()
         self._signal: int | None = None
         self._stopped = False
@@ -138,7 +148,6 @@ class Host:
         self._lock = -1
         self._server: asyncio.Server | None = None
         self._live: LiveSession | None = None
-        self._place: Place | None = None
         self._requests: Requests | None = None
         self.clients = Clients(self._answer_client, self._check_end, self.greeting)
 
@@ -148,10 +157,6 @@ class Host:
         """Open the session, and listen. Raises SagentError and OSError."""
         on_first_signal(self._on_signal)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # no terminal is ours to lose
-        if self._order.place is not None:
-            places = places_of(self._settings)
-            self._place = await asyncio.to_thread(places, self._order.place, self._settings)
-            self._settings = self._place.settings
         try:
             await self._open()
         except BaseException:

@@ -11,7 +11,7 @@ from sagent.errors import UsageError
 from sagent.lib.text import Table
 from sagent.plugins.worktrees.record import Record, Repository, find_record, holding, is_held, records, repository_at
 from sagent.plugins.worktrees.run import merge_and_remove
-from sagent.plugins.worktrees.worktree import described, diff, outcome, outcome_or_reason, remove, repair
+from sagent.plugins.worktrees.worktree import described_or_reason, diff, outcome_or_reason, remove, repair
 
 DESCRIPTION = "List, show, merge or drop the git worktrees that sagent made of this repository."
 EPILOG = """operations:
@@ -44,7 +44,7 @@ def run_worktree(argv: Sequence[str]) -> int:
         if given.operation == "merge":
             merge_and_remove(record)
         else:
-            done = outcome_or_reason(record)
+            done = outcome_or_reason(record).rstrip(".")
             remove(record)
             report(f"The worktree {record.name} is dropped: {done}.")
     return 0
@@ -64,7 +64,7 @@ def _list(repository: Repository, *, as_json: bool) -> None:
     blocks = [Table(rows, ("name", "state", "for", "done", "directory"))]
     if not found:
         blocks = [f"There are no worktrees of {repository.root}."]
-    show({"worktrees": [described(each, outcome(each)) for each in found]} if as_json else {}, blocks, as_json=as_json)
+    show({"worktrees": [described_or_reason(each) for each in found]} if as_json else {}, blocks, as_json=as_json)
 
 
 def _state(record: Record) -> str:

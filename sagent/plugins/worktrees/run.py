@@ -1,6 +1,8 @@
 """A run in a worktree: `sagent --worktree [NAME]`."""
 
+import signal
 import sys
+import threading
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -63,9 +65,30 @@ def _opened(repository: Repository, name: str, settings: Settings) -> Generator[
             yield record.write("working")
         return
     preparation = Preparation.of(settings)
-    with made(repository, name, "run", preparation) as record:
+    with ExitStack() as stack:
+        with _ended_in_order():
+            record = stack.enter_context(made(repository, name, "run", preparation))
         _tell(record, takes_changes=preparation.takes_changes)
         yield record
+
+
+@contextmanager
+def _ended_in_order() -> Generator[None]:
+    """Have SIGTERM and SIGHUP end this process in order while the block lasts, where they would end it at once."""
+
+    def end(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _tell(record: Record, *, takes_changes: bool) -> None:

@@ -81,7 +81,9 @@ def _make(record: Record, preparation: Preparation) -> Record:
         )
     record = record.write()
     try:
-        git(root, "worktree", "add", "--quiet", "--no-track", "-b", record.branch, str(record.path), record.head)
+        place = ("-b", record.branch, str(record.path), record.head)
+        git(root, "worktree", "add", "--quiet", "--no-track", "--no-checkout", *place)
+        git(record.path, "read-tree", "--reset", "-u", "HEAD")  # which starts no filters, not even the person's
         prepare(record, preparation)
         base = snapshot(record.path, record.head)
         git(root, "update-ref", record.ref, base)
@@ -114,6 +116,8 @@ def _free_name(repository: Repository, stem: str) -> str:
 def outcome(record: Record) -> Outcome:
     """Look at what was done in a worktree. Raises UsageError."""
     place = record.path
+    if record.state == "making":
+        raise UsageError(f"The worktree {record.name} is being made.")
     if not os.path.lexists(place / ".git"):
         raise UsageError(f"The worktree {record.name} has lost its directory or its .git: {place}.")
     tip = git(place, "rev-parse", "--verify", "HEAD")
@@ -243,6 +247,14 @@ def outcome_or_reason(record: Record) -> str:
         return str(outcome(record))
     except UsageError as error:
         return str(error)
+
+
+def described_or_reason(record: Record) -> dict[str, object]:
+    """Return a worktree and what was done in it as JSON, or why that is unknown as its `error`."""
+    try:
+        return described(record, outcome(record))
+    except UsageError as error:
+        return {**described(record, Outcome("", "")), "error": str(error)}
 
 
 def described(record: Record, done: Outcome) -> dict[str, object]:

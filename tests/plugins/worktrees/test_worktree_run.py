@@ -1,6 +1,7 @@
 """`--worktree`: a run in a worktree, and what becomes of it."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
 from tests.depth import later
+from tests.waiting import wait_until
 from tests.worktrees import assert_nothing_left, git, worktrees_of
 
 FREE = ("--permission-mode", "full", "--sandbox", "off")
@@ -258,4 +260,39 @@ def test_word_after_flag_is_the_name(project: Shell) -> None:
     refused = project.run("--worktree", "hi")
     assert refused.code == 2 and "`hi` was read as the name of a worktree" in refused.err
     assert project.run("hi", "--worktree").out == "Hello.\n"
+    assert_nothing_left(project)
+
+
+def test_ended_setup_leaves_nothing(project: Shell) -> None:
+    setup = f"touch {project.cwd}/begun; sleep 1000"
+    child = project.start("--worktree", "--worktree-setup", setup, "go")
+    wait_until(lambda: (project.cwd / "begun").exists())
+    listed = project.run("worktree", "--json", model="")
+    assert "is being made" in str(listed.json["worktrees"])
+    child.terminate()
+    assert child.wait() == 128 + signal.SIGTERM
+    (project.cwd / "begun").unlink()
+    assert_nothing_left(project)
+
+
+def test_filters_of_the_person_are_not_run(project: Shell) -> None:
+    ran = project.cwd.parent / "ran"
+    filters = "".join(f"{name} = touch {ran}; cat\n" for name in ("clean", "smudge"))
+    Path(project.environment["HOME"], ".gitconfig").write_text(f'[filter "lfs"]\n{filters}required = true\n')
+    (project.cwd / ".gitattributes").write_text("*.txt filter=lfs\n")
+    git(project.cwd, "add", ".")
+    git(project.cwd, "commit", "-qm", "attributes")
+    ran.unlink(missing_ok=True)
+    project.serve(running("cat a.txt; echo 1 > new"))
+    assert "is kept: 1 file +1 -0" in project.run(*FREE, "--worktree", "-p", "go now").err
+    assert project.run("worktree", "merge", model="").code == 0
+    assert not ran.exists()
+
+
+def test_lost_worktree_is_listed(project: Shell) -> None:
+    project.serve(writing("new.txt", "x\n"))
+    project.run(*FREE, "--worktree", "-p", "go now")
+    shutil.rmtree(worktrees_of(project)[0])
+    assert "has lost its directory" in str(project.run("worktree", "--json", model="").json["worktrees"])
+    assert project.run("worktree", "drop", model="").code == 0
     assert_nothing_left(project)
