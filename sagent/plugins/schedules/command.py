@@ -15,12 +15,13 @@ from pathlib import Path
 
 from sagent.cli.flags import Parser, parse_run, plugins_of
 from sagent.cli.render import report
-from sagent.cli.settings import load_or_report, load_settings
+from sagent.cli.settings import load_settings
 from sagent.cli.tables import show
-from sagent.errors import SagentError, UsageError
+from sagent.errors import UsageError
 from sagent.lib.json import as_object, as_str, json_load
 from sagent.lib.regular import read_given
 from sagent.lib.text import Table, one_line
+from sagent.plugin import Flag
 from sagent.plugins.schedules.cron import checked, due_times, local_now
 from sagent.plugins.schedules.store import Schedule, ScheduledRun, ScheduleStore
 from sagent.plugins.schedules.timers import program, start_timer, stop_timer, system_timer
@@ -29,6 +30,11 @@ DESCRIPTION = """add NAME CRON [flags of a run] PROMPT: run a prompt in this dir
 (minute hour day month weekday, local time), such as "0 9 * * 1-5", or @daily. list: show the schedules, their next time
 and what was missed. run NAME: carry it out if it is due; --now in any case. remove NAME. serve: carry out what is due
 until interrupted, for systems without timers."""
+_REFUSED = {
+    "bg": "no terminal waits for it",
+    "output_format": "its result is JSON, in the folder schedules/results of the state directory",
+}
+"""Flags of a run that a schedule cannot have, and why."""
 MAX_WAIT_SECONDS = 30.0  # of `serve`, between two looks at the clock, which may be set
 
 
@@ -61,10 +67,15 @@ def _add(store: ScheduleStore, words: Sequence[str]) -> int:
     if len(words) < 3:
         raise UsageError('sagent schedule add NAME CRON [flags] PROMPT, such as: add news "0 9 * * 1-5" "what is new?"')
     name, cron, *rest = words
-    flags = parse_run(plugins_of(rest), rest)
+    plugins = plugins_of(rest)
+    flags = parse_run(plugins, rest)
     if not flags.get("prompt"):
         raise UsageError("A schedule needs a prompt.")
-    load_settings({key: value for key, value in flags.items() if key not in ("prompt", "image", "print")})
+    for flag, why in _REFUSED.items():
+        if flag in flags:
+            raise UsageError(f"--{flag.replace('_', '-')} does not go with a schedule: {why}.")
+    own = {"prompt", "image", "print", *(each.keyword for each in plugins.every(Flag) if not each.of)}
+    load_settings({key: value for key, value in flags.items() if key not in own})
     now = local_now()
     schedule = Schedule(name, checked(cron), str(Path.cwd()), tuple(rest), now.isoformat(timespec="seconds"))
     timer = system_timer()
@@ -116,6 +127,7 @@ def facts(store: ScheduleStore, schedule: Schedule, now: datetime) -> dict[str, 
         "ended": last.ended if last else "",
         "code": str(last.code) if last and last.ended else "",
         "session": last.session if last else "",
+        "usd": last.usd if last else "",
         "missed": str(before + (due is not None)),
     }
 
@@ -144,27 +156,18 @@ def _run(store: ScheduleStore, name: str, *, at_once: bool) -> int:
 
 
 def _carry_out(store: ScheduleStore, schedule: Schedule) -> int:
-    from sagent.cli.headless import run_headless
+    from sagent.cli.main import run
 
     try:
         os.chdir(schedule.cwd)
     except OSError as error:
         report(f"{schedule.cwd}: {error.strerror}. sagent schedule remove {schedule.name} removes the schedule.")
         return 2
-    words = [*schedule.words]
-    flags = parse_run(plugins_of(words), words)
-    flags["output_format"] = "json"
-    prompt: list[str] = flags.pop("prompt", [])
-    images: list[str] = flags.pop("image", [])
-    flags.pop("print", None)
     out = os.open(store.output(schedule.name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     kept = os.dup(1)
     try:
         os.dup2(out, 1)
-        return run_headless(load_or_report(flags), prompt, images)
-    except SagentError as error:
-        report(str(error))
-        return 2
+        return run(["--output-format", "json", *schedule.words])
     finally:
         sys.stdout.flush()
         os.dup2(kept, 1)
@@ -177,7 +180,7 @@ def _ended(store: ScheduleStore, run: ScheduledRun, name: str, code: int) -> Sch
     result: Mapping[str, object] = {}
     with suppress(OSError, ValueError):
         result = as_object(json_load(read_given(store.output(name))))
-    usd = as_object(as_object(result.get("run")).get("cost_usd")).get("total", "")
+    usd = as_object(result.get("cost_usd")).get("total", "")
     now = local_now().isoformat(timespec="seconds")
     return replace(run, ended=now, code=code, usd=str(usd), session=as_str(result.get("session_id")))
 

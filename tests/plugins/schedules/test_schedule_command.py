@@ -9,11 +9,13 @@ import pytest
 
 from sagent.lib.json import as_array, as_object
 from sagent.plugins.schedules.cron import local_now
-from sagent.testing.server import Turn
+from sagent.testing.server import Call, Turn
 from tests.cli.program import Shell
 from tests.depth import later
 from tests.waiting import wait_until
+from tests.worktrees import made_repositories, project
 
+__all__ = ["made_repositories", "project"]
 MODEL, YEARLY = "anthropic/claude-sonnet-4-6", "0 0 1 1 *"
 
 
@@ -34,6 +36,8 @@ def test_schedule_is_carried_out_once(shell: Shell) -> None:
     assert json.loads((_folder(shell) / "results/hello.json").read_text())["result"] == "good morning"
     again = shell.run("schedule", "list", model="")
     assert "(exit 0)" in again.out
+    (row,) = as_array(shell.run("schedule", "list", "--json", model="").json["schedules"])
+    assert float(str(as_object(row)["usd"])) > 0 and as_object(row)["session"]
     assert shell.run("schedule", "remove", "hello", model="").code == 0
     assert shell.run("schedule", "list", model="").out.strip() == "There are no schedules."
 
@@ -47,6 +51,7 @@ def test_schedule_is_carried_out_once(shell: Shell) -> None:
         (("add", "a", "0 0 30 2 *", "hi"), "cron line"),
         (("add", "a", "* * * * *"), "add NAME CRON"),
         (("add", "a", "* * * * *", "--model"), "--model"),
+        (("add", "a", "* * * * *", "--bg", "hi"), "--bg does not go with a schedule"),
         (("add", "a", "* * * * *", "--no-such-flag", "hi"), "no-such-flag"),
         (("run",), "needs a name"),
         (("run", "a"), "There is no schedule"),
@@ -59,6 +64,17 @@ def test_faulty_schedule_is_explained(argv: tuple[str, ...], said: str, shell: S
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert not list(_folder(shell).glob("*.json"))
+
+
+@pytest.mark.plugin("worktrees")
+def test_scheduled_run_in_a_worktree(project: Shell) -> None:
+    write = Call("Write", {"file_path": "new.txt", "content": "x"})
+    project.serve([Turn(calls=(write,)), Turn(text="Done.")])
+    flags = ("--worktree", "--permission-mode", "full", "--sandbox", "off", "--model", MODEL)
+    assert project.run("schedule", "add", "tidy", YEARLY, *flags, "tidy up", model="").code == 0
+    done = project.run("schedule", "run", "tidy", "--now", model="")
+    assert done.code == 0 and "is kept: 1 file" in done.err
+    assert not (project.cwd / "new.txt").exists()
 
 
 def test_damaged_schedule_can_be_removed(shell: Shell) -> None:
