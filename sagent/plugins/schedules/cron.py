@@ -59,6 +59,18 @@ def latest_due(line: str, now: datetime) -> datetime | None:
     return next(CronSim(line, now.replace(microsecond=0) + timedelta(seconds=1), reverse=True), None)
 
 
+def moment_of(line: str, time: datetime, now: datetime) -> datetime:
+    """Return the moment, with its offset, of a local time of a line that has come by now.
+
+    As in cron, a time that the clock shows twice is the first of both, unless the line repeats by the hour or the
+    minute; one that the clock leaves out is now.
+    """
+    repeats = any(field.startswith("*") for field in line.split()[:2])
+    come = now.astimezone()
+    moments = (time.replace(fold=fold).astimezone() for fold in ((1, 0) if repeats else (0,)))
+    return next((each for each in moments if each <= come), come)
+
+
 @dataclass(frozen=True, slots=True)
 class CronFields:
     """The values of a line's fields. Weekdays are 0 to 6 from Sunday. `days` and `weekdays` must both hold with `both`,

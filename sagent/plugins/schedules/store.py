@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from sagent.errors import UsageError
@@ -15,12 +15,13 @@ from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
 from sagent.lib.regular import read_given
-from sagent.plugins.schedules.cron import due_times, latest_due
+from sagent.plugins.schedules.cron import due_times, latest_due, moment_of
 from sagent.session.log import make_directory
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 MAX_RUNS = 100  # that are remembered of one schedule
 MAX_MISSED = 1_000  # that are counted
+MAX_CLOCK_CHANGE = timedelta(days=1)  # after which the time of a schedule's creation is not believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Schedule:
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
     """A run. `due` is the time that it was for; `missed` counts the times before that had no run. `ended` is "" while
-    it runs, and stays so if it was killed. Times are local, ISO 8601."""
+    it runs, and stays so if it was killed. Times are local, ISO 8601, `due` with its offset."""
 
     due: str
     began: str
@@ -115,13 +116,20 @@ class ScheduleStore:
         return list(found.values())
 
     def missed(self, schedule: Schedule, now: datetime) -> tuple[datetime | None, int]:
-        """Return the latest time until now that had no run, or None, and how many there were before it."""
-        last = max([schedule.since, *(run.due for run in self.runs(schedule.name))])
-        since, latest = datetime.fromisoformat(last), latest_due(schedule.cron, now)
-        if latest is None or latest <= since:
+        """Return the latest moment until now that had no run, with its offset, or None, and how many there were before
+        it. Times in the future count for nothing: the clock was wrong."""
+        if (latest := latest_due(schedule.cron, now)) is None:
             return None, 0
-        times = due_times(schedule.cron, since, latest, MAX_MISSED)
-        return latest, max(len(times) - 1, 0)
+        come, due = now.astimezone(), moment_of(schedule.cron, latest, now)
+        known = [at for at in (_moment(run.due) for run in self.runs(schedule.name)) if at <= come]
+        if (created := _moment(schedule.since)) <= come + MAX_CLOCK_CHANGE:
+            known.append(created)
+        if not known:
+            return due, 0
+        if due <= (since := max(known)):
+            return None, 0
+        times = due_times(schedule.cron, since.replace(tzinfo=None), latest, MAX_MISSED)
+        return due, max(len(times) - 1, 0)
 
     @contextmanager
     def claimed(self, schedule: Schedule, now: datetime, *, at_once: bool = False) -> Generator[ScheduledRun | None]:
@@ -130,7 +138,7 @@ class ScheduleStore:
         with self._held(self.folder / f"{schedule.name}.lock", wait=False) as holds:
             due, missed = self.missed(schedule, now) if holds else (None, 0)
             if holds and due is None and at_once:
-                due = now
+                due = now.astimezone()
             if due is None:
                 yield None
                 return
@@ -169,6 +177,10 @@ class ScheduleStore:
 
     def _runs(self, name: str) -> Path:
         return self.folder / f"{name}.runs.jsonl"
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone()
 
 
 def _line(run: ScheduledRun) -> bytes:

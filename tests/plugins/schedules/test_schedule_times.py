@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import time
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -45,8 +46,8 @@ def test_missed_times_are_counted_once(line: str, since: datetime, number: int) 
     store = ScheduleStore(Path("/nonexistent"))
     times = due_times(line, since, None, number + 1)
     schedule = Schedule("one", line, "/", ("x",), since.isoformat())
-    assert store.missed(schedule, times[-1] + timedelta(seconds=30)) == (times[-1], number)
-    assert store.missed(schedule, since) in ((None, 0), (since, 0))
+    assert store.missed(schedule, times[-1] + timedelta(seconds=30)) == (times[-1].astimezone(), number)
+    assert store.missed(schedule, since) in ((None, 0), (since.astimezone(), 0))
 
 
 def test_lines_that_are_none_are_refused() -> None:
@@ -124,7 +125,7 @@ def test_run_is_claimed_once(tmp_path: Path) -> None:
     store.add(schedule)
     now = NOW + timedelta(minutes=3)
     with store.claimed(schedule, now) as run, ScheduleStore(tmp_path).claimed(schedule, now) as second:
-        assert run is not None and (run.due, run.missed) == ("2026-12-01T12:03:00", 2)
+        assert run is not None and (run.due[:19], run.missed) == ("2026-12-01T12:03:00", 2)
         assert second is None
     with store.claimed(schedule, now) as again:
         assert again is None
@@ -134,3 +135,53 @@ def test_run_is_claimed_once(tmp_path: Path) -> None:
 
 def test_now_has_no_zone() -> None:
     assert all(earlier.tzinfo is None and earlier <= later for earlier, later in pairwise([local_now(), local_now()]))
+
+
+def _runs_of(line: str, since: str, until: str, store: ScheduleStore) -> list[str]:
+    """Return what is run between two moments, looked at every ten minutes of real time, by its local time."""
+    at, found = datetime.fromisoformat(since), list[str]()
+    schedule = Schedule("one", line, "/", ("x",), at.astimezone().replace(tzinfo=None).isoformat())
+    store.add(schedule)
+    while (at := at + timedelta(minutes=10)) <= datetime.fromisoformat(until):
+        now = at.astimezone().replace(tzinfo=None)
+        later_one = datetime.fromtimestamp(at.timestamp())
+        with store.claimed(schedule, now.replace(fold=later_one.fold)) as run:
+            if run is not None:
+                found.append(run.began[11:16])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "day", "times"),
+    [
+        ("30 2 * * *", "2026-10-25", ["02:30"]),  # shown twice
+        ("0 * * * *", "2026-10-25", ["01:00", "02:00", "02:00", "03:00", "04:00"]),
+        ("30 2 * * *", "2026-03-29", ["03:00"]),  # left out
+        ("50 2,3 * * *", "2026-03-29", ["03:00", "03:50"]),
+        ("0 * * * *", "2026-03-29", ["01:00", "03:00", "04:00"]),
+    ],
+)
+def test_clocks_of_berlin_change(
+    line: str, day: str, times: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        offset = "+02:00" if "-10-" in day else "+01:00"
+        end = "+01:00" if "-10-" in day else "+02:00"
+        found = _runs_of(line, f"{day}T00:30:00{offset}", f"{day}T04:20:00{end}", ScheduleStore(tmp_path))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found == times
+
+
+def test_clock_that_was_wrong_ends_no_schedule(tmp_path: Path) -> None:
+    store, now = ScheduleStore(tmp_path), datetime(2026, 12, 1, 9)
+    schedule = Schedule("one", "0 8 * * *", "/", ("x",), "2031-01-01T00:00:00")
+    store.add(schedule)
+    store.record("one", ScheduledRun("2031-01-01T08:00:00", "2031-01-01T08:00:00"))
+    with store.claimed(schedule, now) as run:
+        assert run is not None and run.due.startswith("2026-12-01T08:00:00")
+    with store.claimed(schedule, now) as run:
+        assert run is None
