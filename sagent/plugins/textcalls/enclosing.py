@@ -27,9 +27,11 @@ from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
 from sagent.peer import Action, Inject, Moment, Stop
 from sagent.plugins.textcalls.blocks import is_doubted
+from sagent.plugins.textcalls.contents import changed_aside, fault_in, left_out, without_aside
 from sagent.plugins.textcalls.endings import ANNOUNCED, ECHOED, Ending, Fault, announces, echoes
-from sagent.plugins.textcalls.task import mends_command
-from sagent.plugins.textcalls.writing import LEFT_OUT, UNCHANGED, enclose
+from sagent.plugins.textcalls.paths import suffix_of
+from sagent.plugins.textcalls.task import counts, last_request, mends, mends_command, picks_lines, said_in, sorts
+from sagent.plugins.textcalls.writing import ASIDE, BROKEN, LEFT_OUT, RESTORED, UNCHANGED, enclose
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import List, Read
@@ -42,6 +44,13 @@ MAX_LISTINGS, MAX_NAMES, MAX_NAMES_CHARS = 2, 40, 800  # directories, names of e
 MAX_ENTRIES = 10_000  # of a directory that are looked at
 MAX_LISTED = 8  # definitions that one write removes
 MAX_NAMED = 32  # files in one prompt about which the policy is asked
+MAX_WHOLE_DATA, SAMPLE_LINES, MAX_SAMPLE_LINE = (
+    1_500,
+    8,
+    120,
+)  # bytes of data that a command is to work on, and a sample
+_DATA = frozenset({".csv", ".tsv", ".log", ".txt", ".jsonl", ".out"})
+MAX_CAUSES = 3  # files shown after a failed command
 MAX_TOLD = 2  # faults at the end of one run
 MAX_WORDS = 5_000  # different words in one prompt that may be names
 UNSEEN = """It was not written: the file exists, and you have not seen it. It holds:
@@ -55,8 +64,6 @@ _DIRECTORY = (  # where a word is the name of a directory
 )
 _PLACE = re.compile(r":\d+(?:[:-]\d+)*$")  # a line of a file, as compilers write it
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]{1,200})[ \t]+import|import[ \t]+([\w., \t]{1,400}))", re.MULTILINE)
-_DEFINED = re.compile(r"^(?:async +)?(?:export +)?(?:def|class|function|func|fn|pub fn) +(\w+)", re.MULTILINE)
-_TAKES_AWAY = re.compile(r"\b(?:delet|remov|renam|replac|drop|mov|split|merg|inlin|rewrit)", re.IGNORECASE)
 _HIDDEN = re.compile(r"(?:^|[/\\])\.[^./\\]")
 _BEFORE, _AFTER = ",:;", ".,:;"  # punctuation around a name in a sentence
 _ATTACHED = re.compile(r'\n<(?:file|directory) path="([^"\n]*)">\n')
@@ -90,7 +97,8 @@ class ShowingPolicy(Policy):
         self._state, self._inbox, self._inner = state, inbox, inner
         self._held: dict[str, str] = {}  # calls of this turn, with the notes about them
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
-        self._warned: set[Path] = set()  # files of this run of which a write would have removed something
+        self._warned: set[Path] = set()  # files of this run of which a write was doubted
+        self._restored_in: dict[str, str] = {}  # written files of this turn, with what was left there as it was
         self._run: object = None  # the run for which the following was told
         self._told: set[str] = set()  # kinds of faults
         self._delayed: dict[str, str] = {}  # calls of this turn that wait, with the notes about them
@@ -109,20 +117,23 @@ class ShowingPolicy(Policy):
         if call.name != "Write" or isinstance(verdict, Deny | Hold) or not own:
             return verdict
         path = workspace.resolve(as_str(call.arguments.get("file_path")))
-        if call.id not in self._held and path.is_file():
-            if path.resolve() not in workspace.known_files:
+        if call.id not in self._held:
+            known = path.is_file()
+            if known and path.resolve() not in workspace.known_files:
                 shown = await self._read(path)
                 if shown is None:
                     self._held[call.id] = UNREAD.format(path=path)
                 elif shown.strip():
                     self._held[call.id] = UNSEEN.format(shown=shown)
-            elif path not in self._wrote and _holds(path, as_str(call.arguments.get("content"))):
+            elif known and path not in self._wrote and _holds(path, as_str(call.arguments.get("content"))):
                 self._held[call.id] = UNCHANGED
-            elif path not in self._warned and (lost := self._lost(path, call)):
+            elif path not in self._warned and (doubt := self._doubt(path, call)):
                 self._warned.add(path)
-                self._held[call.id] = lost
+                self._held[call.id] = doubt
         if call.id in self._held:
             return Hold(self._held[call.id])
+        if path in self._warned and (kept := self._restored(path, call)):
+            return Allow(JsonObject({**call.arguments, "content": kept}))
         self._wrote.add(path)
         return verdict
 
@@ -139,8 +150,35 @@ class ShowingPolicy(Policy):
             told_of = [self._delayed.get(each.call_id, each.text * (each.call_id in doubted)) for each in results]
             self._waiting = "\n".join(told_of) if all(told_of) else ""
             self._delayed.clear()
+            told = [
+                user(RESTORED.format(path=path, aside=each), sender="sagent")
+                for path, each in self._restored_in.items()
+            ]
+            self._restored_in.clear()
+            actions = actions or [*map(_injected, (*told, *await self._causes(turn)))]
             await self._inbox.fill()
         return actions
+
+    async def _causes(self, turn: Turn) -> Sequence[Message]:
+        """Return the unseen files that failed commands name, if the request is to mend what they show."""
+        state, calls = self._state, {call.id: call for call in turn.reply.calls}
+        history = state.context.history
+        at = last_request(history, ("", state.above))
+        if turn.results is None or at < 0 or not is_text_model(state.model) or not mends(history[at]):
+            return []
+        failed = [
+            each.text
+            for each in turn.results.results
+            if each.is_error and not each.denied and each.call_id in calls and calls[each.call_id].name == "Bash"
+        ]
+        known, cwd = set(state.workspace.known_files), state.workspace.cwd
+        found: list[Message] = []
+        async for name, text in _readable(state, user("\n".join(failed))):
+            real = state.workspace.resolve(name).resolve()
+            if real not in known and len(found) < MAX_CAUSES:
+                known.add(real)
+                found.append(_shown((os.path.relpath(cwd / name, cwd), text)))
+        return found
 
     def _judged_end(self, turn: Turn, actions: Sequence[Action]) -> Sequence[Action]:
         """Return the actions after a turn. A model that ends its run with something missing is told what. If it leaves
@@ -177,23 +215,37 @@ class ShowingPolicy(Policy):
 
         return Ending(state.context.history, ("", state.above), state.tools.__contains__, exists).fault()
 
-    def _lost(self, path: Path, call: ToolCall) -> str:
-        """Return the note about a write that would remove definitions without being asked to; "" if it removes none."""
+    def _asked(self) -> str:
+        """Return the words of the last request."""
+        history = self._state.context.history
+        at = last_request(history, ("", self._state.above))
+        return said_in(history[at]) if at >= 0 else ""
+
+    def _doubt(self, path: Path, call: ToolCall) -> str:
+        """Return the note about a write that breaks a file, removes something without being asked to, or changes more
+        than was asked for; "" for any other."""
+        told, after = as_str(call.arguments.get("file_path")), as_str(call.arguments.get("content"))
         with suppress(OSError):
-            before = _text_of(path) or ""
-            after = as_str(call.arguments.get("content"))
-            history = self._state.context.history
-            senders = ("", self._state.above)
-            asked = next(
-                (each.content for each in reversed(history) if each.role == "user" and each.sender in senders), ""
-            )
-            meant = asked if _TAKES_AWAY.search(asked) else ""
-            defined = dict.fromkeys(_DEFINED.findall(before))
-            lost = [name for name in defined if not _has_word(name, after, meant)]
+            before = (_text_of(path) or "") if path.is_file() else ""
+            if fault := fault_in(told, before, after):
+                return BROKEN.format(path=told, fault=fault)
+            asked = self._asked()
+            lost, names = left_out(told, before, after, asked)
             if lost:
-                names = [*lost, *(name for name in dict.fromkeys(_DEFINED.findall(after)) if name not in defined)]
-                told = as_str(call.arguments.get("file_path"))
                 return LEFT_OUT.format(path=told, lost=_listed(lost), names=_listed(names))
+            if aside := changed_aside(told, before, after, asked):
+                return ASIDE.format(path=told, aside=_listed(aside))
+        return ""
+
+    def _restored(self, path: Path, call: ToolCall) -> str:
+        """Return the text of a write that again changes more than was asked for, with that as it was; "" if there is
+        nothing to restore."""
+        told, after = as_str(call.arguments.get("file_path")), as_str(call.arguments.get("content"))
+        with suppress(OSError):
+            before, asked = (_text_of(path) or "") if path.is_file() else "", self._asked()
+            if (kept := without_aside(told, before, after, asked)) != after:
+                self._restored_in[told] = _listed(changed_aside(told, before, after, asked))
+                return kept
         return ""
 
     async def _read(self, path: Path) -> str | None:
@@ -262,6 +314,10 @@ def _shown(file: tuple[str, str]) -> Message:
     return Message("user", (enclose(*file),), f"{SHOWN}{file[0]}")
 
 
+def _injected(message: Message) -> Inject:
+    return Inject(message, "next")
+
+
 def _is_unproven(action: Action) -> bool:
     """Return True for the reminder to a model that claims to have done something and called nothing."""
     return isinstance(action, Inject) and action.message.content == UNPROVEN
@@ -322,12 +378,16 @@ async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
     """Give the files of a prompt that may be read unasked and are short, with their text, then a few that they name."""
     parts = [part.text for part in prompt.parts if isinstance(part, MessageText) and _attached_name(part) is None]
     named = await asyncio.to_thread(lambda: [*islice(named_files("\n".join(parts), state.workspace), MAX_NAMED)])
+    sampled = counts(prompt) or sorts(prompt) or picks_lines(prompt)  # a command does it, whatever there is
     given: dict[Path, tuple[str, str]] = {}
     left = MAX_TOTAL_BYTES
     for name, path in named:
         if len(given) < MAX_FILES and (text := await _read_unasked(state, path, min(left, MAX_FILE_BYTES))) is not None:
-            left, given[path] = left - len(text), (name, text)
-            yield name, text
+            shown = _sample(text) if sampled and suffix_of(name) in _DATA else text
+            if shown is not text:
+                state.workspace.known_files.pop(path, None)  # it has not been seen whole
+            left, given[path] = left - len(shown), (name, text)
+            yield name, shown
     further = await asyncio.to_thread(_named_in, [*given.values()], state.workspace)
     count = 0
     for name, path in further.items():
@@ -336,6 +396,15 @@ async def _readable(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
         if (text := await _read_unasked(state, path, min(left, MAX_FURTHER_BYTES))) is not None:
             left, count = left - len(text), count + 1
             yield name, text
+
+
+def _sample(text: str) -> str:
+    """Return the first lines of a long text, and how many there are more."""
+    if len(text) <= MAX_WHOLE_DATA:
+        return text
+    lines = text.splitlines()
+    kept = lines[:SAMPLE_LINES]
+    return "\n".join([*(line[:MAX_SAMPLE_LINE] for line in kept), f"({len(lines) - len(kept)} more lines)"])
 
 
 async def _listings(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[str, str]]:
@@ -427,10 +496,6 @@ def _listed(names: Sequence[str]) -> str:
     """Return names as a sentence has them."""
     *first, last = names if len(names) <= MAX_LISTED else (*names[:MAX_LISTED], "the rest")
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _has_word(word: str, *texts: str) -> bool:
-    return any(re.search(rf"\b{re.escape(word)}\b", text) for text in texts)
 
 
 def _text_of(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str | None:

@@ -16,6 +16,7 @@ from sagent.lib.json import as_str
 from sagent.messages import Message, ToolCall, ToolResult
 from sagent.plugins.textcalls.offer import PROTOCOL_FILE
 from sagent.plugins.textcalls.task import (
+    alters,
     alters_files,
     asks,
     check_in,
@@ -40,6 +41,7 @@ UNMADE = "{path} was not written. Write the path {path} on a line of its own and
 UNDONE = "Nothing was changed yet. Write the path {path} on a line of its own and then the whole new file in a block."
 UNMOVED = "Nothing was changed yet. Write a ```bash block with the command that does it."
 UNRUN = "Nothing was run. Run {command} in a ```bash block."
+FAILED = "It failed, so nothing is done yet. Write a ```bash block with another command."
 STILL_FAILS = "{check} still fails. Change what is wrong, or say in plain words why it cannot pass."
 ANNOUNCED = (
     "You said what you are going to do, and nothing was changed or run yet. Make the call now. If nothing is left to"
@@ -172,6 +174,8 @@ class Ending(NamedTuple):
         if alters_files(request) and not _NOTHING_TO_DO.search(reply):
             moved = self.can("Bash") and moves_file(request)
             return Fault("undone", UNMOVED if moved else UNDONE.format(path=path) if path else UNPROVEN)
+        if done and done[-1][1].is_error and alters(request) and not _NOTHING_TO_DO.search(reply):
+            return Fault("undone", FAILED)
         if not done and not asks(request) and (announces(reply) or _words(reply) == _words(said_in(request))):
             return Fault("undone", UNPROVEN)
         if not done and _OFFERS.search(reply) and not _WAY.search(request.content):

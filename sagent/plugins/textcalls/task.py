@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import takewhile
 
 from sagent.context.prompt import SHOWN
-from sagent.messages import Message, Text
+from sagent.messages import Message, Part, Text
 from sagent.plugins.textcalls.paths import path_in
 
 ATTACHED = re.compile(r'\s*<(?:stdin>|file path=")')
@@ -23,8 +23,17 @@ _TESTS = r"(?<![\w/.-])(?:[\w.-]+/){0,9}(?:test_[\w.-]*\w|[\w.-]*[._-](?:test|sp
 _BARE = r"\b(?:(?:python[\d.]* -m )?(?:pytest|unittest)|tox|npm test|make (?:test|check)|cargo test|go test)\b"
 _RUNS, _TEST = re.compile(_COMMANDS), re.compile(_TESTS)
 _NUMBER = re.compile(r"\b(?:how (?:many|often)|count(?![.\w])|(?:the|total) number of)\b", re.IGNORECASE)
+_PICKED = re.compile(
+    r"\b(?:lines?|rows?|entries|records)\b[^.!?;,]*\b(?:contain|start|begin|end|match|that|which|whose|where|with|without)"
+    r"|\b(?:first|last)\s+\w+\s+(?:lines?|rows?)\b",
+    re.IGNORECASE,
+)
+_MANY_GONE = re.compile(
+    r"\b(?:delete|remove|erase|rm)\s+(?:all|every|each|any)\b[^.!?;]*?(?:\b(?:files?|folders?|director(?:y|ies))\b|(?<!\w)\*?\.\w+\b)",
+    re.IGNORECASE,
+)
 _NAME = (
-    r"(?<![\w./-])(?:[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}|(?:[\w.-]{1,80}/){0,9}"
+    r"(?<![\w./*-])(?:[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}|(?:[\w.-]{1,80}/){0,9}"
     r"(?:\.[A-Za-z][\w-]{1,40}(?:\.[\w-]{1,20})?|Makefile|Dockerfile))(?![\w/-])"
 )
 _FILE = re.compile(_NAME)
@@ -56,6 +65,10 @@ _ALTERS = re.compile(  # never only a look
     r"add\s+(?:an?|another|the|new|some|one)\b|sort\s+(?:[^\s.]+\s+){1,8}in\s+(?:place|the\s+same\s+file)\b|set\s+[\w.`]+\s+(?:\w+\s+){0,5}to\b)",
     re.IGNORECASE | re.MULTILINE,
 )
+_SORTED = re.compile(
+    rf"{_BEGINS}(?:sort|re-?order)\b[^.!?;]*\b(?:lines?|rows?|entries|records|names|words|by)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 _MENDS = re.compile(
     rf"{_BEGINS}(?:fix|mend|repair|correct|debug|solve|resolve)\b|\bmake\s+(?:it|that|this)\s+(?:work|run|pass)\b",
     re.IGNORECASE | re.MULTILINE,
@@ -80,6 +93,11 @@ _TO_FILE = re.compile(  # a file that the request itself wants to exist
     rf"|(?:write|save|store|put|convert|export|translate)\s+(?:{_WORD}){{1,8}}?(?:into|to|as|in)\s+[`'\"]?({_NAME}))",
     re.IGNORECASE | re.MULTILINE,
 )
+_INTO = re.compile(
+    r"\b(?:write|save|copy|extract|put|store|collect|export|filter|append)\b[^!?;]{1,200}?\b(?:into|to|as|in)\s+"
+    rf"(?:a\s+|the\s+)?(?:new\s+)?(?:file\s+)?(?:named\s+|called\s+)?[`'\"]?{_NAME}",
+    re.IGNORECASE,
+)
 _MOVED = re.compile(  # a file as a whole
     r"\b(?:rename|move|copy|delete|remove)\s+(?:(?:the|old|this|that|file|script|module|folder|directory|document)\s+){0,4}"
     rf"[`'\"]?{_NAME}(?!['’]s\b)",
@@ -98,6 +116,9 @@ _DEMANDED = re.compile(  # a check that has to pass in the end
     rf"(?:to\s+)?(?:(?:again|then|now|must|should)\s+)?{_PASSES}"
     rf"|{_A_CHECK}\s+(?:must|should|has\s+to|have\s+to|needs?\s+to|shall)\s+(?:(?:then|again|now|still)\s+)?{_PASSES}",
     re.IGNORECASE,
+)
+_RUN_AND_MEND = re.compile(  # a check that the request wants run, and what is wrong mended
+    rf"\b(?:run|execute)\s+{_A_CHECK}[^.!?]{{0,80}}?\b(?:fix|mend|repair|correct|solve|resolve)\b", re.IGNORECASE
 )
 _FAILING = re.compile(  # a check that fails before the change
     rf"{_A_CHECK}\s+(?:now\s+|currently\s+|always\s+)?"
@@ -134,10 +155,19 @@ def is_shown_file(message: Message) -> bool:
     return message.sender.startswith(SHOWN) and (encloses(message) or _LISTING.match(message.content) is not None)
 
 
+def paths_in(parts: Sequence[Part]) -> Sequence[str]:
+    """Return the paths of the files within a message, each once."""
+    texts = (part.text for part in parts if isinstance(part, Text))
+    return [*dict.fromkeys(path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text))]
+
+
 def _enclosed(message: Message) -> set[str]:
-    """Return the paths of the files within a message."""
-    texts = (part.text for part in message.parts if isinstance(part, Text))
-    return {path_in(text.partition("\n")[0]) for text in texts if is_enclosure(text)}
+    return {*paths_in(message.parts)}
+
+
+def is_test(path: str) -> bool:
+    """Return True for the path of a file of tests."""
+    return _TEST.fullmatch(path) is not None
 
 
 def names_file(message: Message) -> bool:
@@ -169,6 +199,29 @@ def counts_in_files(message: Message) -> bool:
     return counts(message) and {found[0] for found in _FILE.finditer(said_in(message))} <= _enclosed(message)
 
 
+def sorts(message: Message) -> bool:
+    """Return True for a message that asks to sort lines or rows."""
+    said = _without_names(said_in(message))
+    return "?" not in said and _SORTED.search(said) is not None
+
+
+def picks_lines(message: Message) -> bool:
+    """Return True for a message that asks to write lines of a file into a new one."""
+    into = _INTO.search(_named(message))
+    return into is not None and _PICKED.search(_without_names(said_in(message))) is not None
+
+
+def deletes_many(message: Message) -> bool:
+    """Return True for a message that asks to delete all files or folders of a kind."""
+    return _MANY_GONE.search(said_in(message)) is not None
+
+
+def mends(message: Message) -> bool:
+    """Return True for a request to mend something."""
+    said = said_in(message)
+    return "?" not in said and _MENDS.search(_without_names(said)) is not None
+
+
 def moves_file(message: Message) -> bool:
     """Return True for a message that asks to rename, move, copy or delete a whole file."""
     return _MOVED.search(said_in(message)) is not None
@@ -182,7 +235,7 @@ def file_to_make(message: Message) -> str:
     return new.pop() if len(new) == 1 and new <= made else ""
 
 
-def _to_change(message: Message) -> str:
+def one_file(message: Message) -> str:
     """Return the one file that a request can be about: a new file, or an enclosed file that is not to stay as it is.
     Returns "" for a question, and if there are several."""
     if path := file_to_make(message):
@@ -211,6 +264,7 @@ def demanded_checks(message: Message) -> Sequence[str]:
     tell something are left out. A check that fails is one if the request says to change something."""
     said = said_in(message)
     found = [found for sentence in _plain_sentences(said) for found in _DEMANDED.finditer(sentence)]
+    found += _RUN_AND_MEND.finditer(_QUESTION.sub(". ", said))
     if _CHANGES.search(_without_names(said)) and not _TELLS.search(_without_names(said)):
         found += [found for sentence in _plain_sentences(said) for found in _FAILING.finditer(sentence)]
     return [*dict.fromkeys(next(filter(None, each.groups())) for each in found)]
@@ -242,6 +296,12 @@ def alters_files(message: Message) -> bool:
     )
 
 
+def alters(message: Message) -> bool:
+    """Return True for a request that can only be done by a change, of files that it may not name."""
+    plain = _without_names(said_in(message))
+    return _ALTERS.search(plain) is not None and "?" not in plain and not _TELLS.search(plain)
+
+
 def asks(message: Message) -> bool:
     """Return True for a request to tell something, which words can be the answer to."""
     said = said_in(message)
@@ -270,7 +330,7 @@ def path_to_change(history: Sequence[Message], at: int) -> str:
         return ""
     files = takewhile(is_shown_file, history[at + 1 :])
     parts = (part for message in (history[at], *files) for part in message.parts)
-    return _to_change(Message("user", tuple(parts)))
+    return one_file(Message("user", tuple(parts)))
 
 
 def path_to_make(message: Message) -> str:

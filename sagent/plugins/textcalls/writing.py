@@ -1,5 +1,6 @@
 """A history as plain messages: calls as the blocks that they are in text, results as messages of the user's."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
@@ -17,13 +18,19 @@ from sagent.plugins.textcalls.task import (
     command_to_run,
     counts,
     counts_in_files,
+    deletes_many,
     encloses,
     file_to_make,
     is_enclosure,
     is_shown_file,
+    is_test,
     moves_file,
     names_file,
+    one_file,
     only_asks,
+    paths_in,
+    picks_lines,
+    sorts,
 )
 from sagent.sandbox.signs import HOW_TO_ASK
 
@@ -34,6 +41,15 @@ DONE = "Is the task done? Then say so in plain words, without a block. Else writ
 """Last words after results, after those for a question, and after written files. They were chosen by measurements, see
 docs/eval.md."""
 COUNT = "(Do not count by eye: write a ```bash block with a command that counts.)"
+PROGRAM = (
+    "(Do not do it by eye: write a ```bash block that runs a Python program{how}: python3 - <<'EOF', the program, EOF.)"
+)
+FIND = "(Write a ```bash block with `find`, so that those in subfolders are found too.)"
+WITHOUT_GIT = (
+    "Files of .git cannot be changed. Write the command again without them, in a ```bash block, as in `find . -type f"
+    " -not -path './.git/*'`."
+)
+MEND = "Mend it: write the path {path} on a line of its own and then the whole new file in a block."
 CHECK = "Check it: run {check} in a ```bash block."
 CHECK_UNCHANGED = "Run {check} in a ```bash block to see what is wrong."
 """Last words after files that were written or left unchanged, if the request names a command or a test."""
@@ -49,7 +65,22 @@ UNCHANGED = "It holds exactly this already."
 LEFT_OUT = "{path} was not changed, because your block leaves out {lost}. Write the whole file again, with {names}."
 """The result of a write that removes functions or classes. It is the last text: a model that is shown the file there
 writes it unchanged."""
-_LEFT_OUT = LEFT_OUT[LEFT_OUT.index(" was") : LEFT_OUT.index("{lost}")]
+BROKEN = "{path} was not changed, because it could not be read any more: {fault}. Write the whole file again."
+ASIDE = (
+    "{path} was not changed, because your block changes {aside} too, which was not asked for. Write the whole file"
+    " again, with {aside} as it was."
+)
+"""Results of a write that breaks a file, and of one that changes more than the request names."""
+RESTORED = f"{{path}} was written, but with {{aside}} as it was: nothing else was to be changed.\n\n{DONE}"
+"""What a model is told of a write that again changes more than it was to."""
+_HELD = (
+    LEFT_OUT[LEFT_OUT.index(" was") : LEFT_OUT.index("{lost}")],
+    BROKEN[BROKEN.index(" was") : BROKEN.index("{fault}")],
+    ASIDE[ASIDE.index(" was") : ASIDE.index("{aside}")],
+)
+_PROTECTED = re.compile(
+    r"(?:^|[\s/'\"])\.git/[^\n]*(?:Device or resource busy|Read-only file system|Permission denied)"
+)
 MAX_COMMAND = 80  # characters of a command that its result names
 
 
@@ -67,6 +98,8 @@ class Reminders:
 
     def after(self, message: Message) -> str:
         """Return the reminder after a person's message."""
+        if self.runs and deletes_many(message) and not encloses(message):
+            return FIND
         if not encloses(message) and not (self.writes and names_file(message)):
             if self.runs and (asked := command_to_run(message)):
                 return f"(Do not guess: first write a ```bash block with {asked}.)"
@@ -79,6 +112,10 @@ class Reminders:
             return "(Do not write the file anew: write a ```bash block with the command that does it.)"
         if self.runs and counts_in_files(message):
             return COUNT
+        if self.runs and sorts(message) and (path := one_file(message)):
+            return PROGRAM.format(how=f", without packages, which writes {path}")
+        if self.runs and picks_lines(message):
+            return PROGRAM.format(how="")
         if (path := file_to_make(message)) and not counts(message):
             change = f"Write the path {path} on a line of its own and then the whole new file in a block."
         else:
@@ -160,7 +197,8 @@ class WrittenConversation:
                 return
             written = replace(message, parts=tuple(others))
         elif results:
-            words = self._words_after(results)
+            shown = paths_in(others)
+            words = _mend(shown) if shown else self._words_after(results)
             written = Message("user", self._reminded([*answered(results), *others], words), message.sender)
         elif not others or (message.sender and not self._is_task(message)):
             written = message if not message.results else replace(message, parts=tuple(others))
@@ -175,8 +213,9 @@ class WrittenConversation:
         """Return the last words after results. Written files need no more reading, but perhaps a check. An unchanged
         file beside a changed one is no failure."""
         if any(call.name not in ("Write", "Edit") for call, _ in results):
-            return self._next
-        if any(map(_leaves_out, (result for _, result in results))):
+            met = any(result.is_error and _PROTECTED.search(result.text) for _, result in results)
+            return WITHOUT_GIT if met else self._next
+        if any(map(_says_how, (result for _, result in results))):
             return ""
         if any(result.is_error and not _is_unchanged(result) for _, result in results):
             return self._next
@@ -199,6 +238,12 @@ class WrittenConversation:
             else:
                 joined.append(part)
         return tuple(joined)
+
+
+def _mend(paths: Sequence[str]) -> str:
+    """Return the last words after a failed command and the files that it names: tests seldom are to change."""
+    mended = [path for path in paths if not is_test(path)]
+    return MEND.format(path=mended[0] if len(mended) == 1 else "of the file that must change")
 
 
 def _is_endless(message: Message) -> bool:
@@ -315,9 +360,9 @@ def answered(results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Part]:
     return [part for call, result in told for part in _answer(call, result, alone=alone)]
 
 
-def _leaves_out(result: ToolResult) -> bool:
-    """Return True for the result of a write that would have removed something."""
-    return result.is_error and _LEFT_OUT in result.text
+def _says_how(result: ToolResult) -> bool:
+    """Return True for the result of a write that was held, and that says how to write the file: its last words."""
+    return result.is_error and any(each in result.text for each in _HELD)
 
 
 def _is_unchanged(result: ToolResult) -> bool:
@@ -337,7 +382,7 @@ def _head(call: ToolCall, result: ToolResult, *, alone: bool) -> str:
     command = one_line(as_str(call.arguments.get("command")), MAX_COMMAND)
     path = as_str(call.arguments.get("file_path"))
     failed = result.is_error or result.denied
-    if is_doubted(call) or _leaves_out(result):
+    if is_doubted(call) or _says_how(result):
         return ""
     match call.name:
         case "Bash" if result.denied:

@@ -263,3 +263,49 @@ def test_command_to_mend_shows_its_file(run: Run) -> None:
     assert "gazebo" not in run.sent("Run `python3 show.py` and tell me what it prints.", code=EXIT_FAILED)[-1]
     sent = run.sent("`python3 show.py` ends with an error. Fix it.", code=EXIT_FAILED)
     assert "show.py\\n```\\ngazebo\\n```" in sent[-1]
+
+
+BROKEN = Turn(text='data.json\n```\n{"a": 2,}\n```\n')
+MENDED = Turn(text='data.json\n```\n{"a": 2}\n```\n')
+
+
+@later
+@pytest.mark.parametrize(
+    ("turns", "holds"), [([BROKEN, MENDED, DONE], '{"a": 2}'), ([BROKEN] * 2 + [DONE], '{"a": 2,}')]
+)
+def test_write_breaking_file_held_once(shell: Shell, turns: Sequence[Turn], holds: str) -> None:
+    (shell.cwd / "data.json").write_text('{"a": 1}\n')
+    run = Run(shell, shell.serve(turns, models=SMALL, require_key=False), shell.cwd / "data.json")
+    assert "could not be read any more" in run.sent("In data.json set a to 2")[1]
+    assert run.notes.read_text().strip() == holds
+
+
+@later
+def test_failed_command_shows_files_to_mend(shell: Shell) -> None:
+    (shell.cwd / "clock.py").write_text("def hours():\n    return 'gazebo' + 1\n")
+    (shell.cwd / "test_clock.py").write_text("from clock import hours\n\nassert hours()\n")
+    runs = Turn(text="```bash\npython3 test_clock.py\n```\n")
+    for request, shown in (("Run the test and repair what fails.", True), ("Run the test.", False)):
+        run = Run(shell, shell.serve([runs, DONE, DONE, DONE], models=SMALL, require_key=False), shell.cwd / "clock.py")
+        sent = run.sent(request)[1]
+        assert ("clock.py\\n```\\ndef hours" in sent) == ("write the path clock.py on" in sent) == shown
+        assert sent.count("gazebo") - 1 == shown  # the traceback has the line
+
+
+def test_change_beside_task_left_out(shell: Shell) -> None:
+    before = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
+    both = Turn(text=f"sums.py\n```\n{before.replace('):', ') -> int:')}```\n")
+    (shell.cwd / "sums.py").write_text(before)
+    run = Run(shell, shell.serve([both, both, DONE, DONE], models=SMALL, require_key=False), shell.cwd / "sums.py")
+    sent = run.sent("Add a type to one in sums.py. Change nothing else.")
+    assert "your block changes two too" in sent[1] and "with two as it was" in sent[2]
+    assert run.notes.read_text() == before.replace("one():", "one() -> int:")
+
+
+@later
+def test_command_that_meets_git_told_without(shell: Shell) -> None:
+    runs = Turn(text="```bash\necho 'sed: ./.git/sedX: Device or resource busy'; exit 4\n```\n")
+    run = Run(shell, shell.serve([runs, DONE, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
+    run.notes.write_text("opensesame\n")
+    sent = run.sent("Replace opensesame by gazebo in all files.", code=EXIT_FAILED)
+    assert "-not -path './.git/*'" in sent[1] and "It failed, so nothing is done yet." in sent[2]
