@@ -19,6 +19,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.regular import read_given
 from sagent.plugins.mesh import names
 from sagent.plugins.mesh.errors import Fenced, Full, Missing, NobodyThere, NoRoom, Refused, TooLarge, Unavailable
+from sagent.plugins.mesh.tasks import drop_error
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -173,8 +174,7 @@ class Connection:
         if not (await asyncio.wait([closing], timeout=1.0))[0]:
             closing.cancel()
             await asyncio.wait([closing])
-        if not closing.cancelled():
-            closing.exception()
+        drop_error(closing)
         _abort(self._client)
 
     # Messages that are not stored
@@ -225,7 +225,7 @@ class Connection:
         """Return when the server has read everything sent. Survives cancellation, because nats-py's reader ends when
         the answer to a flush finds nobody waiting."""
         flushing = asyncio.ensure_future(self._client.flush(3_600))
-        flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        flushing.add_done_callback(drop_error)
         await asyncio.shield(flushing)
 
     # Streams
@@ -357,6 +357,7 @@ class Connection:
         refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._refusals.add(refusal)
         task = asyncio.ensure_future(call())
+        task.add_done_callback(drop_error)  # also where this is cancelled twice, as at the end of a node
         try:
             found, _ = await asyncio.wait([task, refusal], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not found:
@@ -371,8 +372,6 @@ class Connection:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # otherwise its loss would be reported
 
 
 async def _read_arrived(task: "asyncio.Task[T]") -> None:

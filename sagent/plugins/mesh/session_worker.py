@@ -43,7 +43,7 @@ from sagent.plugins.mesh.records import Records, SessionRecord, check_flags
 from sagent.plugins.mesh.remote import Mesh
 from sagent.plugins.mesh.replies import Replies
 from sagent.plugins.mesh.streams import Intake, LeasedMessage
-from sagent.plugins.mesh.tasks import end, keep_running
+from sagent.plugins.mesh.tasks import drop_error, end, keep_running
 from sagent.plugins.mesh.trace import attached_context
 from sagent.plugins.mesh.workspace import Files
 from sagent.session.contents import FailedEntry
@@ -100,6 +100,7 @@ class SessionWorker:
         self._moving, self._lost = asyncio.Event(), asyncio.Event()
         self._mirror: Mirror | None = None
         self._done = False
+        self._failure: BaseException | None = None  # of a task that the work needs
         self._taken, self._acks = set[int](), set[asyncio.Task[None]]()
         self._replies = Replies()
         self._requests: Requests | None = None
@@ -123,6 +124,8 @@ class SessionWorker:
             raise error
         if not self._done and isinstance(self._lease.problem, NoRoom):
             raise self._lease.problem
+        if not self._done and isinstance(self._failure, Exception):
+            raise self._failure
         return self._done
 
     def _fence(self) -> None:
@@ -134,8 +137,13 @@ class SessionWorker:
     def _needed(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Start a task that the work needs; if it fails or ends by itself, the session is released."""
         task = asyncio.create_task(work)
-        task.add_done_callback(lambda task: None if task.cancelled() else self._fence())
+        task.add_done_callback(self._give_up_after)
         return task
+
+    def _give_up_after(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            self._failure = self._failure or task.exception()
+            self._fence()
 
     async def _work(self, open_agent: OpenAgent) -> None:
         try:
@@ -199,7 +207,9 @@ class SessionWorker:
         record = self._record[0] if self._record else None
         if record is not None and not requests.chosen.items() <= record.flags.items():
             # not cancelled halfway: the next change must know of it
-            await asyncio.shield(self._change(flags={**record.flags, **requests.chosen}))
+            changing = asyncio.create_task(self._change(flags={**record.flags, **requests.chosen}))
+            changing.add_done_callback(drop_error)
+            await asyncio.shield(changing)
 
     async def _run(
         self,
