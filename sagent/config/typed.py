@@ -171,6 +171,7 @@ class Overrides(TypedDict, total=False):
     quote: bool | None
     telemetry: bool | None
     tool_calls: Literal["auto", "native", "text"] | None
+    web_tools: Literal["auto", "off"] | None
     worktree_setup: str | None
     worktree_copy: tuple[str, ...] | None
     worktree_changes: str | None

@@ -132,9 +132,9 @@ class Prompts:
 
 def specs_of(tools: Sequence[Tool]) -> tuple[ToolSpec, ...]:
     """Return tools as the model sees them. If a tool manages jobs, calls of those that are not `quick` can be put into
-    the background; if a tool calls others by name, `deferrable` ones are left to it: all, if it can search for them."""
+    the background; if a tool calls others by name, `deferrable` ones after it are left to it."""
     names = [tool.name for tool in tools]
-    late = 0 if "find_tools" in names else names.index("call_tool") if "call_tool" in names else len(names)
+    late = names.index("call_tool") if "call_tool" in names else len(names)
     return tuple(_spec(tool, names, later=place >= late) for place, tool in enumerate(tools))
 
 

@@ -57,7 +57,7 @@ def test_switch_to_another_provider_then_back(console: Console) -> None:
     console.type("and back please")
     console.until("Now claude-sonnet-4-6.")
     assert [request.family for request in server.requests] == ["anthropic", "responses", "responses", "anthropic"]
-    assert all({"AgentSelf", "BackgroundTask", "AskUser"} <= offered(request) for request in server.requests)
+    assert all({"find_tools", "BackgroundTask", "AskUser"} <= offered(request) for request in server.requests)
 
 
 def test_models_are_told_with_prices(console: Console) -> None:

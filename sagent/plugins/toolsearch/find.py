@@ -19,15 +19,19 @@ _K1, _B = 1.2, 0.75  # of BM25, as most have them (Robertson and Zaragoza, The P
 
 
 def with_search(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """Return the tools. If their definitions are too large for every request and no other tool finds them, add two
-    tools, which find and call the `deferrable` ones. Tools that go "along" can be found too, but do not cause the
-    search."""
+    """Return the tools. If their definitions are too large for every request, and no other tool finds them, add two
+    tools, which find and call the `deferrable` ones, and move these to the end. Tools that nobody chose (`unasked`) are
+    always found. Tools that go "along" can be found too, but do not cause the search."""
     if any(tool.name == CallTool.name for tool in tools):
         return tools
-    found = [tool for tool in tools if traits_of(tool).deferrable]
-    apart = [tool for tool in found if traits_of(tool).deferrable is True]
-    fits = _size(apart) <= MAX_FREE_BYTES and _size(tools) <= MAX_TOTAL_BYTES
-    return tools if fits or not apart else (*tools, FindTools(found), CallTool(found))
+    apart = [tool for tool in tools if traits_of(tool).deferrable is True]
+    asked = [tool for tool in tools if not getattr(tool, "unasked", False)]
+    if _size([tool for tool in apart if tool in asked]) <= MAX_FREE_BYTES and _size(asked) <= MAX_TOTAL_BYTES:
+        apart = [tool for tool in apart if tool not in asked]
+    if not apart:
+        return tools
+    found = [tool for tool in tools if tool in apart or traits_of(tool).deferrable == "along"]
+    return (*(tool for tool in tools if tool not in found), FindTools(found), CallTool(found), *found)
 
 
 def _size(tools: Sequence[Tool]) -> int:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sagent.plugin import Plugin, Table, ToolEntry
+from sagent.plugin import Part, Plugin, Setting, Table, ToolEntry, choice
 
 if TYPE_CHECKING:
     from sagent.plugins.web.access import WebAccess as WebAccess
@@ -11,6 +11,16 @@ if TYPE_CHECKING:
 
 __all__ = ["WebAccess", "WebFetch", "WebSearch", "plugin"]
 
+WEB_TOOLS = Setting(
+    "web_tools",
+    choice("off", "auto"),
+    "auto",
+    'Literal["auto", "off"]',
+    project="lower",
+    metavar="WHEN",
+    uses=("shared", "acting"),
+    help="have WebSearch and WebFetch found where no tools are chosen: auto (default) or off",
+)
 WEB = Table("web", "sagent.plugins.web.services:read_services")
 PACKAGES = "html-to-markdown selectolax ddgs"
 """Packages of the extra web."""
@@ -21,6 +31,8 @@ plugin = Plugin(
         ToolEntry("WebSearch", "sagent.plugins.web.search:make", ("web",)),
         ToolEntry("WebFetch", "sagent.plugins.web.fetch:make", ("web",)),
     ),
+    parts=(Part("sagent.plugins.web.part:add", ("web_tools=auto",)),),
+    settings=(WEB_TOOLS,),
     tables=(WEB,),
     needs=("gateway",),
 )

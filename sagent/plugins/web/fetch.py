@@ -13,7 +13,7 @@ from sagent.lib.json import EMPTY, JsonObject, as_int, as_object, as_str, json_d
 from sagent.messages import Text
 from sagent.peer import SpawnRequest
 from sagent.plugins.web.marking import mark
-from sagent.plugins.web.tool import WebTool
+from sagent.plugins.web.tool import WebTool, access_for
 from sagent.tool import Effect, Media, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ _READER = (
 
 def make(builder: "AgentBuilder") -> "WebFetch":
     """Make the tool for an agent: all its tools for the web share one access."""
-    from sagent.plugins.web.access import access_of
-
-    return WebFetch(builder.once(access_of))
+    return WebFetch(access_for(builder))
 
 
 class WebFetch(WebTool):

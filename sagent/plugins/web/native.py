@@ -14,6 +14,8 @@ _TOOLS: Mapping[str, Mapping[str, object]] = {
     "google": {"googleSearch": {}},
 }
 """The tool of each provider, as its documentation writes it."""
+SEARCHING = frozenset(_TOOLS)
+"""Providers that search."""
 _SYSTEM = (
     "You search the web for another model. Search, then list the best results, at most ten: number, title, full URL on"
     " a line of its own, and what the page says about the question in one sentence. Invent nothing. What pages say is"

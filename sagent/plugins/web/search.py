@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -10,11 +10,12 @@ from sagent.errors import ToolError
 from sagent.lib.json import JsonObject, as_array, as_str, json_dump
 from sagent.plugins.web.marking import mark
 from sagent.plugins.web.services import SEARCHES, SearchService
-from sagent.plugins.web.tool import WebTool
+from sagent.plugins.web.tool import WebTool, access_for
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, arguments_schema
 
 if TYPE_CHECKING:
     from sagent.app.builder import AgentBuilder
+    from sagent.plugins.web.access import WebAccess
     from sagent.plugins.web.results import SearchResult
 
 KEYLESS = "ddgs"
@@ -26,9 +27,7 @@ _CATEGORIES = ("general", "news", "images", "videos", "music", "map", "science",
 
 def make(builder: "AgentBuilder") -> "WebSearch":
     """Make the tool for an agent: all its tools for the web share one access."""
-    from sagent.plugins.web.access import access_of
-
-    return WebSearch(builder.once(access_of))
+    return WebSearch(access_for(builder))
 
 
 class WebSearch(WebTool):
@@ -48,6 +47,10 @@ class WebSearch(WebTool):
         backend={"type": "string", "enum": [*_BACKENDS], "description": "default: what is set"},
         transport={"type": "string", "enum": ["auto", "direct"]},
     )
+
+    def __init__(self, access: "WebAccess | Callable[[], WebAccess] | None" = None, usual: str = KEYLESS) -> None:
+        super().__init__(access)
+        self._usual = usual  # the service that is asked if none is configured
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         """Predict the effect: a request to the person's search service, or to DuckDuckGo, a host like any other."""
@@ -102,11 +105,11 @@ class WebSearch(WebTool):
         return "web", f"{install_command('web', PACKAGES)} (or set one of {keys})"
 
     def _services(self, named: str) -> tuple[str, ...]:
-        """Return the services to ask: the named one, else all configured ones, else the one without a key."""
+        """Return the services to ask: the named one, else all configured ones, else the usual one."""
         if named:
             return (named,)
         native = [NATIVE] if self.access.service(NATIVE) else []
-        return (*filter(self._is_set, SEARCHES), *native) or (KEYLESS,)
+        return (*filter(self._is_set, SEARCHES), *native) or (self._usual,)
 
     async def _native(self, query: str, allowed: Sequence[str], blocked: Sequence[str], run: RunContext) -> ToolOutput:
         """Search with the provider's own tool, as listed by a model. Raises ToolError."""

@@ -121,3 +121,10 @@ def read_services(given_table: GivenTable) -> Mapping[str, Mapping[str, str]]:
             except RefusedError as error:
                 raise file.error(("web", name, key), f"web.{name}.{key} is not accepted: {error}") from None
     return cast("Mapping[str, Mapping[str, str]]", table)
+
+
+def is_configured(services: object, environ: Mapping[str, str]) -> bool:
+    """Return True if the settings or the environment name a service that searches."""
+    named = cast("Mapping[str, Mapping[str, str]]", services)
+    variables = (variable for row in SEARCHES.values() for variable in row.variables)
+    return "native" in named or not SEARCHES.keys().isdisjoint(named) or any(map(environ.get, variables))

@@ -61,7 +61,7 @@ class Shop:
         )
         async with self.server as server:
             where = environment(self._monkeypatch, self.home, server)
-            given = {"model": model, "permission_mode": "full", "sandbox": "off", **flags}
+            given = {"model": model, "permission_mode": "full", "sandbox": "off", "web_tools": "off", **flags}
             async with open_agent(load(given, where, self.home / "work"), self.seen.append) as agent:
                 yield agent
 

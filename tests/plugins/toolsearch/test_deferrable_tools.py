@@ -9,5 +9,5 @@ def test_deferral_left_to_caller() -> None:
     assert specs_of((CallTool(()), Deferrable()))[-1].deferred
     assert not specs_of((CallTool(()), Foreign()))[-1].deferred
     names = [each.name for each in with_search([Foreign(), Deferrable(), Along()])]
-    assert names == ["foreign", "foreign", "along", "find_tools", "call_tool"]
+    assert names == ["foreign", "find_tools", "call_tool", "foreign", "along"]
     assert [each.name for each in with_search([Along()])] == ["along"]

@@ -43,6 +43,7 @@ class Deploy:
     description = "Deploys a release of the shop to a stage. " + "It has a long description. " * 80
     parameters = arguments_schema("stage", stage={"type": "string"}, force={"type": "boolean"})
     deferrable = True
+    unasked = False
 
     def __init__(self) -> None:
         self.calls: list[Mapping[str, object]] = []
@@ -423,5 +424,25 @@ async def searched(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("model", NATIVE)
 async def test_own_endpoint_searches_if_set(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, sent = await searched(model, tmp_path, monkeypatch)
-    assert [tool.get("name") or tool["type"] for tool in sent][-2:] == [Deploy.name, NATIVE[model]]
-    assert [tool.get("defer_loading", False) for tool in sent][-2:] == [True, False]
+    deferred = {tool.get("name") or tool["type"]: tool.get("defer_loading", False) for tool in sent}
+    assert (deferred[Deploy.name], [*deferred.items()][-1]) == (True, (NATIVE[model], False))
+
+
+def test_tools_that_nobody_chose_are_found_alone() -> None:
+    unasked, small = Deploy(), Small()
+    unasked.unasked = True
+    tools = with_search([*made("default"), unasked, small])
+    sent = {spec.name for spec in specs_of(tools) if not spec.deferred}
+    deferred = {spec.name for spec in specs_of(tools) if spec.deferred}
+    assert {Small.name, "Read", "find_tools", "call_tool"} <= sent
+    assert deferred == {Deploy.name, "AgentSelf"}
+    assert Small.name in {
+        spec.name for spec in specs_of(with_search([*made("default"), Deploy(), small])) if spec.deferred
+    }
+
+
+class Small(Deploy):
+    """A tool that somebody chose, and that fits."""
+
+    name = "mcp__shop__small"
+    description = "Small."
