@@ -50,13 +50,13 @@ class Account:
         return min((max(most - used, ZERO) for _, most, used in self._budgets(advisor, rules, cost)), default=None)
 
     @contextmanager
-    def asking(self, held: ConsultationBound) -> Generator[None]:
+    def asking(self, bound: ConsultationBound) -> Generator[None]:
         """Reserve the maximum cost of a consultation while it runs."""
-        self._held.append(held)
+        self._held.append(bound)
         try:
             yield
         finally:
-            self._held = [each for each in self._held if each is not held]
+            self._held = [each for each in self._held if each is not bound]
 
     def _used_up(self, advisor: Advisor, rules: Rules, used: int, likely: int) -> Iterator[str]:
         """Yield the reasons why calls and tokens do not allow a consultation."""
@@ -104,12 +104,12 @@ class Account:
         self.tallies[advice.advisor] = replace(tally, calls=tally.calls + (advice.status != "withheld"))
         self.note(advice.advisor, "answered" if advice.status == "cut" else advice.status)
 
-    def note(self, name: str, outcome: str, by: int = 1) -> None:
+    def note(self, name: str, outcome: str, number: int = 1) -> None:
         """Take into account how a consultation ended, or what became of advice: "followed", "rejected", "contradicted",
         or how it was "rated"."""
         tally = self.tallies.get(name, AdvisorTally())
         if outcome in ("answered", "declined", "failed", "withheld", "followed", "rejected", "contradicted", "rated"):
-            self.tallies[name] = replace(tally, **{outcome: getattr(tally, outcome) + by})
+            self.tallies[name] = replace(tally, **{outcome: getattr(tally, outcome) + number})
 
 
 @dataclass(slots=True)

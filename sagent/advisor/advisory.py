@@ -295,14 +295,14 @@ class Advisors:
     def _used(self) -> int:
         return sum(tally.usage.total_input + tally.usage.output for tally in self.tally().values())
 
-    def note(self, advice: Advice, asked: Asked | None = None, role: str = "") -> Advice:
+    def note(self, advice: Advice, consultation: Asked | None = None, role: str = "") -> Advice:
         """Report a finished consultation, count it, and log it with its request."""
         record = ConsultationEntry(advice)
-        if asked is not None:
-            record = asked.entry(advice)
+        if consultation is not None:
+            record = consultation.entry(advice)
             with suppress(OSError):  # the log says so by itself, once
                 blobs = self.state.log.blobs
-                said = blobs.put(asked.messages[-1].content.encode("utf-8", "replace")).name
+                said = blobs.put(consultation.messages[-1].content.encode("utf-8", "replace")).name
                 record = replace(record, said=said, system=blobs.put(role.encode("utf-8", "replace")).name)
         entry = self.state.journal.record(record)
         self.account.count(advice)

@@ -51,30 +51,30 @@ class Consultation:
     may: Callable[[Request], bool]
 
 
-async def send(agent: Node, asked: Consultation) -> Advice:
+async def send(agent: Node, consultation: Consultation) -> Advice:
     """Make the call, or have an advisor that may look for itself do so as an agent. Raises SagentError."""
-    state, advisor, blank, request = agent.state, asked.advisor, asked.blank, asked.request
+    state, advisor, blank, request = agent.state, consultation.advisor, consultation.blank, consultation.request
     role = f"{TOOL}:{advisor.name}"
     if advisor.tools:
-        return await _send_child(agent, asked, role)
+        return await _send_child(agent, consultation, role)
 
     def on_delta(delta: object) -> None:
         if isinstance(delta, TextPart):
             state.journal.emit(AdviceDelta(state.path, advisor.name, blank.trigger, delta.text))
 
-    reply, usd = await make_side_call(state, asked.model, request, role, on_delta)
+    reply, usd = await make_side_call(state, consultation.model, request, role, on_delta)
     usage = reply.usage
     more = replace(request, max_output=(request.max_output or MAX_TOKENS) + EXTRA_ANSWER_TOKENS)
-    if reply.message.stop == "max_tokens" and not reply.message.content.strip() and asked.may(more):
-        reply, second = await make_side_call(state, asked.model, more, role, on_delta)
+    if reply.message.stop == "max_tokens" and not reply.message.content.strip() and consultation.may(more):
+        reply, second = await make_side_call(state, consultation.model, more, role, on_delta)
         usage = usage + reply.usage
         usd = None if usd is None or second is None else usd + second
     message = reply.message
     return judge(replace(blank, usage=usage, usd=usd), message.content, message.stop or "")
 
 
-async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
-    advisor, request = asked.advisor, asked.request
+async def _send_child(agent: Node, consultation: Consultation, role: str) -> Advice:
+    advisor, request = consultation.advisor, consultation.request
     text = "\n\n".join(
         message.content if message.role == "user" else f"You answered:\n{message.content}"
         for message in request.messages
@@ -89,13 +89,13 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
         tools=advisor.tools,
         max_turns=MAX_CHILD_TURNS,
         max_depth=0,
-        budget_usd=asked.budget,
+        budget_usd=consultation.budget,
         role=role,
     )
     try:
         peer = await _spawn(agent, child)
     except OSError as error:
-        return replace(asked.blank, reason=f"its log cannot be written: {error}")
+        return replace(consultation.blank, reason=f"its log cannot be written: {error}")
     try:
         result = await peer.wait()
     except asyncio.CancelledError:
@@ -103,7 +103,7 @@ async def _send_child(agent: Node, asked: Consultation, role: str) -> Advice:
         await peer.wait()
         raise
     _, priced = agent.ledger.billed(role)
-    billed = replace(asked.blank, usage=result.usage, usd=None if priced is None else result.run_usd)
+    billed = replace(consultation.blank, usage=result.usage, usd=None if priced is None else result.run_usd)
     said_nothing = result.error is not None and result.error.kind == "empty"
     if (
         result.error is not None

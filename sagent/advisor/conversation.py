@@ -98,10 +98,10 @@ class Conversation:
             return Asked(messages, history, asking.task, self.epoch)
         return self._anew(asking, asking.room * _BYTES_PER_TOKEN)
 
-    def answer(self, asked: Asked, text: str) -> None:
+    def answer(self, question: Asked, text: str) -> None:
         """Add a consultation and its answer."""
-        self.messages = [*asked.messages, assistant(text)]
-        self._seen, self._task, self.epoch = asked.quoted, asked.task, asked.epoch
+        self.messages = [*question.messages, assistant(text)]
+        self._seen, self._task, self.epoch = question.quoted, question.task, question.epoch
 
     def restore(self, entry: ConsultationEntry, text: str, history: Sequence[Message]) -> None:
         """Restore a consultation of an earlier process: its log entry, and the sent text."""
@@ -153,9 +153,9 @@ def fit(text: str, size: int) -> str:
     return f"{head.decode('utf-8', 'ignore')}\n[...]\n{tail.decode('utf-8', 'ignore')}"
 
 
-def held_without(why: str) -> str:
+def held_without(reason: str) -> str:
     """Return the answer to a call that waits for advice that nobody can give."""
-    return f"{_HOLDS}it may destroy something for good, and {why}. Make the call again if you still want it."
+    return f"{_HOLDS}it may destroy something for good, and {reason}. Make the call again if you still want it."
 
 
 def is_held(text: str) -> bool:

@@ -126,12 +126,12 @@ class AdvisorPolicy:
         unset = self._advisors.setup.rules.triggers is None
         return small and unset and not self._nudged and not self._asked and self._watch.turns == NUDGE_TURN
 
-    def _return(self, why: str, *, ended: bool) -> None:
+    def _return(self, reason: str, *, ended: bool) -> None:
         """Tell an executor that asked that there is no advice; its question is not accepted as an answer."""
         self._returned += ended
         if not ended or self._returned <= MAX_RETURNS:
-            why = why.rstrip(".")
-            text = f"You asked for advice, but there is none: {why}. Continue by yourself, without asking again."
+            reason = reason.rstrip(".")
+            text = f"You asked for advice, but there is none: {reason}. Continue by yourself, without asking again."
             self._advisors.agent.inform(user(text, sender="sagent"))
 
     async def _ask(self, trigger: str, question: str, name: str = "") -> Sequence[Advice]:

@@ -21,10 +21,10 @@ class ChildTask:
     """
 
     def __init__(
-        self, agent: Node, runs: Runner, above: Node, request: SpawnRequest, deps: Callable[[], object]
+        self, agent: Node, runs: Runner, parent: Node, request: SpawnRequest, deps: Callable[[], object]
     ) -> None:
         self._agent, self._tree, self._own = agent, agent.tree, agent.state
-        self._runs, self._above, self._persistent, self._deps = runs, above, request.persistent, deps
+        self._runs, self._above, self._persistent, self._deps = runs, parent, request.persistent, deps
         self._at_work = False  # in a turn, or has not reported it yet
         self._still = False  # interrupted, with no message since
         self._leaving = self.left = False  # `left`: has ended

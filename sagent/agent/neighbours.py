@@ -43,11 +43,11 @@ class TreeNeighbours:
         self.extension = extension  # once an action switches it on
         self.checkpoints = checkpoints  # of its whole tree, from the first call on that may change a file
 
-    def settle_below(self, above: "TreeNeighbours", request: SpawnRequest) -> None:
+    def settle_below(self, parent: "TreeNeighbours", request: SpawnRequest) -> None:
         """Settle below the spawning agent: files have one history, whoever changes them."""
-        self._spawned, self.checkpoints = True, above.checkpoints
+        self._spawned, self.checkpoints = True, parent.checkpoints
         own = None if request.max_depth is None else self._agent.path.count("/") + request.max_depth
-        self.deepest = min((most for most in (own, above.deepest) if most is not None), default=None)
+        self.deepest = min((most for most in (own, parent.deepest) if most is not None), default=None)
 
     def close(self) -> None:
         """Stop following file changes. It is resumed when needed."""

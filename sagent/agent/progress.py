@@ -58,17 +58,17 @@ class Progress:
         if state.jobs.running() or state.neighbours.busy:
             self._rounds.clear()
             return ()
-        this = tuple(
+        latest = tuple(
             (call.name, json_dump(call.arguments) + (call.malformed or ""), (_steady(answer), answer.is_error))
             for call in reply.calls
             if (answer := answers.get(call.id)) is not None
         )
         status = "".join(result.text for result in answers.values())
         pending = len(status) <= _MAX_STATUS_CHARS and _PENDING.search(status) is not None
-        if pending or any(_WAITING.search(arguments) for _, arguments, _ in this):
+        if pending or any(_WAITING.search(arguments) for _, arguments, _ in latest):
             self._rounds.clear()
             return ()
-        self._rounds = [*self._rounds, this][-_MAX_CYCLE * ENDED_AT :]
+        self._rounds = [*self._rounds, latest][-_MAX_CYCLE * ENDED_AT :]
         for size in range(1, _MAX_CYCLE + 1):
             times = _count_repeats(self._rounds, size)
             if times == ENDED_AT:
@@ -90,8 +90,8 @@ class Progress:
     def _is_asked_about_past(self) -> bool:
         """Return True if calls were made before this run, and the request may be about them."""
         history = self._state.context.history
-        asked = next((one.content for one in reversed(history) if one.role == "user" and not one.sender), "")
-        return any(one.calls for one in history) and _PAST.search(asked) is not None
+        asked = (message.content for message in reversed(history) if message.role == "user" and not message.sender)
+        return any(message.calls for message in history) and _PAST.search(next(asked, "")) is not None
 
 
 def _steady(result: ToolResult) -> object:
@@ -102,7 +102,7 @@ def _steady(result: ToolResult) -> object:
 def _count_repeats(rounds: Sequence[_Round], size: int) -> int:
     """Return how often in a row the last rounds (of this number) have come; 0 unless the last has just ended."""
     last = rounds[-size:]
-    if len(last) < size or (size > 1 and all(one == last[0] for one in last)):
+    if len(last) < size or (size > 1 and all(each_round == last[0] for each_round in last)):
         return 0
     times = 1
     while rounds[-size * (times + 1) : -size * times] == last:
@@ -111,11 +111,11 @@ def _count_repeats(rounds: Sequence[_Round], size: int) -> int:
 
 
 def _words(calls: Sequence[ToolCall], size: int) -> str:
-    made = "; ".join(one_line(f"{call.name} {json_dump(call.arguments)}", _MAX_CALL_CHARS) for call in calls[:3])
-    what = "The same call" if size == 1 and len(calls) == 1 else "The same calls"
+    listed = "; ".join(one_line(f"{call.name} {json_dump(call.arguments)}", _MAX_CALL_CHARS) for call in calls[:3])
+    subject = "The same call" if size == 1 and len(calls) == 1 else "The same calls"
     return (
-        f"{what} came {WARNED_AT} times in a row, with the same result: {made}. Doing it again changes nothing. Use "
-        "the result that you have: take the next step of the task, try another tool or other arguments, or say in "
+        f"{subject} came {WARNED_AT} times in a row, with the same result: {listed}. Doing it again changes nothing. "
+        "Use the result that you have: take the next step of the task, try another tool or other arguments, or say in "
         "plain words what you found and what is in the way."
     )
 
@@ -153,10 +153,10 @@ def claims_work(text: str) -> bool:
     if len(text) > 20_000:
         return False
     names = _CODE.sub(lambda found: "\n" if re.search(r"\s", found[0]) else found[0].strip('`"'), text)
-    for found in _MADE.finditer(names):
-        begin = max(names.rfind(mark, 0, found.start()) for mark in ".!?\n") + 1
-        before = names[begin : found.start()]
-        said = found["rest"] if found["rest"] is not None else found["subject"]
-        if _OBJECTS.search(said) and not _HEDGED.search(before) and not _HEDGED.search(said):
+    for match in _MADE.finditer(names):
+        begin = max(names.rfind(mark, 0, match.start()) for mark in ".!?\n") + 1
+        before = names[begin : match.start()]
+        claim = match["rest"] if match["rest"] is not None else match["subject"]
+        if _OBJECTS.search(claim) and not _HEDGED.search(before) and not _HEDGED.search(claim):
             return True
     return False

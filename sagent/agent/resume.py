@@ -93,10 +93,10 @@ def answer_lost_calls(state: AgentState) -> None:
         close_calls(state, reply, LOST, known)
 
 
-async def _revive(above: Node, resources: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:
+async def _revive(parent: Node, resources: Resources, begin: Begin, born: Spawned, heads: Sequence[str]) -> None:
     """Restore a persistent child from its `spawned` entry and its log of later changes, but without its unfinished
     turn. `heads` are those of logs that ended a turn."""
-    state, path = above.state, born.agent
+    state, path = parent.state, born.agent
     log = _log_of(state, born)
     entries = log.contents()
     # an advisor's switches have no model, effort or limits
@@ -117,7 +117,7 @@ async def _revive(above: Node, resources: Resources, begin: Begin, born: Spawned
     budget = born.budget_usd
     rest = None if budget is None else max(budget - state.ledger.spent_below(path), ZERO)
     with allowance(state.ledger, path, rest):
-        parts = spawn.parts_for(above, resources, path, request, None if switch is None else _all_of(switch.limits))
+        parts = spawn.parts_for(parent, resources, path, request, None if switch is None else _all_of(switch.limits))
         child = begin(parts, history(entries, state.log.blobs.get), request)
     if unfinished(entries, heads) and not waiting(entries):  # its turn was interrupted and nothing else continues it
         last = child.messages[-1] if child.messages else None

@@ -40,12 +40,12 @@ class AgentParts(TypedDict):
 
 
 def parts_for(
-    above: Node, own: Resources, path: str, request: SpawnRequest, limits: Mapping[str, int | str] | None = None
+    parent: Node, own: Resources, path: str, request: SpawnRequest, limits: Mapping[str, int | str] | None = None
 ) -> AgentParts:
-    """Return the parts of an agent below another; `own` are those of the other, `limits` the new one's changes since it
-    was spawned. Raises UsageError for an impossible request: a model that is unknown, not allowed or without a key,
-    missing tools, invalid limits."""
-    state, extension = above.state, above.advisory
+    """Return the parts of an agent below another; `own` are those of the parent, `limits` the new one's changes
+    since it was spawned. Raises UsageError for an impossible request: a model that is unknown, not allowed or without a
+    key, missing tools, invalid limits."""
+    state, extension = parent.state, parent.advisory
     model = state.model
     if request.model and request.model != full_name(model):
         model = state.neighbours.resolve(request.model)
@@ -57,32 +57,32 @@ def parts_for(
     )
     return AgentParts(
         model=model,
-        system=above.preparation.prompt(state) if request.system is None else request.system,
+        system=parent.preparation.prompt(state) if request.system is None else request.system,
         tools=_tools(state, request),
-        policy=state.judge if above.preparation.is_fixed else above.preparation.policy,
-        prepare_tools=above.preparation.choose,
+        policy=state.judge if parent.preparation.is_fixed else parent.preparation.policy,
+        prepare_tools=parent.preparation.choose,
         limits=with_limits(_limits(state, request), limits or {}),
         effort=effort,
         options=state.context.options.get(model.provider, EMPTY) if request.options is None else request.options,
         resources=resources_for(
-            above, given, path, workspace_for(state, request.directory, with_reads=request.share == "full")
+            parent, given, path, workspace_for(state, request.directory, with_reads=request.share == "full")
         ),
     )
 
 
-def parts_like(model: Node, source: Resources, above: Node, path: str) -> AgentParts:
+def parts_like(model: Node, source: Resources, parent: Node, path: str) -> AgentParts:
     """Return the parts of a copy of an agent, below another."""
     own = model.state
     workspace = workspace_for(own, "", with_reads=False)
-    workspace.hidden = _either(own.workspace.hidden, above.state.workspace.hidden)
-    workspace.profile = _combined_profile(own.workspace.profile, above.state.workspace)
-    resources = resources_for(above, source, path, workspace)
-    most, least = limits_of(above.state.limits), limits_of(own.limits)  # its own limits, if they are not wider
+    workspace.hidden = _either(own.workspace.hidden, parent.state.workspace.hidden)
+    workspace.profile = _combined_profile(own.workspace.profile, parent.state.workspace)
+    resources = resources_for(parent, source, path, workspace)
+    most, least = limits_of(parent.state.limits), limits_of(own.limits)  # its own limits, if they are not wider
     return AgentParts(
         model=own.model,
         system=model.preparation.prompt(own),
         tools=tuple(model.preparation.own_tools(own.tools)),
-        policy=_policy_like(model, above),
+        policy=_policy_like(model, parent),
         prepare_tools=model.preparation.choose,
         limits=with_limits(own.limits, {name: min(value, least.get(name, value)) for name, value in most.items()}),
         effort=own.context.effort,
@@ -91,25 +91,25 @@ def parts_like(model: Node, source: Resources, above: Node, path: str) -> AgentP
     )
 
 
-def _policy_like(model: Node, above: Node) -> "Policy | PolicyOf[Never]":
+def _policy_like(model: Node, parent: Node) -> "Policy | PolicyOf[Never]":
     """Return a policy in which both judge; if one is made for each run, so is the combination."""
     make = model.preparation.policy
     if model.preparation.is_fixed or not callable(make):
-        return CombinedPolicy(model.state.policy, above.state.policy)
-    return lambda run: CombinedPolicy(make(run), above.state.policy)
+        return CombinedPolicy(model.state.policy, parent.state.policy)
+    return lambda run: CombinedPolicy(make(run), parent.state.policy)
 
 
-def resources_for(above: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
+def resources_for(parent: Node, like: Resources, path: str, workspace: Workspace) -> Resources:
     """Return the resources of a new agent below another: all that `like` has, except its own. Raises OSError."""
-    log, ledger = _log_for(above, path), above.ledger
-    return replace(like, log=log, ledger=ledger, workspace=workspace, path=path, tree=above.tree, finish=None)
+    log, ledger = _log_for(parent, path), parent.ledger
+    return replace(like, log=log, ledger=ledger, workspace=workspace, path=path, tree=parent.tree, finish=None)
 
 
-def _log_for(above: Node, path: str) -> Log:
+def _log_for(parent: Node, path: str) -> Log:
     """Return the log of a new agent below another; in memory if the session is no longer saved."""
-    if above.state.journal.lost:
-        return MemoryLog(path, session_id=above.log.session_id, blobs=above.log.blobs)
-    return above.log.child(path)
+    if parent.state.journal.lost:
+        return MemoryLog(path, session_id=parent.log.session_id, blobs=parent.log.blobs)
+    return parent.log.child(path)
 
 
 def workspace_for(state: AgentState, directory: str, *, with_reads: bool) -> Workspace:
@@ -138,7 +138,7 @@ def prompt_for(state: AgentState, request: SpawnRequest, path: str, handoffs: Se
     return user(f"{who}{context}\n\nYour task:\n{request.prompt}", sender=state.path)
 
 
-def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, prompt: Message) -> None:
+def record_birth(state: AgentState, parent: AgentState, request: SpawnRequest, prompt: Message) -> None:
     """Record a new agent in its own log and that of the one above, so that a later process can restore a persistent
     one; put its prompt into its inbox."""
     spawned = Spawned(
@@ -155,7 +155,7 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
         max_depth=request.max_depth,
         budget_usd=request.budget_usd,
     )
-    if not above.journal.record(spawned):  # no later process would know of it, or of its spending
+    if not parent.journal.record(spawned):  # no later process would know of it, or of its spending
         state.journal.lost = True
     for message in state.context.history:  # inherited messages: each log is complete in itself
         state.journal.record(MessageEntry(StoredMessage.of(message, state.journal.keep)))
@@ -165,11 +165,11 @@ def record_birth(state: AgentState, above: AgentState, request: SpawnRequest, pr
         state.inbox.put(Arrived(prompt))
 
 
-def _inherited(make: ExtensionFactory | None, above: Extension | None) -> ExtensionFactory | None:
+def _inherited(make: ExtensionFactory | None, parent: Extension | None) -> ExtensionFactory | None:
     """Return a factory of extensions that continue the one of the agent above."""
-    if make is None or above is None:
+    if make is None or parent is None:
         return make
-    return lambda agent, own: make(agent, own or above)
+    return lambda agent, own: make(agent, own or parent)
 
 
 def _tools(state: AgentState, request: SpawnRequest) -> Sequence[Tool]:
@@ -198,8 +198,8 @@ def _limits(state: AgentState, request: SpawnRequest) -> RunLimits:
 class CombinedPolicy:
     """Two policies combined: a call is made if neither objects."""
 
-    def __init__(self, own: Policy, above: Policy) -> None:
-        self._policies = (own, above) if own is not above else (own,)
+    def __init__(self, own: Policy, parent: Policy) -> None:
+        self._policies = (own, parent) if own is not parent else (own,)
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """Return the stricter verdict: a denial, else new arguments (both judge again), else a question, else yes."""
@@ -221,21 +221,21 @@ def _leniency(verdict: Verdict) -> float:
     return (Deny, Hold, Ask, Allow).index(type(verdict))
 
 
-def _combined_profile(own: "ProfileOf | None", above: Workspace) -> "ProfileOf | None":
+def _combined_profile(own: "ProfileOf | None", parent: Workspace) -> "ProfileOf | None":
     """Combine two profiles: commands may touch only what both allow."""
-    other = above.profile
+    other = parent.profile
     if own is None or other is None:
         return own or other
-    return lambda workspace: own(workspace).within(other(above))
+    return lambda workspace: own(workspace).within(other(parent))
 
 
-def _either(own: PathFilter | None, above: PathFilter | None) -> PathFilter | None:
+def _either(own: PathFilter | None, parent: PathFilter | None) -> PathFilter | None:
     """Return a filter that hides what either filter hides."""
-    if own is None or above is None:
-        return own or above
+    if own is None or parent is None:
+        return own or parent
 
     def path_filter(tool: str, directory: Path) -> Callable[[str], bool]:
-        first, second = own(tool, directory), above(tool, directory)
+        first, second = own(tool, directory), parent(tool, directory)
         return lambda name: first(name) or second(name)
 
     return path_filter

@@ -232,8 +232,8 @@ class Choice:
         """Prefer a provider's listing to shipped data, from now on and in later runs."""
         owners = {info.server: row.name for info in listed if (row := listed_by(info.server, self.rows))}
         named = [replace(info, server=owners.get(info.server, "")) for info in listed]
-        told = [info for info in named if info.weights or info.server or info.limits != limits_of(name, info.id)]
-        self.listings.keep(self.place(name), told)
+        differing = [info for info in named if info.weights or info.server or info.limits != limits_of(name, info.id)]
+        self.listings.keep(self.place(name), differing)
 
     def place_of(self, model: Model) -> str:
         """Return a model's provider with the address that it is reached at."""
@@ -260,12 +260,12 @@ class Choice:
         if not before:
             return
         now = self.address(self.model.provider)
-        said = (self.settings.origins.get(name, "") for name in ("model", "provider", "base_url"))
+        origins = (self.settings.origins.get(name, "") for name in ("model", "provider", "base_url"))
         name, _, address = before.partition(" at ")
         known = all(self.is_of_any_server(each) for each in (name, self.model.provider))
         if known and address == self.place(self.model.provider).partition(" ")[2]:
             return  # renamed since its listing has identified it
-        if now != before and not any(origin == "/model" or origin.startswith("--") for origin in said):
+        if now != before and not any(origin == "/model" or origin.startswith("--") for origin in origins):
             raise UsageError(
                 f"This session last used {spelled(before)}, and would be sent to {now or self.model.provider} now. "
                 f"Give that address again with --base-url, or allow this with --model {full_name(self.model)}."
@@ -325,17 +325,17 @@ async def _begin(choice: Choice, earlier: str) -> Model:
     settings = choice.settings
     if settings.provider == LOCAL and row_called(LOCAL, choice.rows) is None:
         choice.settings = replace(settings, provider=None)
-        found = await _local(choice)
-        if found is None:
+        local = await _local(choice)
+        if local is None:
             raise UsageError(f"No server answers on this machine. Start {_SERVERS} on its usual port, then try again.")
-        return choice.provider(found.provider).model(settings.model) if settings.model else found
+        return choice.provider(local.provider).model(settings.model) if settings.model else local
     if settings.model:
         return _named(choice, settings.model)
     if settings.provider or settings.base_url:
         return await _default_of(choice)
     if not earlier:
-        if found := _default_model(choice) or await _local(choice):
-            return found
+        if local := _default_model(choice) or await _local(choice):
+            return local
         raise UsageError(_explain_no_model(choice))
     try:
         return _named(choice, earlier)
@@ -442,15 +442,15 @@ async def _local(choice: Choice) -> Model | None:
     from sagent.providers.wire.waiting import when_loaded
 
     urls, name = tuple(LOCAL_SERVERS.values()), "openai-compatible"
-    asked = await asyncio.gather(*(_ask(choice, url) for url in urls))
-    for url, answer in zip(urls, asked, strict=True):
-        found = answer
-        if found is None and not any(asked):  # no other server answers: wait for the one that is loading
+    answers = await asyncio.gather(*(_ask(choice, url) for url in urls))
+    for url, answer in zip(urls, answers, strict=True):
+        models = answer
+        if models is None and not any(answers):  # no other server answers: wait for the one that is loading
             with suppress(ModelError):
-                found = await when_loaded(partial(listing_of, choice, name, url), choice.on_waiting)
-        if found:
+                models = await when_loaded(partial(listing_of, choice, name, url), choice.on_waiting)
+        if models:
             choice.home = (name, url)
-            return choice.provider(name, base_url=url).model(found[0].id)
+            return choice.provider(name, base_url=url).model(models[0].id)
     return None
 
 

@@ -101,7 +101,7 @@ class Parser(argparse.ArgumentParser):
         raise ParserExit(status, self)
 
     def parse_apart(
-        self, argv: "Sequence[str]", refused: "Sequence[str]", why: str
+        self, argv: "Sequence[str]", refused: "Sequence[str]", reason: str
     ) -> tuple[argparse.Namespace, dict[str, object]]:
         """Parse all flags, and separately those for agents. Raises UsageError for those `refused`."""
         own = {action.dest for action in self._actions}
@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
         given = self.parse_args(argv)
         flags = {name: value for name, value in vars(given).items() if name not in own and value is not None}
         if name := next((name for name in refused if flags.pop(name, None)), ""):
-            raise UsageError(f"--{name.replace('_', '-')}: {why}.")
+            raise UsageError(f"--{name.replace('_', '-')}: {reason}.")
         return given, flags
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:

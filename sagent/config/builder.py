@@ -249,7 +249,7 @@ class SettingsBuilder:
         return value
 
     def _present(
-        self, kind: type[tuple[object, ...]], words: Sequence[str], wanted: str, locate: Callable[[], str]
+        self, kind: type[tuple[object, ...]], words: Sequence[str], refusal: str, locate: Callable[[], str]
     ) -> Iterator[str]:
         known = self.plugins.named(kind)
         for word in words:
@@ -258,7 +258,7 @@ class SettingsBuilder:
             elif owner := self.plugins.gone(kind).get(word):
                 self.warnings.append(f"{locate()}: {word} is ignored: {GONE.format(owner)}.")
             else:
-                raise RefusedError(wanted.format(", ".join(known), nearest(word, known)))
+                raise RefusedError(refusal.format(", ".join(known), nearest(word, known)))
 
     def set(self, field: Setting, value: object, origin: str) -> None:
         old = self.values.get(field.name)

@@ -56,11 +56,11 @@ class FileLayer:
         self._base = PathBase(file.path.parent, into.home)
         self._origin = str(file.path)
 
-    def _ignore(self, keys: Line, name: str, why: str, *, guards: bool = False) -> None:
+    def _ignore(self, keys: Line, name: str, reason: str, *, guards: bool = False) -> None:
         where = self._file.where(*keys)
-        self._into.warnings.append(f"{where}: {name} is ignored: {why}.")
+        self._into.warnings.append(f"{where}: {name} is ignored: {reason}.")
         if guards:
-            self._into.lacking.append(f"{where}: {name} cannot be used: {why}.")
+            self._into.lacking.append(f"{where}: {name} cannot be used: {reason}.")
 
     def leaves_out(self, table: Table) -> bool:
         """Return True for a table whose programs others may have written, with a warning."""

@@ -46,8 +46,8 @@ class CustomProvider:
 class Converted(Mapping[str, T], Generic[S, T]):
     """A mapping whose values are made of those of another on demand."""
 
-    def __init__(self, given: Mapping[str, S], convert: Callable[[S], T]) -> None:
-        self._given, self._convert = given, convert
+    def __init__(self, values: Mapping[str, S], convert: Callable[[S], T]) -> None:
+        self._given, self._convert = values, convert
 
     def __getitem__(self, name: str) -> T:
         return self._convert(self._given[name])

@@ -85,8 +85,8 @@ def nearby_answer(path: Path, raw: bytes, state_dir: Path) -> Path:
     return _answer_to([sha256_hex(raw), os.fsencode(path.resolve()).hex()], state_dir)
 
 
-def _answer_to(asked: object, state_dir: Path) -> Path:
-    return state_dir / "trust" / f"{sha256_hex(json.dumps(asked, sort_keys=True).encode())[:32]}.json"
+def _answer_to(question: object, state_dir: Path) -> Path:
+    return state_dir / "trust" / f"{sha256_hex(json.dumps(question, sort_keys=True).encode())[:32]}.json"
 
 
 def _keep(path: Path, record: Mapping[str, object]) -> None:

@@ -27,7 +27,7 @@ def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[tuple[str, ...]
         try:
             node = loader.get_single_node()
             reader = _Reader(loader)
-            found = None if node is None else reader.value(node, (), ())
+            value = None if node is None else reader.value(node, (), ())
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -38,21 +38,21 @@ def parse_yaml(text: str) -> tuple[Mapping[str, object], Mapping[tuple[str, ...]
         raise YamlError(line + 1, f"it has a character that YAML does not allow ({error.character!r})") from error
     except RecursionError as error:
         raise YamlError(1, "it nests too deeply") from error
-    if found is None:
+    if value is None:
         return {}, {}
-    if not isinstance(found, Mapping):
+    if not isinstance(value, Mapping):
         raise YamlError(1, "it must be a table, as in `model: openai/gpt-5.5`")
-    return cast("Mapping[str, object]", found), reader.lines
+    return cast("Mapping[str, object]", value), reader.lines
 
 
 def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> str:
-    said = ", ".join(part for part in (error.context, error.problem) if part) or "it cannot be read"
-    here = "".join(lines)
-    if "\t" in here[: len(here) - len(here.lstrip())]:
-        return f"{said}: indent with spaces, not with tabs"
-    if "${" in here and "{" in here.partition("${")[0]:
-        return f'{said}: inside {{ }} a variable needs quotes, "${{NAME}}"'
-    return said
+    message = ", ".join(part for part in (error.context, error.problem) if part) or "it cannot be read"
+    line_text = "".join(lines)
+    if "\t" in line_text[: len(line_text) - len(line_text.lstrip())]:
+        return f"{message}: indent with spaces, not with tabs"
+    if "${" in line_text and "{" in line_text.partition("${")[0]:
+        return f'{message}: inside {{ }} a variable needs quotes, "${{NAME}}"'
+    return message
 
 
 class _Reader:
@@ -61,11 +61,11 @@ class _Reader:
         self._loader = loader
         self._count = 0
 
-    def value(self, node: yaml.Node, keys: tuple[str, ...], above: tuple[yaml.Node, ...]) -> object:
+    def value(self, node: yaml.Node, keys: tuple[str, ...], parents: tuple[yaml.Node, ...]) -> object:
         self._count += 1
         line = node.start_mark.line + 1
         self.lines.setdefault(keys, line)
-        if node in above:
+        if node in parents:
             raise YamlError(line, "a value contains itself")
         if self._count > _MAX_VALUES:
             raise YamlError(line, f"it has more than {_MAX_VALUES} values")
@@ -73,15 +73,15 @@ class _Reader:
             raise _stranger(node.tag, line)
         match node:
             case yaml.MappingNode():
-                return dict(self._pairs(node, keys, (*above, node)))
+                return dict(self._pairs(node, keys, (*parents, node)))
             case yaml.SequenceNode():
                 items: list[yaml.Node] = node.value
-                return [self.value(item, (*keys, str(place)), (*above, node)) for place, item in enumerate(items)]
+                return [self.value(item, (*keys, str(place)), (*parents, node)) for place, item in enumerate(items)]
             case _:
                 return self._scalar(node, line)
 
     def _pairs(
-        self, node: yaml.MappingNode, keys: tuple[str, ...], above: tuple[yaml.Node, ...]
+        self, node: yaml.MappingNode, keys: tuple[str, ...], parents: tuple[yaml.Node, ...]
     ) -> Iterator[tuple[str, object]]:
         pairs: list[tuple[yaml.Node, yaml.Node]] = node.value
         seen: set[str] = set()
@@ -94,7 +94,7 @@ class _Reader:
                 raise YamlError(line, f"the key {key!r} is there twice: keep only one")
             seen.add(key)
             self.lines[(*keys, key)] = line
-            value = self.value(item, (*keys, key), above)
+            value = self.value(item, (*keys, key), parents)
             if value is not None:
                 yield key, value
 
@@ -108,8 +108,8 @@ class _Reader:
                 case "float":
                     return Decimal(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
                 case "null" | "bool" | "int":
-                    found: object = self._loader.construct_object(node)  # pyright: ignore[reportUnknownMemberType] -- a stub without it
-                    return found
+                    value: object = self._loader.construct_object(node)  # pyright: ignore[reportUnknownMemberType] -- a stub without it
+                    return value
                 case _:
                     raise _stranger(kind, line)
         except YamlError:

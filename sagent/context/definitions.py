@@ -61,12 +61,12 @@ class DefinitionReader:
         self._idle: dict[str, list[Path]] = {}  # files by keys without effect
         self._twins: dict[str, list[tuple[str, Path, Path]]] = {}  # name, file and earlier file, by owner
 
-    def leave_out(self, file: Path, why: str) -> None:
+    def leave_out(self, file: Path, reason: str) -> None:
         """Leave out a file for a reason; its other faults go into the same notice."""
         faults = [fault for fault, files in self._said.items() if file in files]
         for fault in faults:
             self._said[fault].remove(file)
-        self._left_out.setdefault("; ".join((why, *faults)), []).append(file)
+        self._left_out.setdefault("; ".join((reason, *faults)), []).append(file)
 
     def say(self, file: Path, fault: str) -> None:
         """Report a fault in a file that is used all the same."""

@@ -114,12 +114,12 @@ async def _until_answered(state: AgentState, tasks: Mapping[str, Task[None]], re
             await task
 
 
-def _go_on(state: AgentState, call: ToolCall, task: Task[None], results: Results, why: str) -> None:
+def _go_on(state: AgentState, call: ToolCall, task: Task[None], results: Results, how: str) -> None:
     """Answer a running call with the name of the job that it has become."""
     job = state.jobs.begin(call, task)
     task.add_done_callback(lambda _: _close_job(state, job))
     state.journal.record(job.entry())
-    text = f"{call.name} {why} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
+    text = f"{call.name} {how} as {job.name}. Its result arrives as a message; go on with other work, or end your turn."
     _answer(state, call, ToolOutput.of(text, summary=f"goes on as {job.name}"), 0.0, results, job.name)
 
 

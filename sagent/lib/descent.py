@@ -42,24 +42,26 @@ class Descent:
 
     def look(self) -> None:
         """Add the present processes."""
-        running = {pid: found for pid in _numbers() if (found := _state(pid)) is not None and found[0] != b"Z"}
+        running = {pid: state for pid in _numbers() if (state := _state(pid)) is not None and state[0] != b"Z"}
         below = {
             self._root,
             *(pid for pid, began in self._known.items() if pid in running and running[pid][2] == began),
         }
         waiting = True
         while waiting:
-            more = {pid for pid, (_, parent, _) in running.items() if int(parent) in below and pid not in below}
-            below |= more
-            waiting = bool(more)
+            children = {pid for pid, (_, parent, _) in running.items() if int(parent) in below and pid not in below}
+            below |= children
+            waiting = bool(children)
         own = os.getpid()
         others = (
             pid
             for pid in running
             if pid not in below and (self._has_limit(pid) or (self._output and _writes_to(pid, self._output)))
         )
-        found = [pid for pid in (*below, *others) if pid in running and pid != own]
-        self._known |= {pid: running[pid][2] for pid in sorted(found, key=lambda pid: (int(running[pid][2]), pid))}
+        descendants = [pid for pid in (*below, *others) if pid in running and pid != own]
+        self._known |= {
+            pid: running[pid][2] for pid in sorted(descendants, key=lambda pid: (int(running[pid][2]), pid))
+        }
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all that are left, to each before those below it: a shell says how its commands ended."""
@@ -101,8 +103,8 @@ class Descent:
                 elif now < unsure_until and _state(pid) is None:
                     quiet_since, looks = now, 0
             time.sleep(_GLANCE_SECONDS)
-            there = frozenset(_numbers())
-            seen, fresh = there, there - seen
+            present = frozenset(_numbers())
+            seen, fresh = present, present - seen
         return ()
 
     def _bears_mark(self, pid: int) -> bool:

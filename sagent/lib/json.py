@@ -129,8 +129,8 @@ class NotJsonError(TypeError, ValueError):
 class _PartError(Exception):
     """A part that JSON cannot express, with its path reversed."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
         self.path = list[str]()
 
 

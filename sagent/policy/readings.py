@@ -202,17 +202,17 @@ def _is_escape(piece: str) -> bool:
     return len(piece) == 3 and escape(piece[1]) == piece
 
 
-def names_tool(wanted: str, tool: str) -> bool:
+def names_tool(pattern: str, tool: str) -> bool:
     """Return True if a denied or watched tool name, or wildcard, covers this tool.
 
     Case does not count. `mcp__server` covers all tools of a server. An MCP tool can also be given by the server's own
     name for it, which may have characters that are not allowed here.
     """
-    tool, wanted = tool.lower(), wanted.lower()
-    plain = re.sub(r"[^a-z0-9_*?-]", "_", wanted)[:64]
-    names = {wanted, plain}
-    if wanted.startswith("mcp__") and plain.rstrip("_").count("__") < 2:
+    tool, pattern = tool.lower(), pattern.lower()
+    plain = re.sub(r"[^a-z0-9_*?-]", "_", pattern)[:64]
+    names = {pattern, plain}
+    if pattern.startswith("mcp__") and plain.rstrip("_").count("__") < 2:
         names.add(f"{plain.rstrip('_')}__*")
-    elif plain != wanted:
+    elif plain != pattern:
         names.add(f"{plain[:61]}_[0-9]*")  # name of a tool that collides with another's
     return any(fnmatchcase(tool, name) for name in names)

@@ -190,13 +190,13 @@ class _Reader:
         self.loops = False
         self.computes_input = self.has_input = False
 
-    def note_doubt(self, why: str) -> None:
+    def note_doubt(self, reason: str) -> None:
         """Record that something is not modelled."""
-        self.doubt = self.doubt or why
+        self.doubt = self.doubt or reason
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, reason: str) -> None:
         """Give up on the text: it may mean anything."""
-        self.note_doubt(why)
+        self.note_doubt(reason)
         self.broken = True
 
     def take(self, script: Script) -> None:

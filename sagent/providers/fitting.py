@@ -207,27 +207,27 @@ class _Writer:
             held["description"] = " ".join(filter(None, (as_str(held.get("description")), f"({', '.join(words)})")))
         return held
 
-    def _limit(self, held: dict[str, Json], words: list[str]) -> None:
+    def _limit(self, node: dict[str, Json], words: list[str]) -> None:
         """Keep the known limits: those of drafts before 6 in their later form, no number beyond 64 bits."""
         for end, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-            if isinstance(held.get(end), bool) and held.pop(end) is True and bound in held:
-                held[end] = held.pop(bound)
+            if isinstance(node.get(end), bool) and node.pop(end) is True and bound in node:
+                node[end] = node.pop(bound)
         for name in _NUMBERS:
-            value = held.get(name)
-            if name in held and (
+            value = node.get(name)
+            if name in node and (
                 isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MAX_NUMBER
             ):
-                del held[name]
+                del node[name]
                 words.append(f"{name}: {_short(value)}")
-        pattern = held.get("pattern")
-        if "pattern" in held and not self._takes_pattern(pattern):
-            words.append(f"pattern: {_short(held.pop('pattern'))}")
-        kind = held.get("format")
-        if "format" in held and self._form.formats is not None and kind not in self._form.formats:
-            words.append(f"format: {_short(held.pop('format'))}")
+        pattern = node.get("pattern")
+        if "pattern" in node and not self._takes_pattern(pattern):
+            words.append(f"pattern: {_short(node.pop('pattern'))}")
+        kind = node.get("format")
+        if "format" in node and self._form.formats is not None and kind not in self._form.formats:
+            words.append(f"format: {_short(node.pop('format'))}")
         for name in ("description", "title"):
-            if name in held and not isinstance(held[name], str):
-                held[name] = _short(held[name])
+            if name in node and not isinstance(node[name], str):
+                node[name] = _short(node[name])
 
     def _takes_pattern(self, pattern: Json) -> bool:
         if not isinstance(pattern, str):
@@ -238,49 +238,49 @@ class _Writer:
             return False
         return self._form.patterns or (pattern.startswith("^") and pattern.endswith("$") and "(?" not in pattern)
 
-    def _choose(self, held: dict[str, Json], words: list[str]) -> None:
+    def _choose(self, node: dict[str, Json], words: list[str]) -> None:
         """Give each schema one existing type if alternatives of types are not supported, and accepted values."""
-        kinds = held.get("type")
+        kinds = node.get("type")
         known = [kind for kind in (kinds if isinstance(kinds, tuple) else (kinds,)) if kind in _TYPES]
-        if "type" in held and not known:
-            words.append(f"type: {_short(held.pop('type'))}")
+        if "type" in node and not known:
+            words.append(f"type: {_short(node.pop('type'))}")
         elif isinstance(kinds, tuple):
-            held["type"] = tuple(dict.fromkeys(known)) if len({*known}) > 1 else known[0]
-        if "enum" in held and not (isinstance(held["enum"], tuple) and held["enum"]):
-            words.append(f"enum: {_short(held.pop('enum'))}")
-        if "type" not in held and not any(name in held for name in (*_LISTS, "$ref")):
-            if "properties" in held:
-                held["type"] = "object"
-            elif "items" in held:
-                held["type"] = "array"
+            node["type"] = tuple(dict.fromkeys(known)) if len({*known}) > 1 else known[0]
+        if "enum" in node and not (isinstance(node["enum"], tuple) and node["enum"]):
+            words.append(f"enum: {_short(node.pop('enum'))}")
+        if "type" not in node and not any(name in node for name in (*_LISTS, "$ref")):
+            if "properties" in node:
+                node["type"] = "object"
+            elif "items" in node:
+                node["type"] = "array"
         if not self._form.unions:
-            self._unite(held, words)
+            self._unite(node, words)
 
-    def _unite(self, held: dict[str, Json], words: list[str]) -> None:
+    def _unite(self, node: dict[str, Json], words: list[str]) -> None:
         """Write lists of types, constants and mixed values in ways that every provider supports."""
-        if "const" in held:
-            held["enum"] = (held.pop("const"),)
-        values = held.get("enum")
+        if "const" in node:
+            node["enum"] = (node.pop("const"),)
+        values = node.get("enum")
         if isinstance(values, tuple) and not all(isinstance(each, str) for each in values):
-            words.append(f"one of {_short(held.pop('enum'))}")
+            words.append(f"one of {_short(node.pop('enum'))}")
             kinds = {_TYPE_OF.get(type(each), "") for each in values}
-            if "type" not in held and len(kinds) == 1 and "" not in kinds:
-                held["type"] = kinds.pop()
+            if "type" not in node and len(kinds) == 1 and "" not in kinds:
+                node["type"] = kinds.pop()
         elif values:
-            held["type"] = "string"
-        if "oneOf" in held and "anyOf" not in held:
-            held["anyOf"] = held.pop("oneOf")
-        kinds = held.get("type")
-        if isinstance(kinds, tuple) and "anyOf" not in held:
-            own = {name: held.pop(name) for name in [*held] if name not in ("description", "title", "default", "type")}
-            held["anyOf"] = tuple(JsonObject({"type": kind, **(own if kind != "null" else {})}) for kind in kinds)
-            del held["type"]
+            node["type"] = "string"
+        if "oneOf" in node and "anyOf" not in node:
+            node["anyOf"] = node.pop("oneOf")
+        kinds = node.get("type")
+        if isinstance(kinds, tuple) and "anyOf" not in node:
+            own = {name: node.pop(name) for name in [*node] if name not in ("description", "title", "default", "type")}
+            node["anyOf"] = tuple(JsonObject({"type": kind, **(own if kind != "null" else {})}) for kind in kinds)
+            del node["type"]
 
-    def _name(self, held: dict[str, Json], member: str, depth: int, inlined: int) -> None:
+    def _name(self, keywords: dict[str, Json], member: str, depth: int, inlined: int) -> None:
         """Write the schemas with names; those of properties under an accepted name."""
-        named = held[member]
+        named = keywords[member]
         if not isinstance(named, JsonObject):
-            del held[member]
+            del keywords[member]
             return
         written: dict[str, Json] = {}
         for name, each in named.items():
@@ -291,30 +291,30 @@ class _Writer:
             if new != name:
                 node = JsonObject({**node, "description": f"({name}) {as_str(node.get('description'))}".strip()})
             written[new] = node
-        held[member] = JsonObject(written)
+        keywords[member] = JsonObject(written)
 
-    def _items(self, held: dict[str, Json], depth: int, inlined: int) -> None:
-        items = held.get("items")
+    def _items(self, node: dict[str, Json], depth: int, inlined: int) -> None:
+        items = node.get("items")
         if isinstance(items, tuple):  # of drafts before 2020-12
-            rest = held.pop("additionalItems", True)
-            held["prefixItems"] = tuple(self._node(each, depth + 1, inlined) for each in items)
-            held["items"] = self._node(rest, depth + 1, inlined)
-        elif "items" in held:
-            held["items"] = self._node(items, depth + 1, inlined)
-        elif held.get("type") == "array":
-            held["items"] = EMPTY
+            rest = node.pop("additionalItems", True)
+            node["prefixItems"] = tuple(self._node(each, depth + 1, inlined) for each in items)
+            node["items"] = self._node(rest, depth + 1, inlined)
+        elif "items" in node:
+            node["items"] = self._node(items, depth + 1, inlined)
+        elif node.get("type") == "array":
+            node["items"] = EMPTY
 
-    def _need(self, held: dict[str, Json], flagged: Sequence[str]) -> None:
+    def _need(self, node: dict[str, Json], flagged: Sequence[str]) -> None:
         """List the required properties, which must all be known."""
-        names = [name for name in as_array(held.pop("required", ())) if isinstance(name, str)]
+        names = [name for name in as_array(node.pop("required", ())) if isinstance(name, str)]
         needed = [self.renamed.get(name, name) for name in dict.fromkeys((*names, *flagged))]
-        if held.get("type") == "object":
-            properties = held.get("properties")
+        if node.get("type") == "object":
+            properties = node.get("properties")
             known = properties if isinstance(properties, JsonObject) else EMPTY
             if lacking := [name for name in needed if name not in known]:
-                held["properties"] = JsonObject({**known, **dict.fromkeys(lacking, EMPTY)})
+                node["properties"] = JsonObject({**known, **dict.fromkeys(lacking, EMPTY)})
         if needed:
-            held["required"] = tuple(needed)
+            node["required"] = tuple(needed)
 
 
 _TYPE_OF: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}

@@ -189,11 +189,11 @@ def infer(model_id: str, rows: Mapping[str, Row] | None = None, *, at: str = "")
     return best[1] if best else None
 
 
-def _is_strange(name: str, rows: Mapping[str, Row], wanted: str, at: str) -> bool:
+def _is_strange(name: str, rows: Mapping[str, Row], model: str, at: str) -> bool:
     """Return True if an address is not the maker's, so that its server may have any open weights. For makers with their
     own API that applies to a few models; the others are a proxy's that uses that API."""
     row = (rows.get(name) or built_in_row(name)) if at else None
-    if row is None or (row.family != "chat" and not wanted.startswith(_OPEN_WEIGHTS)):
+    if row is None or (row.family != "chat" and not model.startswith(_OPEN_WEIGHTS)):
         return False
     return row.name not in (urlsplit(at).hostname or "") and row_for_url(at) != row
 

@@ -24,7 +24,7 @@ async def settle_plan(
 
     try:
         while said := await questions.choose(
-            "Carry out this plan?" if now == plan else "Carry out the changed plan?", _options(begun=draft != now)
+            "Carry out this plan?" if now == plan else "Carry out the changed plan?", _options(edited=draft != now)
         ):
             changed = now if now != plan else ""
             match said:
@@ -44,8 +44,8 @@ async def settle_plan(
             questions.give_back(draft)
 
 
-def _options(*, begun: bool) -> list[Option[str]]:
-    goes_on = "continues with your changes" if begun else ""
+def _options(*, edited: bool) -> list[Option[str]]:
+    goes_on = "continues with your changes" if edited else ""
     return [
         Option("ask", "Yes, and ask before every change", key="y", short="ask"),
         Option("edit", "Yes, and edit in the project freely", key="e", short="edit"),

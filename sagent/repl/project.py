@@ -69,11 +69,11 @@ def add_note(directory: Path, text: str) -> Path:
     path = instructions_file(directory)
     if not path.resolve().is_relative_to(path.parent.resolve()):
         raise UsageError(f"{path} is a link that leads out of the project, so the note was not saved. Make it a file.")
-    found = decode(read_regular(path) if path.exists() else b"")
-    if isinstance(found, Binary):
-        raise UsageError(f"{path} is {found.kind}, not text, so the note was not saved.")
-    crlf = found.text.count("\r\n") == found.text.count("\n") > 0
-    before = found.text.replace("\r\n", "\n") if crlf else found.text
+    decoded = decode(read_regular(path) if path.exists() else b"")
+    if isinstance(decoded, Binary):
+        raise UsageError(f"{path} is {decoded.kind}, not text, so the note was not saved.")
+    crlf = decoded.text.count("\r\n") == decoded.text.count("\n") > 0
+    before = decoded.text.replace("\r\n", "\n") if crlf else decoded.text
     note = "- " + " ".join(text.split()) + "\n"
     place = before.rfind(f"{HEADING}\n")
     if place < 0:
@@ -86,7 +86,8 @@ def add_note(directory: Path, text: str) -> Path:
         gap = "\n" if section.endswith(f"{HEADING}\n") else ""
         rest = before[end:]
         after = f"{section}{gap}{note}" + (f"\n{rest}" if rest else "")
-    path.write_bytes(encode(after.replace("\n", "\r\n") if crlf else after, found.encoding))  # it may have other names
+    after = after.replace("\n", "\r\n") if crlf else after
+    path.write_bytes(encode(after, decoded.encoding))  # it may have other names
     return path
 
 
@@ -117,8 +118,8 @@ def _walk(directory: Path) -> Iterator[str]:
 
 def mentioned(text: str) -> list[str]:
     """Return the paths that a message mentions with @, each once."""
-    found = (match[1] or match[2].rstrip(".,;:!?)") for match in MENTION.finditer(text))
-    return list(dict.fromkeys(found))
+    paths = (match[1] or match[2].rstrip(".,;:!?)") for match in MENTION.finditer(text))
+    return list(dict.fromkeys(paths))
 
 
 def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[list[Part], list[str]]:
@@ -132,7 +133,7 @@ def attach(text: str, directory: Path, others: Collection[str] = ()) -> tuple[li
         try:
             path = directory / path_of(name)
             if path.is_dir():
-                listing = "\n".join(sorted(f"{one.name}{'/' * one.is_dir()}" for one in path.iterdir())[:500])
+                listing = "\n".join(sorted(f"{entry.name}{'/' * entry.is_dir()}" for entry in path.iterdir())[:500])
                 parts.append(Text(f'\n<directory path="{name}">\n{listing}\n</directory>'))
             elif path.is_file():
                 parts.append(_attached(path, name))
@@ -184,11 +185,11 @@ async def fit_images(images: Iterable[Image]) -> tuple[list[Part], list[str]]:
     wrong: list[str] = []
     for number, image in enumerate(images, 1):
         try:
-            found = await read_media(image.data, f"image {number}")
+            media = await read_media(image.data, f"image {number}")
         except ValueError as error:
             wrong.append(f"An image is not attached: {error}")
         else:
-            parts.append(found or image)
+            parts.append(media or image)
     return parts, wrong
 
 

@@ -81,11 +81,11 @@ def with_table(text: str, name: str, lines: str) -> str:
     return f"{text}{end}\n[{name}]\n{lines}\n".lstrip("\n")
 
 
-def checked(path: Path, text: str, wanted: Mapping[str, object], by_hand: str) -> bytes:
+def checked(path: Path, text: str, values: Mapping[str, object], by_hand: str) -> bytes:
     """Return a file's new content if it has the wanted change and no other, and make its directory. Otherwise raises
     UsageError, which advises to change it `by_hand`."""
     try:
-        done = tomllib.loads(text) == wanted
+        done = tomllib.loads(text) == values
     except tomllib.TOMLDecodeError:
         done = False
     if not done:

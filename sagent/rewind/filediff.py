@@ -33,8 +33,8 @@ async def diff_file(log: Log, entry: str, path: str) -> FileDiff:
 
 
 def _compare(log: Log, entry: str, path: str, stop: Stop) -> FileDiff:
-    found = plan(since(partial(read_agent, log), log.agent, entry))
-    was = next((item.target for item in found.items if item.path == path), None)
+    changes = plan(since(partial(read_agent, log), log.agent, entry))
+    was = next((item.target for item in changes.items if item.path == path), None)
     if was is None:
         raise UsageError(f"{path} was not changed in this session.")
     stop.check()
@@ -50,8 +50,8 @@ def _compare(log: Log, entry: str, path: str, stop: Stop) -> FileDiff:
     except SessionCorrupt as error:
         was, old = Snapshot("unknown", why=str(error)), b""
     new = read[-1] if now.kind == "file" else b""
-    notes = [each.why for each in (was, now) if each.kind == "unknown"]
-    notes += [f"{word} {_thing(each)}" for word, each in (("was", was), ("is", now)) if _thing(each)]
+    notes = [state.why for state in (was, now) if state.kind == "unknown"]
+    notes += [f"{word} {_thing(state)}" for word, state in (("was", was), ("is", now)) if _thing(state)]
     if was.kind == now.kind == "file" and was.mode != now.mode:
         notes.append(f"permissions {was.mode:o}, now {now.mode:o}")
     if isinstance(decode(old), Binary) or isinstance(decode(new), Binary):

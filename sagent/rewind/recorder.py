@@ -389,10 +389,10 @@ def _copy(tree: TreeSnapshot) -> TreeSnapshot:
     return replace(tree, files=dict(tree.files), listings=dict(tree.listings), reported=set())
 
 
-def _not_known(mark: _RunningCall, why: str) -> Touched:
+def _not_known(mark: _RunningCall, reason: str) -> Touched:
     """Return a call with unknown changes."""
-    files = tuple(Touch(path, before, unknown(why)) for path, before in mark.named.items())
-    trees = (Omission(os.fsdecode(root), why) for root in mark.trees)
+    files = tuple(Touch(path, before, unknown(reason)) for path, before in mark.named.items())
+    trees = (Omission(os.fsdecode(root), reason) for root in mark.trees)
     return replace(_ended(mark), files=files, omitted=(*mark.omitted, *trees))
 
 

@@ -245,12 +245,12 @@ class _Writer:
             else:
                 self._write(step, above, name)
 
-    def _write(self, step: Touch, above: int, name: bytes) -> None:
+    def _write(self, step: Touch, parent_fd: int, name: bytes) -> None:
         data = self._fetch(step.after.blob)
-        with replacing(name, above) as file:
+        with replacing(name, parent_fd) as file:
             file.write(data)
             if step.before.kind == "file":
-                there = os.stat(name, dir_fd=above, follow_symlinks=False)
+                there = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
                 if there.st_nlink > 1:
                     self.linked.append(Omission(step.path, _LINKED))
                 if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):

@@ -327,18 +327,18 @@ def read_file_state(path: bytes) -> FileState | None:
     return state if state is None or state.data is not None or state.why else _with_content(path, state, 0)[0]
 
 
-def _with_content(path: bytes, state: FileState, held: int) -> tuple[FileState | None, int]:
+def _with_content(path: bytes, state: FileState, total: int) -> tuple[FileState | None, int]:
     """Return a file with its content, if there is room; None if its directory is reached through a link."""
-    if held + state.size > MAX_HELD_BYTES:
-        return state._replace(why=TOO_MUCH), held
+    if total + state.size > MAX_HELD_BYTES:
+        return state._replace(why=TOO_MUCH), total
     try:
         data, found = _read(path, MAX_FILE_BYTES)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return None, held
-        return state._replace(why=f"it cannot be read: {error.strerror or error}"), held
+            return None, total
+        return state._replace(why=f"it cannot be read: {error.strerror or error}"), total
     signature = _signature(found)
-    return FileState(signature, state.settled and signature == state.signature, data), held + len(data)
+    return FileState(signature, state.settled and signature == state.signature, data), total + len(data)
 
 
 def _is_log(path: bytes) -> bool:

@@ -58,24 +58,24 @@ def copy_tree(source: Path, target: Path) -> None:
         os.close(below)
 
 
-def _copy(name: str, above: int, new: str, below: int) -> None:
-    found = os.stat(name, dir_fd=above, follow_symlinks=False)
+def _copy(name: str, source_fd: int, new: str, target_fd: int) -> None:
+    found = os.stat(name, dir_fd=source_fd, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
-        os.symlink(os.readlink(name, dir_fd=above), new, dir_fd=below)
+        os.symlink(os.readlink(name, dir_fd=source_fd), new, dir_fd=target_fd)
         return
     if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
         return
     source = target = -1
     try:
         if stat.S_ISDIR(found.st_mode):
-            source = open_real(name, _DIRECTORY, above)
-            os.mkdir(new, 0o700, dir_fd=below)
-            target = open_real(new, _DIRECTORY, below)
+            source = open_real(name, _DIRECTORY, source_fd)
+            os.mkdir(new, 0o700, dir_fd=target_fd)
+            target = open_real(new, _DIRECTORY, target_fd)
             for each in os.listdir(source):  # noqa: PTH208 -- a descriptor
                 _copy(each, source, each, target)
         else:
-            source = open_real(name, os.O_RDONLY | os.O_NONBLOCK, above)
-            target = open_real(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, below)
+            source = open_real(name, os.O_RDONLY | os.O_NONBLOCK, source_fd)
+            target = open_real(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, target_fd)
             _copy_bytes(source, target)
         os.fchmod(target, stat.S_IMODE(found.st_mode))
         os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))

@@ -214,12 +214,13 @@ def has_own_pid_limit(release: str) -> bool:
     return numbers >= [6, 14]
 
 
-def _explained(why: str) -> str:
+def _explained(reason: str) -> str:
     """Return bubblewrap's why message as part of a sentence, with a remedy if one is known."""
-    why = why.rstrip(".")
-    if any(text in why for text in ("RTM_NEWADDR", "uid map", "uid_map")):
-        return f"{why} (this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them)"
-    return why or "bubblewrap failed without a message"
+    reason = reason.rstrip(".")
+    if any(text in reason for text in ("RTM_NEWADDR", "uid map", "uid_map")):
+        remedy = "this system restricts user namespaces: its AppArmor profile bwrap-userns-restrict allows them"
+        return f"{reason} ({remedy})"
+    return reason or "bubblewrap failed without a message"
 
 
 def _advise(message: str) -> str:
@@ -276,11 +277,11 @@ class Boxes:
             self._end(key, "the sandbox had no room for it next to thousands of processes")
         return box
 
-    def _end(self, key: tuple[object, ...], why: str) -> NoReturn:
+    def _end(self, key: tuple[object, ...], reason: str) -> NoReturn:
         """End a full box. Always raises ToolError."""
         self._views.pop(key)[1].box.close()
         raise ToolError(
-            f"The command was not run: {why}. What earlier commands had left running was ended: run it again."
+            f"The command was not run: {reason}. What earlier commands had left running was ended: run it again."
         )
 
     async def _open(self, key: tuple[object, ...], shown: object, mounts: Sequence[str], box: Box | None) -> View | str:

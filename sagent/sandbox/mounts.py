@@ -99,16 +99,16 @@ class Mounts:
         real = _really(filter(_exists, profile.hidden), profile.writable)
         profile = replace(profile, hidden=(*profile.hidden, *real, *others))
         kept = filter(_exists, profile.protected)
-        held = [os.path.realpath(place) for place in kept if not Path(place).is_symlink()]
+        protected = [os.path.realpath(place) for place in kept if not Path(place).is_symlink()]
         # so that no command renames one with its mounts and makes a new one
-        parents = filter(profile.can_write, {str(parent) for place in held for parent in Path(place).parents})
-        there = filter(_exists, {*profile.writable, *parents, *held, *profile.exposed})  # most are not
-        bound = [place for place in there if profile.can_read(place)]
-        writable = [place for place in bound if profile.can_write(place)]
+        parents = filter(profile.can_write, {str(parent) for place in protected for parent in Path(place).parents})
+        candidates = filter(_exists, {*profile.writable, *parents, *protected, *profile.exposed})  # most are not
+        mounted = [place for place in candidates if profile.can_read(place)]
+        writable = [place for place in mounted if profile.can_write(place)]
         covered = Profile(writable=(*writable, *profile.hidden, *self.private))  # those paths are mounted anew
-        shown = [*writable, *filter(covered.can_write, bound)]
-        there = (place for place in (*real, *others) if _exists(place) and not is_below(place, ["/run"]))
-        hidden = [place for place in there if not profile.can_read(place)]
+        shown = [*writable, *filter(covered.can_write, mounted)]
+        candidates = (place for place in (*real, *others) if _exists(place) and not is_below(place, ["/run"]))
+        hidden = [place for place in candidates if not profile.can_read(place)]
         emptied, sources = list[str](), dict(profile.shown)
         for place in sorted({*shown, *hidden} - {"/"}, key=lambda place: (len(place), place)):
             if not _exists(place):
@@ -174,21 +174,21 @@ def pin_mounts(mounts: Sequence[str], opened: set[int]) -> Iterator[str]:
         yield from (f"/proc/self/fd/{descriptor}", next(words))
 
 
-def remove_made(began: Mapping[str, tuple[int, int] | None]) -> list[str]:
+def remove_made(states: Mapping[str, tuple[int, int] | None]) -> list[str]:
     """Remove and return the empty mount points that bubblewrap created on the host because the mounted path was moved
     away at that moment."""
-    made: list[str] = []
-    for place, was in began.items():
-        if identity(place) not in (None, was):
+    removed: list[str] = []
+    for place, before in states.items():
+        if identity(place) not in (None, before):
             with contextlib.suppress(OSError):
-                found = os.lstat(place)
-                if stat.S_ISDIR(found.st_mode):
+                status = os.lstat(place)
+                if stat.S_ISDIR(status.st_mode):
                     os.rmdir(place)  # noqa: PTH106 -- fails where it has entries
-                    made.append(place)
-                elif stat.S_ISREG(found.st_mode) and not found.st_size:
+                    removed.append(place)
+                elif stat.S_ISREG(status.st_mode) and not status.st_size:
                     os.unlink(place)  # noqa: PTH108 -- as the one above
-                    made.append(place)
-    return made
+                    removed.append(place)
+    return removed
 
 
 def _fits(entry: str, own: Path) -> bool:
@@ -223,8 +223,8 @@ def _really(hidden: Iterable[str], writable: Collection[str]) -> set[str]:
     """Return the real paths of hidden places, because nothing can be mounted on or below a link. Links that commands
     may have made are not followed, unless they lead to hidden paths."""
     places = {place: os.path.realpath(place) for place in hidden}
-    found = {real for place, real in places.items() if real in places or not is_below(place, writable)}
-    return {real for real in found if not os.path.islink(real)}  # noqa: PTH114 -- in a circle
+    real_paths = {real for place, real in places.items() if real in places or not is_below(place, writable)}
+    return {real for real in real_paths if not os.path.islink(real)}  # noqa: PTH114 -- in a circle
 
 
 def _holding(place: str, sockets: Iterable[str]) -> Iterator[str]:

@@ -273,9 +273,9 @@ def show_said(report: contents.HandoffSaid) -> _Body:
     return {"agent": report.agent, "sha256": report.sha256, "bytes": report.size}
 
 
-def show_given(given: contents.HandoffGiven) -> _Body:
+def show_given(start: contents.HandoffGiven) -> _Body:
     """Encode the start of a role as JSON. USD are texts, with every digit."""
-    return _GIVEN.write(given)
+    return _GIVEN.write(start)
 
 
 class _Handoff(_Form[contents.Handoff]):

@@ -273,11 +273,11 @@ class _Asked:
     tip: str = ""
 
 
-def _reach(asked: _Asked | None, tip: str) -> None:
+def _reach(request: _Asked | None, tip: str) -> None:
     """Mark the end of a branch: the requests that led there continue up to here."""
-    while asked is not None:
-        asked.tip = tip
-        asked = asked.after
+    while request is not None:
+        request.tip = tip
+        request = request.after
 
 
 def _spoken(entry: Entry) -> tuple[str, str] | None:
@@ -402,9 +402,9 @@ def _content_as(entry: Entry, of: type[_C]) -> _C:
     return content
 
 
-def _reading(entry: Entry, read: Callable[[_A], _T], given: _A) -> _T:
+def _reading(entry: Entry, read: Callable[[_A], _T], argument: _A) -> _T:
     try:
-        return read(given)
+        return read(argument)
     except ValueError as error:
         raise unreadable(entry, error) from error
 

@@ -41,10 +41,10 @@ class Lock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = _holder(self._fd)
-            what = "End that process or wait for it, or start a new session (without --continue and --session)."
+            hint = "End that process or wait for it, or start a new session (without --continue and --session)."
             if f" {os.getpid()} (" in holder:
-                what = "That is this process: close the agent that has it, with `async with` or `await agent.aclose()`."
-            raise SessionBusy(f"session {session.name} is in use by {holder}. {what} [{session}]") from error
+                hint = "That is this process: close the agent that has it, with `async with` or `await agent.aclose()`."
+            raise SessionBusy(f"session {session.name} is in use by {holder}. {hint} [{session}]") from error
         if not _same_file(self._fd, self._path):  # deleted between our opening it and our taking it
             raise SessionNotFound(f"session {session.name} was just deleted")
         content = {
@@ -74,10 +74,10 @@ def in_use(path: Path, name: str = "lock") -> bool:
 
 def _holder(fd: int) -> str:
     try:
-        found = as_object(json.loads(os.pread(fd, 4096, 0)))
+        holder = as_object(json.loads(os.pread(fd, 4096, 0)))
     except ValueError:  # the holder has not written its name yet
         return "another process"
-    return f"process {found.get('pid')} ({found.get('program')}) on {found.get('host')} since {found.get('since')}"
+    return f"process {holder.get('pid')} ({holder.get('program')}) on {holder.get('host')} since {holder.get('since')}"
 
 
 def _same_file(fd: int, path: Path) -> bool:

@@ -26,9 +26,9 @@ ABSENT = Snapshot("absent")
 DIRECTORY = Snapshot("directory")
 
 
-def unknown(why: str) -> Snapshot:
+def unknown(reason: str) -> Snapshot:
     """Return a snapshot of an unknown state, with the reason."""
-    return Snapshot("unknown", why=why)
+    return Snapshot("unknown", why=reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class Bash:
             argv = self._shell_line(command, run, held)
             confined = await self._confined(argv, arguments, run)
             held.callback(confined.finish)
-            start = self._environment(run, notices, held=bool(confined.wall))
+            start = self._environment(run, notices, sandboxed=bool(confined.wall))
             notices += self._news(arguments, run.agent)
             start |= {**confined.environment, **self.variables(run.agent, run.call_id)}
             capture, process = self._launch(confined, run, start, notices, held)
@@ -166,7 +166,7 @@ class Bash:
                 stopped = ""
                 kept = _remembered(run.workspace, process.notes(), start, confined.environment, notices)
                 if kept is not None:
-                    self._exports.after(run.workspace, run.agent, start, kept, held=bool(confined.wall))
+                    self._exports.after(run.workspace, run.agent, start, kept, sandboxed=bool(confined.wall))
                 if not capture.finished.is_set():
                     notices.append(self._follow(capture, run))
             if stopped or process.code:
@@ -198,7 +198,7 @@ class Bash:
     def close(self) -> None:
         self._group.close()
 
-    def _shell_line(self, command: str, run: RunContext, held: contextlib.ExitStack) -> Sequence[str]:
+    def _shell_line(self, command: str, run: RunContext, stack: contextlib.ExitStack) -> Sequence[str]:
         """Return the shell command line for a command; one too long for an argument is read from a file."""
         self._shell = self._shell or _find_shell(run.workspace.roots)
         name = Path(self._shell).name
@@ -209,7 +209,7 @@ class Bash:
             import shlex
 
             scratch = run.blobs.scratch()
-            held.callback(run.blobs.drop, scratch)
+            stack.callback(run.blobs.drop, scratch)
             try:
                 scratch.write_bytes(encoded)
                 run.blobs.show(scratch)
@@ -279,40 +279,40 @@ class Bash:
             self._is_kept_back(*each)
 
     def _launch(
-        self, confined: Confined, run: RunContext, start: dict[str, str], notices: list[str], held: contextlib.ExitStack
+        self, confined: Confined, run: RunContext, env: dict[str, str], notices: list[str], stack: contextlib.ExitStack
     ) -> "tuple[Capture, Process]":
         try:
             from sagent.tools.capture import Capture
 
-            capture = held.enter_context(
+            capture = stack.enter_context(
                 contextlib.closing(Capture(run.blobs, limit=MAX_OUTPUT_BYTES, show=_shower(run)))
             )
             try:
-                argv, environment = confined.launched(start)
+                argv, environment = confined.launched(env)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
             except OSError as error:
                 if error.errno != errno.E2BIG:
                     raise
-                whole = dict(start)
-                _shrink(start, _MIN_ENVIRONMENT_BYTES, notices)
-                self._exports.after(run.workspace, run.agent, whole, dict(start), held=bool(confined.wall))
-                argv, environment = confined.launched(start)
+                whole = dict(env)
+                _shrink(env, _MIN_ENVIRONMENT_BYTES, notices)
+                self._exports.after(run.workspace, run.agent, whole, dict(env), sandboxed=bool(confined.wall))
+                argv, environment = confined.launched(env)
                 process = self._group.start(argv, env=environment, cwd=run.workspace.resolve("."), output=capture.sink)
         except (OSError, ValueError) as error:  # missing directory, no more processes, or a NUL in a variable
             raise ToolError(f"The command was not run: {failure(error)}") from error
-        held.callback(process.close)
+        stack.callback(process.close)
         capture.begin(process.kill)
         return capture, process
 
-    def _environment(self, run: RunContext, notices: list[str], *, held: bool) -> dict[str, str]:
-        """Build the environment of a command, and list the variables that it lacks because it is not `held`."""
+    def _environment(self, run: RunContext, notices: list[str], *, sandboxed: bool) -> dict[str, str]:
+        """Build the environment of a command, and list the variables that it lacks because it is not `sandboxed`."""
         workspace = run.workspace
-        if (carried := self._exports.before(workspace, run.agent, held=held)) is None:
+        if (carried := self._exports.before(workspace, run.agent, sandboxed=sandboxed)) is None:
             kept = (each for each in os.environ.items() if not self._is_kept_back(*each))
             start = {**dict(kept), **_QUIET, "PWD": str(workspace.cwd)}
         else:
             start = {**_QUIET, **carried, "PWD": str(workspace.cwd)}
-        if left_out := [*self._exports.left_out(workspace, start, held=held)]:
+        if left_out := [*self._exports.left_out(workspace, start, sandboxed=sandboxed)]:
             named = ", ".join(left_out[:5]) + (" and others" if len(left_out) > 5 else "")
             notices.append(f"outside the sandbox commands do not get variables that were set in it: {named}")
         return start

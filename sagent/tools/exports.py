@@ -60,17 +60,17 @@ class Exports:
         self._given: Mapping[str, str] | None = None  # before that
         self._outside: dict[str, Mapping[str, str] | None] = {}
 
-    def before(self, workspace: Workspace, agent: str, *, held: bool) -> Mapping[str, str] | None:
+    def before(self, workspace: Workspace, agent: str, *, sandboxed: bool) -> Mapping[str, str] | None:
         """Return the environment in which a command of an agent starts; None for this process's own."""
-        if held and not self._was_held:
+        if sandboxed and not self._was_held:
             self._was_held, self._given = True, workspace.environment
-        return workspace.environment if held or not self._was_held else self._outside.get(agent, self._given)
+        return workspace.environment if sandboxed or not self._was_held else self._outside.get(agent, self._given)
 
     def after(
-        self, workspace: Workspace, agent: str, start: Mapping[str, str], kept: dict[str, str], *, held: bool
+        self, workspace: Workspace, agent: str, start: Mapping[str, str], kept: dict[str, str], *, sandboxed: bool
     ) -> None:
         """Save a command's changes to its initial variables; others may have ended meanwhile."""
-        if not held and self._was_held:
+        if not sandboxed and self._was_held:
             before = self._outside.get(agent)
             self._outside[agent] = kept if before is None else _changed(before, start, kept)
             inside = start if workspace.environment is None else workspace.environment
@@ -78,9 +78,9 @@ class Exports:
             inside = kept if workspace.environment is None else workspace.environment
         workspace.environment = _changed(inside, start, kept)
 
-    def left_out(self, workspace: Workspace, start: Mapping[str, str], *, held: bool) -> Iterator[str]:
+    def left_out(self, workspace: Workspace, start: Mapping[str, str], *, sandboxed: bool) -> Iterator[str]:
         """Yield the variables that sandboxed commands have set, and that an unsandboxed one does not get."""
-        if not held and self._was_held:
+        if not sandboxed and self._was_held:
             inside = workspace.environment or {}
             changed = (name for name, value in inside.items() if start.get(name) != value and name.isidentifier())
             yield from (name for name in changed if name not in _DIRECTORIES)

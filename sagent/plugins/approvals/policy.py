@@ -80,8 +80,8 @@ class ReviewedPolicy(Policy):
         if self._denials < MAX_DENIALS:
             return Deny(f"The reviewer {review.model} denies it: {review.reason}")
         self._denials = 0
-        said = f"The reviewer {review.model} has denied {MAX_DENIALS} calls in a row, this one: {review.reason}"
-        return replace(question, reason=f"{question.reason} {said}")
+        denials = f"The reviewer {review.model} has denied {MAX_DENIALS} calls in a row, this one: {review.reason}"
+        return replace(question, reason=f"{question.reason} {denials}")
 
     def _tell(self, text: str) -> None:
         """Show a verdict and log it."""

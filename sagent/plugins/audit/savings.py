@@ -175,10 +175,10 @@ class Savings:
         output = usage.output - usage.reasoning
         self._stand = _ConversationState(stand.more, model, usage.total_input, output)
 
-    def _learn(self, stand: _ConversationState, tokens: int) -> None:
+    def _learn(self, state: _ConversationState, tokens: int) -> None:
         """Learn the tokens that a provider has counted for new text."""
-        kind, size = ("found", stand.found) if stand.found else ("said", stand.said)
-        mixed = stand.media or (stand.found and stand.said)
+        kind, size = ("found", state.found) if state.found else ("said", state.said)
+        mixed = state.media or (state.found and state.said)
         if size >= MIN_LEARNT_BYTES and not mixed and MIN_TOKENS_PER_BYTE <= tokens / size <= MAX_TOKENS_PER_BYTE:
             known = self._known.get(kind, (0, 0))
             self._known[kind] = known[0] + tokens, known[1] + size
@@ -188,30 +188,30 @@ class Savings:
         tokens, known = self._known.get(kind, (DEFAULT_TOKENS_PER_BYTE[kind], 1))
         return round(size * tokens / known)
 
-    def _since(self, stand: _ConversationState) -> int:
+    def _since(self, state: _ConversationState) -> int:
         """Estimate the tokens of the messages since the last request."""
-        return self._measure("said", stand.said) + self._measure("found", stand.found) + stand.media * MEDIA_TOKENS
+        return self._measure("said", state.said) + self._measure("found", state.found) + state.media * MEDIA_TOKENS
 
-    def _compare_counts(self, stand: _ConversationState, model: str, total: int) -> float:
+    def _compare_counts(self, state: _ConversationState, model: str, total: int) -> float:
         """Return a model's tokens per token of the previous model; learnt when both got the same text."""
-        there, back = (stand.model, model), (model, stand.model)
-        if stand.left is None and stand.total:
-            self._counts[there] = total / (stand.total + stand.output + self._since(stand))
+        there, back = (state.model, model), (model, state.model)
+        if state.left is None and state.total:
+            self._counts[there] = total / (state.total + state.output + self._since(state))
         return self._counts[there] if there in self._counts else 1 / self._counts.get(back, 1.0)
 
-    def _twin(self, usage: Usage, stand: _ConversationState, model: str, at: datetime) -> Usage:
+    def _twin(self, usage: Usage, state: _ConversationState, model: str, at: datetime) -> Usage:
         """Return the twin's bill in place of a request."""
-        same, total = model == stand.model, usage.total_input + stand.more
+        same, total = model == state.model, usage.total_input + state.more
         stored, since = self._stored.get(model, (0, at))
         soon = model in self._caching and (at - since).total_seconds() <= CACHE_LIFE_SECONDS
-        first = stand.left is not None
-        read = 0 if model == stand.other and model not in self._stored else usage.cache_read
+        first = state.left is not None
+        read = 0 if model == state.other and model not in self._stored else usage.cache_read
         if first or not same or (not read and usage.total_input < MIN_CACHED_TOKENS):
             # the compacted request shares little with its predecessor, the twin's all of it
-            if soon or (same and stand.seen) or (first and read):
+            if soon or (same and state.seen) or (first and read):
                 read = max(read, min(stored, total))
-        elif same and 2 * read >= min(stand.total, usage.total_input):
-            read += stand.more
+        elif same and 2 * read >= min(state.total, usage.total_input):
+            read += state.more
         rest = total - read
         plain = rest if model not in self._writing else min(usage.input, rest)
         if usage.input == usage.total_input and model in self._writing:  # too small to be written; the twin was not

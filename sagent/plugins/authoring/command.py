@@ -62,13 +62,13 @@ def run_plugin(argv: Sequence[str]) -> int:
     return 0
 
 
-def _begin(name: str, there: Container[str]) -> int:
+def _begin(name: str, installed: Container[str]) -> int:
     """Write a plugin to begin with. Raises UsageError."""
     from sagent.plugins.authoring.new_plugin import write_plugin
 
     folder = Path(name)
     try:
-        files = write_plugin(folder, there)
+        files = write_plugin(folder, installed)
     except OSError as error:
         raise UsageError(f"{error.filename or folder}: {error.strerror or error}. Nothing more was written.") from error
     write(

@@ -12,17 +12,17 @@ from sagent.errors import UsageError
 _TEMPLATE = Path(__file__).with_name("plugin_template")
 
 
-def write_plugin(folder: Path, there: Container[str] = ()) -> Sequence[Path]:
+def write_plugin(folder: Path, installed: Container[str] = ()) -> Sequence[Path]:
     """Write the plugin and return its files. Raises OSError. Raises UsageError for an invalid name, for the name of a
-    plugin in `there`, and for an existing folder."""
+    plugin in `installed`, and for an existing folder."""
     name = folder.name
     module = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,60}", name) or keyword.iskeyword(module) or module == "sagent":
         raise UsageError(
             f"{name!r} cannot be the name of a plugin: use small letters, digits, - and _, a letter first."
         )
-    if name in there or module in sys.stdlib_module_names:
-        whose = "There is a plugin" if name in there else "Python has a module"
+    if name in installed or module in sys.stdlib_module_names:
+        whose = "There is a plugin" if name in installed else "Python has a module"
         raise UsageError(f"{whose} named {name}: give another name.")
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} is there already: give another name, or remove it first.")

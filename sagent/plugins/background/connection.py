@@ -79,10 +79,10 @@ class Connection:
         else:
             self._end("The session has ended.")
 
-    def _end(self, why: str) -> None:
+    def _end(self, reason: str) -> None:
         self.closed.set()
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(UnreachableError(why))
+                waiting.set_exception(UnreachableError(reason))
         self._waiting.clear()
         self.on_line(None, {})

@@ -400,27 +400,27 @@ class Host:
 
     # -- its clients
 
-    async def _answer_client(self, asked: Mapping[str, object]) -> Mapping[str, object]:
+    async def _answer_client(self, request: Mapping[str, object]) -> Mapping[str, object]:
         """Carry out a client's request. Raises SagentError and ValueError."""
         live, requests = self._live, self._requests
         assert live is not None
         assert requests is not None
-        match asked.get("op"):
+        match request.get("op"):
             case "hello":
                 return {"id": self.record.id, "pid": os.getpid(), **self._state()}
             case "prompt":
-                message = decode_message(asked.get("message"), None)
+                message = decode_message(request.get("message"), None)
                 if live.agent.running:
-                    live.agent.send(message, "next" if asked.get("moment") == "next" else "now")
+                    live.agent.send(message, "next" if request.get("moment") == "next" else "now")
                 else:
                     self._submit(message)
                 return {"state": "working"}
             case "questions":
                 return {"questions": list(map(_encode, live.questions.values()))}
             case "answer":
-                self._settle(live, asked)
+                self._settle(live, request)
                 return {}
-            case "interrupt" if not asked.get("agent") and not live.agent.running:
+            case "interrupt" if not request.get("agent") and not live.agent.running:
                 live.stop()
                 return {}
             case "stop":
@@ -428,7 +428,7 @@ class Host:
                 self._over.set()
                 return {}
             case _:
-                answer = await requests.answer(json_dump(asked).encode())
+                answer = await requests.answer(json_dump(request).encode())
                 self._on_changed()
                 return answer
 
@@ -436,15 +436,15 @@ class Host:
         """Return the lines for a client that begins to follow the session."""
         return [_line("state", **self._state()), *self._told.values()]
 
-    def _settle(self, live: LiveSession, asked: Mapping[str, object]) -> None:
+    def _settle(self, live: LiveSession, request: Mapping[str, object]) -> None:
         """Answer a question. Raises SagentError if that is over."""
-        question = live.questions.get(as_str(asked.get("question")))
+        question = live.questions.get(as_str(request.get("question")))
         if question is None or question.answer.done():
             raise SagentError("This question is no longer open: it was answered, or its call has ended.")
         if isinstance(question.about, tuple):
-            question.answer.set_result(read_verdict(asked))
+            question.answer.set_result(read_verdict(request))
             return
-        said = read_answer(question.about, asked)
+        said = read_answer(question.about, request)
         if isinstance(said, PlanDecision):
             live.policy.mode = said.mode or live.policy.mode
             said = said.answer()

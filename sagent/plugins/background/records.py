@@ -108,8 +108,8 @@ def write(state_dir: Path, record: Record) -> None:
 
 def read(path: Path) -> Record:
     """Read a record. Raises OSError and ValueError."""
-    found = as_object(json.loads(read_given(path)))
-    members = {name: found[name] for name in _MEMBERS if name in found}
+    data = as_object(json.loads(read_given(path)))
+    members = {name: data[name] for name in _MEMBERS if name in data}
     record = cast("Record", adapter(Record).validate_python(members))
     if record.id != path.stem:
         raise ValueError(f"{path} is no record of a session")
@@ -132,16 +132,17 @@ def find(state_dir: Path, name: str) -> Record:
     and UsageError if several match."""
     known = records(state_dir)
     if name:
-        found = [one for one in known if one.id == name] or [one for one in known if one.id.startswith(name)]
+        exact = [record for record in known if record.id == name]
+        matching = exact or [record for record in known if record.id.startswith(name)]
     else:
-        found = [one for one in known if one.is_open]
-    if len(found) == 1:
-        return found[0]
-    ids = ", ".join(one.id for one in found[-8:])
-    if found and name:
+        matching = [record for record in known if record.is_open]
+    if len(matching) == 1:
+        return matching[0]
+    ids = ", ".join(record.id for record in matching[-8:])
+    if matching and name:
         raise UsageError(f"{name!r} could be any of {ids}: give more of the id.")
-    if found:
-        raise UsageError(f"{count(len(found), 'session')} run in the background ({ids}): give the id of one.")
+    if matching:
+        raise UsageError(f"{count(len(matching), 'session')} run in the background ({ids}): give the id of one.")
     if name:
         raise SessionNotFound(f"no background session {name!r}: `sagent ps --all` lists them")
     raise SessionNotFound("no session runs in the background: `sagent ps --all` lists earlier ones")
@@ -150,8 +151,8 @@ def find(state_dir: Path, name: str) -> Record:
 def prune(state_dir: Path) -> None:
     """Delete the oldest records of ended sessions, and their files of output. The sessions stay. Raises OSError."""
     make_directory(folder(state_dir))
-    known = [one for one in records(state_dir) if not one.is_alive]
-    old = [one for one in known if one.started < time.time() - MAX_AGE_SECONDS]
-    for one in {each.id: each for each in (*known[:-MAX_RECORDS], *old)}.values():
-        for path in (folder(state_dir) / f"{one.id}.json", log_path(state_dir, one.id)):
+    closed = [one for one in records(state_dir) if not one.is_alive]
+    old = [one for one in closed if one.started < time.time() - MAX_AGE_SECONDS]
+    for record in {record.id: record for record in (*closed[:-MAX_RECORDS], *old)}.values():
+        for path in (folder(state_dir) / f"{record.id}.json", log_path(state_dir, record.id)):
             path.unlink(missing_ok=True)

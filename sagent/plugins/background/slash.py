@@ -24,11 +24,11 @@ _GO_ON = "Go on."
 
 
 def _open(settings: "Settings") -> list[Record]:
-    return [one for one in reversed(records(settings.state_dir)) if one.is_open]
+    return [record for record in reversed(records(settings.state_dir)) if record.is_open]
 
 
 def _names(context: CommandContext) -> Iterator[tuple[str, str]]:
-    yield from ((one.id, one.title) for one in _open(context.settings))
+    yield from ((record.id, record.title) for record in _open(context.settings))
 
 
 @command(complete=_names)
@@ -46,12 +46,12 @@ async def attach(context: CommandContext, session: str = "") -> None:
     if session:
         record = await asyncio.to_thread(find, settings.state_dir, session)
     else:
-        found = await Watch(settings.state_dir).pick(context)
-        if found is None:
+        picked = await Watch(settings.state_dir).pick(context)
+        if picked is None:
             if not await asyncio.to_thread(_open, settings):
                 raise UsageError('No session runs in the background. `sagent --bg "TASK"` or /bg starts one.')
             return
-        record = found
+        record = picked
     if not record.is_open:
         raise UsageError(f"Session {record.id} does not run: {record.condition}. To open it here: /resume {record.id}")
     await _follow(context, record)
@@ -135,5 +135,7 @@ def listed(settings: "Settings") -> list[tuple[str, str, str]]:
     """Return what runs in the background, or was killed within a day: the id, facts, and the task."""
     from sagent.plugins.background.commands.listing import is_current
 
-    found = [one for one in reversed(records(settings.state_dir)) if is_current(one) and one.state != "ended"]
-    return [(one.id, f"{one.condition}  {one.bill}", one.title) for one in found]
+    current = [
+        record for record in reversed(records(settings.state_dir)) if is_current(record) and record.state != "ended"
+    ]
+    return [(record.id, f"{record.condition}  {record.bill}", record.title) for record in current]

@@ -50,11 +50,11 @@ def with_editor(tools: Sequence[Tool], link: EditorLink) -> list[Tool]:
 def reviewing(ask: Asker, link: EditorLink, cwd: Path) -> Asker:
     """Show a change of a file to the person here and in the editor at the same time. The first answer counts."""
 
-    async def review(call: ToolCall, asked: Ask) -> str | Allow | None:
+    async def review(call: ToolCall, question: Ask) -> str | Allow | None:
         change = proposal_of(call, Workspace(cwd))
         if change is None:
-            return await ask(call, asked)
-        here = asyncio.ensure_future(ask(call, asked))
+            return await ask(call, question)
+        here = asyncio.ensure_future(ask(call, question))
         there = asyncio.ensure_future(link.review(Path(change.path), change.new))
         try:
             await asyncio.wait([here, there], return_when=asyncio.FIRST_COMPLETED)

@@ -74,12 +74,14 @@ def _about(folder: Path) -> Mapping[str, object]:
         return {}
 
 
-def _link(name: str, about: Mapping[str, object]) -> str:
-    return f'<a href="{quote(name)}/index.html">{escape(as_str(about.get("title")) or name)}</a>'
+def _link(name: str, members: Mapping[str, object]) -> str:
+    return f'<a href="{quote(name)}/index.html">{escape(as_str(members.get("title")) or name)}</a>'
 
 
-def _figures(about: Mapping[str, object]) -> tuple[str, str]:
-    return str(as_int(about.get("turns"))), f"{'≥ ' if about.get('unpriced') else ''}{money(as_usd(about.get('usd')))}"
+def _figures(members: Mapping[str, object]) -> tuple[str, str]:
+    return str(
+        as_int(members.get("turns"))
+    ), f"{'≥ ' if members.get('unpriced') else ''}{money(as_usd(members.get('usd')))}"
 
 
 def _forms(folder: Path) -> str:

@@ -284,12 +284,12 @@ def _judgement_details(judgement: AdviceOutcome | AdviceRated) -> Sequence[tuple
     return advisor, ("of", judgement.of), outcome, ("reason", judgement.reason)
 
 
-def _call(asked: StoredCall) -> Call:
+def _call(call: StoredCall) -> Call:
     try:
-        arguments = as_object(json.loads(asked.arguments))
+        arguments = as_object(json.loads(call.arguments))
     except (ValueError, RecursionError):
-        arguments = {"arguments": asked.arguments}
-    return Call(asked.name, arguments, _diff(arguments))
+        arguments = {"arguments": call.arguments}
+    return Call(call.name, arguments, _diff(arguments))
 
 
 def _bounded(text: str) -> str:

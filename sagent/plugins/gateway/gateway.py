@@ -222,9 +222,9 @@ async def _dial(address: Address, port: int, tls: ssl.SSLContext | None, name: s
     return reader, writer
 
 
-def _stays(here: Endpoint, there: Endpoint) -> bool:
+def _stays(source: Endpoint, target: Endpoint) -> bool:
     """Return True if a redirect stays with the host that was judged: on its port, or between 80 and 443."""
-    return here.host == there.host and (here.port == there.port or {here.port, there.port} == {80, 443})
+    return source.host == target.host and (source.port == target.port or {source.port, target.port} == {80, 443})
 
 
 def _encode(http: h11.Connection, request: WebRequest) -> bytes:

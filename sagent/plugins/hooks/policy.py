@@ -50,8 +50,8 @@ class HookPolicy(Policy):
         """Run the hooks for a call, the person's again if those of a project or a plugin may have changed it."""
         names = names_of(call.name)
         answer = await self._hooks.ask("PreToolUse", agent, names, call_fields(call.name, call.arguments, call.id))
-        strangers = any(hook.source != "person" for hook in self._hooks.of("PreToolUse"))
-        if answer.arguments is None or not strangers or not _is_changed(call, answer):
+        has_foreign = any(hook.source != "person" for hook in self._hooks.of("PreToolUse"))
+        if answer.arguments is None or not has_foreign or not _is_changed(call, answer):
             return answer
         fields = call_fields(call.name, answer.arguments, call.id)
         return combine([answer, await self._hooks.ask("PreToolUse", agent, names, fields, own=True)])
@@ -73,20 +73,20 @@ class HookPolicy(Policy):
 
     async def _end(self, turn: Turn, added: list[str]) -> None:
         """Ask hooks whether an agent's turn may end; if not, add their reason."""
-        below, times = "/" in turn.agent, self._returns.pop(turn.agent, 0)
+        is_child, times = "/" in turn.agent, self._returns.pop(turn.agent, 0)
         fields = {"stop_hook_active": times > 0, "last_assistant_message": turn.reply.content}
         name = turn.agent.rpartition("/")[2]
-        if below:
-            said = await self._hooks.ask(
+        if is_child:
+            answer = await self._hooks.ask(
                 "SubagentStop", turn.agent, (name,), {**fields, "agent_id": turn.agent, "agent_type": name}
             )
         else:
-            said = await self._hooks.ask("Stop", turn.agent, (), fields)
+            answer = await self._hooks.ask("Stop", turn.agent, (), fields)
         state = self._hooks.state(turn.agent)
-        may_return = said.decision == "deny" and said.stop is None
+        may_return = answer.decision == "deny" and answer.stop is None
         if may_return and times < MAX_RETURNS and state is not None and not state.closing:
             self._returns[turn.agent] = times + 1
-            added.append(f"Do not end yet: {said.reason}")
+            added.append(f"Do not end yet: {answer.reason}")
 
     def _note(self, agent: str, call: ToolCall, answer: HookAnswer) -> None:
         """Record text for the agent to read."""

@@ -118,11 +118,11 @@ class Lines:
     async def _put(self, text: str, prompt: str, read: Callable[[str], T]) -> T:
         """Show a question after earlier ones, and wait for an answer. `read` raises ValueError for an invalid line."""
         async with self._asking:
-            said: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            reply: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
             def take(line: str) -> None:
                 try:
-                    said.set_result(read(line))
+                    reply.set_result(read(line))
                 except ValueError:
                     _show(f"  {prompt}")
                 else:
@@ -131,7 +131,7 @@ class Lines:
             _show(f"\n? {text}\n  {prompt}")
             self._take = take
             try:
-                return await said
+                return await reply
             except asyncio.CancelledError:
                 _show("\n  (the question is no longer open)\n")
                 raise

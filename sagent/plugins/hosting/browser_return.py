@@ -74,12 +74,12 @@ class BrowserReturn:
             return "200 OK", "The login was refused. You can close this page."
         return "200 OK", "You are logged in. You can close this page and return to sagent."
 
-    def _is_ours(self, target: str, given: Mapping[str, str]) -> bool:
+    def _is_ours(self, target: str, query: Mapping[str, str]) -> bool:
         if not secrets.compare_digest(urlsplit(target).path.encode(), self.path.encode()):
             return False
         if self._state is None:
             return True
-        return bool(self._state) and secrets.compare_digest(given.get("state", "").encode(), self._state.encode())
+        return bool(self._state) and secrets.compare_digest(query.get("state", "").encode(), self._state.encode())
 
 
 @asynccontextmanager
@@ -108,11 +108,11 @@ def query_of(url: str) -> Mapping[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
 
 
-def refusal_in(given: Mapping[str, str]) -> str:
+def refusal_in(query: Mapping[str, str]) -> str:
     """Return the reason of a refused login; "" for one that was allowed."""
-    if "error" not in given:
+    if "error" not in query:
         return ""
-    return one_line(printable(given.get("error_description", given["error"])), _MAX_REASON_CHARS) or "no reason given"
+    return one_line(printable(query.get("error_description", query["error"])), _MAX_REASON_CHARS) or "no reason given"
 
 
 def open_browser(url: str) -> None:

@@ -340,11 +340,11 @@ class FollowedAgent:
     async def detach_job(self, name: str) -> str:
         raise UsageError(f"{name} runs on {self.where or 'another process'}: it can be stopped, but not detached.")
 
-    def request(self, **asked: object) -> None:
+    def request(self, **members: object) -> None:
         """Send a request; errors become events."""
 
         async def ask() -> None:
-            await self.peer.ask(**asked)
+            await self.peer.ask(**members)
             await self._look()
 
         self.peer.start(self._report(ask()))

@@ -40,37 +40,37 @@ class Requests:
         except (SagentError, ValueError, KeyError, RecursionError) as error:
             return {"error": str(error)}
 
-    async def _answer(self, asked: Mapping[str, object]) -> Mapping[str, object]:
+    async def _answer(self, request: Mapping[str, object]) -> Mapping[str, object]:
         agent = self._agent
-        match asked.get("op"):
+        match request.get("op"):
             case "status":
                 self.watched = True
                 self.on_watched()
                 return {"figures": adapter(Figures).dump_python(self.figures(), mode="json")}
             case "interrupt":
-                scope: Scope = "self" if asked.get("scope") == "self" else "tree"
-                self._named(asked).interrupt(scope)
+                scope: Scope = "self" if request.get("scope") == "self" else "tree"
+                self._named(request).interrupt(scope)
             case "apply":
-                action = adapter(ACTIONS[as_str(asked.get("action"))]).validate_python(asked.get("of"))
+                action = adapter(ACTIONS[as_str(request.get("action"))]).validate_python(request.get("of"))
                 agent.apply(cast("Action", action))
                 if isinstance(action, Switch):
                     self.chosen |= {name: text for name in ("model", "effort") if (text := getattr(action, name))}
             case "send":
-                self._named(asked).send(user(valid_text(as_str(asked.get("text")))))
+                self._named(request).send(user(valid_text(as_str(request.get("text")))))
             case "cancel_job":
-                await self._named(asked).cancel_job(as_str(asked.get("job")))
+                await self._named(request).cancel_job(as_str(request.get("job")))
             case "catalog":
                 return {"catalog": await asyncio.to_thread(agent.catalog)}
             case "mode":
-                self._choose(as_str(asked.get("mode")))
+                self._choose(as_str(request.get("mode")))
             case "allow":
-                self._allow(tuple(Rule.parse(as_str(text)) for text in as_array(asked.get("rules"))))
+                self._allow(tuple(Rule.parse(as_str(text)) for text in as_array(request.get("rules"))))
             case other:
                 raise UsageError(f"Unknown request {other!r}; requests are status, interrupt, apply and others.")
         return {}
 
-    def _named(self, asked: Mapping[str, object]) -> Node:
-        path = as_str(asked.get("agent")) or self._agent.path
+    def _named(self, request: Mapping[str, object]) -> Node:
+        path = as_str(request.get("agent")) or self._agent.path
         if (found := self._agent.tree.get(path)) is None:
             raise UsageError(f"{path} has ended.")
         return found

@@ -37,22 +37,22 @@ _YOURS = "choose it yourself in config.toml"
 def take_codex(plan: Plan) -> None:
     home = plan.home / ".codex"
     _take_own_rules(plan, home / "AGENTS.md", "@~/.codex/AGENTS.md\n")
-    for place in (home, plan.project / ".codex"):
-        if (found := plan.toml(place / "config.toml")) is not None:
-            for name, value in found.items():
+    for folder in (home, plan.project / ".codex"):
+        if (config := plan.toml(folder / "config.toml")) is not None:
+            for name, value in config.items():
                 if name == "mcp_servers":
-                    take_servers(plan, value, place / "config.toml", expands=False)
+                    take_servers(plan, value, folder / "config.toml", expands=False)
                 elif name == "hooks":
-                    take_hooks(plan, as_object(value), place / "config.toml")
+                    take_hooks(plan, as_object(value), folder / "config.toml")
                 else:
-                    plan.leave_out("setting", name, place / "config.toml", _YOURS)
-        if (found := plan.json(place / "hooks.json")) is not None:
-            take_hooks(plan, as_object(found.get("hooks", found)), place / "hooks.json")
-        for file in plan.listed(place, "agents/*.toml"):
-            if (described := plan.toml(file)) is not None:
-                name = as_str(described.get("name")) or file.stem
-                fields = {"name": name, "description": as_str(described.get("description"))}
-                body = as_str(described.get("developer_instructions"))
+                    plan.leave_out("setting", name, folder / "config.toml", _YOURS)
+        if (config := plan.json(folder / "hooks.json")) is not None:
+            take_hooks(plan, as_object(config.get("hooks", config)), folder / "hooks.json")
+        for file in plan.listed(folder, "agents/*.toml"):
+            if (definition := plan.toml(file)) is not None:
+                name = as_str(definition.get("name")) or file.stem
+                fields = {"name": name, "description": as_str(definition.get("description"))}
+                body = as_str(definition.get("developer_instructions"))
                 plan.write("agent", name, file, f"agents/{file.stem}.md", add_front_matter(fields, body))
     _take_commands(plan, plan.listed(home, "prompts/*.md"))
 
@@ -60,15 +60,15 @@ def take_codex(plan: Plan) -> None:
 def take_opencode(plan: Plan) -> None:
     home, project = plan.home / ".config" / "opencode", plan.project / ".opencode"
     _take_own_rules(plan, home / "AGENTS.md", "@~/.config/opencode/AGENTS.md\n")
-    for place in (home, plan.project):
-        for file in (place / "opencode.json", place / "opencode.jsonc"):
+    for folder in (home, plan.project):
+        for file in (folder / "opencode.json", folder / "opencode.jsonc"):
             _take_opencode_settings(plan, file)
-    for place in (home, project):
-        _take_commands(plan, [*plan.listed(place, "command/*.md"), *plan.listed(place, "commands/*.md")])
-        for file in [*plan.listed(place, "agent/*.md"), *plan.listed(place, "agents/*.md")]:
+    for folder in (home, project):
+        _take_commands(plan, [*plan.listed(folder, "command/*.md"), *plan.listed(folder, "commands/*.md")])
+        for file in [*plan.listed(folder, "agent/*.md"), *plan.listed(folder, "agents/*.md")]:
             if (text := plan.text(file)) is not None:
                 _take_opencode_agent(plan, file, text)
-        for file in plan.listed(place, "skills/*/SKILL.md"):
+        for file in plan.listed(folder, "skills/*/SKILL.md"):
             if (text := plan.text(file)) is not None:
                 plan.write("skill", file.parent.name, file, f"skills/{file.parent.name}/SKILL.md", text)
 
@@ -78,9 +78,9 @@ def take_gemini(plan: Plan) -> None:
     if (plan.project / "GEMINI.md").is_file():
         plan.use("instructions", plan.project / "GEMINI.md")
     _take_own_rules(plan, home / "GEMINI.md", "@~/.gemini/GEMINI.md\n")
-    for place in (home, project):
-        for name, value in (plan.json(place / "settings.json") or {}).items():
-            file = place / "settings.json"
+    for directory in (home, project):
+        for name, value in (plan.json(directory / "settings.json") or {}).items():
+            file = directory / "settings.json"
             if name == "mcpServers":
                 braced = re.sub(r"\$(\w+)", r"${\1}", json_dump(value))  # `$NAME` is a variable there too
                 take_servers(plan, json.loads(braced), file, milliseconds=True)
@@ -88,12 +88,14 @@ def take_gemini(plan: Plan) -> None:
                 plan.leave_out("setting", name, file, "its events and answers are different: see hooks.md")
             else:
                 plan.leave_out("setting", name, file, _YOURS)
-        for file in plan.listed(place, "commands/**/*.toml"):
-            if (found := plan.toml(file)) is not None:
-                text = add_front_matter({"description": as_str(found.get("description"))}, as_str(found.get("prompt")))
+        for file in plan.listed(directory, "commands/**/*.toml"):
+            if (command := plan.toml(file)) is not None:
+                text = add_front_matter(
+                    {"description": as_str(command.get("description"))}, as_str(command.get("prompt"))
+                )
                 folder = "" if file.parent.name == "commands" else f"{file.parent.name}/"
                 plan.write("command", file.stem, file, f"commands/{folder}{file.stem}.md", text)
-        for file in plan.listed(place, "agents/*.md"):
+        for file in plan.listed(directory, "agents/*.md"):
             if (text := plan.text(file)) is not None:
                 _take_gemini_agent(plan, file, text)
 
@@ -126,17 +128,17 @@ def _take_opencode_settings(plan: Plan, file: Path) -> None:
         if name == "mcp":
             take_servers(plan, value, file, milliseconds=True, expands=False)
         elif name != "$schema":
-            why = "files in agents/ and commands/ are taken over" if name in ("agent", "command") else _YOURS
-            plan.leave_out("setting", name, file, why)
+            reason = "files in agents/ and commands/ are taken over" if name in ("agent", "command") else _YOURS
+            plan.leave_out("setting", name, file, reason)
 
 
 def _take_opencode_agent(plan: Plan, file: Path, text: str) -> None:
     document = read_document(text)
-    off = re.findall(r"\b(\w+)\s*:\s*false", document.fields.get("tools", ""))
+    disabled = re.findall(r"\b(\w+)\s*:\s*false", document.fields.get("tools", ""))
     fields = {
         "name": file.stem,
         "description": document.fields.get("description", ""),
-        "disallowedTools": ", ".join(dict.fromkeys(_TOOLS[name] for name in off if name in _TOOLS)),
+        "disallowedTools": ", ".join(dict.fromkeys(_TOOLS[name] for name in disabled if name in _TOOLS)),
         "model": document.fields.get("model", ""),
     }
     plan.write("agent", file.stem, file, f"agents/{file.name}", add_front_matter(fields, document.body))

@@ -96,8 +96,8 @@ class Plan:
     def add(self, kind: str, name: str, file: Path, status: Status, note: str = "") -> None:
         self.items.append(Item(kind, name, file, status, note))
 
-    def leave_out(self, kind: str, name: str, file: Path, why: str) -> None:
-        self.add(kind, name, file, "left out", why)
+    def leave_out(self, kind: str, name: str, file: Path, reason: str) -> None:
+        self.add(kind, name, file, "left out", reason)
 
     def border(self, file: Path) -> Path | None:
         """Return the directory that a file must be in: the project, for its files."""

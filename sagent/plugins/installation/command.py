@@ -30,20 +30,24 @@ def run_update(argv: Sequence[str]) -> int:
     parser = Parser("update", UPDATE)
     parser.add_argument("--yes", action="store_true", help="update without asking")
     parser.add_argument("--json", action="store_true", help="only show it, as JSON")
-    given, found = parser.parse_args(argv), find_installation()
+    options, installation = parser.parse_args(argv), find_installation()
     show(
-        {**_facts(found), "update": list(map(shlex.join, found.update)), "note": found.update_note},
-        [*_lines(found), *map(shlex.join, found.update)],
-        as_json=given.json,
+        {
+            **_facts(installation),
+            "update": list(map(shlex.join, installation.update)),
+            "note": installation.update_note,
+        },
+        [*_lines(installation), *map(shlex.join, installation.update)],
+        as_json=options.json,
     )
-    if given.json:
+    if options.json:
         return 0
-    if not found.update:
-        report(found.update_note)
+    if not installation.update:
+        report(installation.update_note)
         return 1
-    if not given.yes and not _agreed("Run this?"):
+    if not options.yes and not _agreed("Run this?"):
         return 1
-    if code := _run(found.update):
+    if code := _run(installation.update):
         return code
     new = subprocess.run([sys.executable, "-m", "sagent", "--version"], capture_output=True, text=True, check=False)
     write(binary_safe(sys.stdout), [f"Before: sagent {__version__}. Now: {new.stdout.strip() or new.stderr.strip()}."])
@@ -56,37 +60,42 @@ def run_uninstall(argv: Sequence[str]) -> int:
     parser.add_argument("--data", action="store_true", help="also delete settings, sessions, logs and stored models")
     parser.add_argument("--yes", action="store_true", help="remove it without asking")
     parser.add_argument("--json", action="store_true", help="only show it, as JSON")
-    given, found, folders = parser.parse_args(argv), find_installation(), list(_folders())
+    options, installation, folders = parser.parse_args(argv), find_installation(), list(_folders())
     named = [f"{name} names {os.environ[name]}, which stays." for name in _NAMED if os.environ.get(name)]
     data = {str(folder): _size(folder) for folder in folders}
-    fate = "is deleted" if given.data else "stays"
+    fate = "is deleted" if options.data else "stays"
     show(
-        {**_facts(found), "remove": list(map(shlex.join, found.remove)), "note": found.remove_note, "data": data},
+        {
+            **_facts(installation),
+            "remove": list(map(shlex.join, installation.remove)),
+            "note": installation.remove_note,
+            "data": data,
+        },
         [
-            *_lines(found),
-            *map(shlex.join, found.remove),
+            *_lines(installation),
+            *map(shlex.join, installation.remove),
             *(f"{folder} {fate} ({size / 1e6:,.1f} MB)." for folder, size in data.items()),
             *named,
             "A key that `sagent login` stored in the system's keyring stays there, as the entry sagent.",
         ],
-        as_json=given.json,
+        as_json=options.json,
     )
-    if given.json:
+    if options.json:
         return 0
-    if given.data:
+    if options.data:
         _check_unused(folders)
-    elif not found.remove:
-        report(found.remove_note)
+    elif not installation.remove:
+        report(installation.remove_note)
         return 1
-    if not given.yes and not _agreed("Remove it?"):
+    if not options.yes and not _agreed("Remove it?"):
         return 1
-    for folder in folders if given.data else ():
+    for folder in folders if options.data else ():
         try:
             shutil.rmtree(folder)
         except OSError as error:
             raise UsageError(f"{error.filename or folder} cannot be deleted: {error.strerror or error}.") from error
-    code = _run(found.remove)
-    report(*filter(None, [found.remove_note]))
+    code = _run(installation.remove)
+    report(*filter(None, [installation.remove_note]))
     return code
 
 

@@ -246,10 +246,10 @@ def sampling_of(parameters: Mapping[str, object]) -> JsonObject:
     return JsonObject(found)
 
 
-def _joined(asked: JsonObject, advised: JsonObject) -> JsonObject:
+def _joined(options: JsonObject, advised: JsonObject) -> JsonObject:
     """Return a person's options, then those by which the provider runs the advisor, with its tool after theirs."""
-    tools = (*as_array(asked.get("tools")), *as_array(advised.get("tools")))
-    return json_freeze_object({**asked, **advised, **({"tools": tools} if tools else {})})
+    tools = (*as_array(options.get("tools")), *as_array(advised.get("tools")))
+    return json_freeze_object({**options, **advised, **({"tools": tools} if tools else {})})
 
 
 # -- the keys of schemas -----------------------------------------------------------------------------------------------

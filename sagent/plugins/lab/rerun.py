@@ -182,7 +182,7 @@ def effort_of(recording: Recording, find: Callable[[str], object]) -> Effort | N
 
 
 async def _ask(
-    asked: RerunSource,
+    source: RerunSource,
     settings: Settings,
     scratch: Scratch | None,
     answers: "Answers",
@@ -191,18 +191,18 @@ async def _ask(
 ) -> tuple[Result, Path | None, tuple[str, ...]]:
     """Ask prompt by prompt in a new session. Return the last result, the session's directory, and the differences from
     the recording."""
-    names = [tool.name for tool in asked.prompt.tools if tool.name != "advisor"]
+    names = [tool.name for tool in source.prompt.tools if tool.name != "advisor"]
     notes, policy = list[str](), None
     own = replace(
         settings.without("hooks"),  # their additions are in the prompts
-        effort=settings.effort if settings.origins.get("effort", "").startswith("--") else asked.effort,
-        options=settings.options if "--option" in settings.origins.get("options", "") else asked.options,
+        effort=settings.effort if settings.origins.get("effort", "").startswith("--") else source.effort,
+        options=settings.options if "--option" in settings.origins.get("options", "") else source.options,
         system=None,
         append_system="",
         continue_session=False,
         fork=None,
         ephemeral=False,
-        session=_begin(asked, settings, scratch),
+        session=_begin(source, settings, scratch),
     )
     if scratch is None:
         own, more = replace(own.without("mcp"), tools=()), answers.tools
@@ -211,20 +211,20 @@ async def _ask(
         known = {tool.name for tool in settings.plugins.every(ToolEntry) if tool.tool}
         builtin, more = tuple(name for name in names if name in known), ()
         own = replace(own, cwd=scratch.directory, add_dirs=(), tools=builtin)
-        policy = _Fenced(own, asked.cwd)
+        policy = _Fenced(own, source.cwd)
         strangers = [name for name in names if name not in builtin and not settings.rows_of("mcp")]
         notes += [f"{name} is not one of sagent's own tools, so it was not offered." for name in strangers]
     result = Result("", (), "error", Failure("error", "nothing was asked"))
     try:
         async with open_agent(own, listener, None, policy, more) as agent:
             begun(agent)
-            if asked.team is not None:
-                found = await asked.team.ask(agent, lambda text: _moved(text, asked, scratch))
-                notes.append(_roles_of(asked.team, found))
+            if source.team is not None:
+                found = await source.team.ask(agent, lambda text: _moved(text, source, scratch))
+                notes.append(_roles_of(source.team, found))
                 result = found
-            for message in asked.spoken if asked.team is None else ():
+            for message in source.spoken if source.team is None else ():
                 parts = tuple(
-                    replace(part, text=_moved(part.text, asked, scratch)) if isinstance(part, Text) else part
+                    replace(part, text=_moved(part.text, source, scratch)) if isinstance(part, Text) else part
                     for part in message.parts
                 )
                 result = await outcome(agent.run(replace(message, parts=parts)), agent.wait)
@@ -242,19 +242,19 @@ def _roles_of(team: AskedTeam, result: TeamResult) -> str:
     return f"team {team.name}, {team.mode}: {', '.join(roles)}; all of them were asked of {result.roles[0].model}"
 
 
-def _begin(asked: RerunSource, settings: Settings, scratch: Scratch | None) -> Path:
+def _begin(source: RerunSource, settings: Settings, scratch: Scratch | None) -> Path:
     """Return a new session with the recorded prompt and a note of the session that it replays."""
     tools = "answered from the recording" if scratch is None else scratch.how
     cwd = settings.cwd if scratch is None else scratch.directory
     with Session.create(settings.state_dir, settings.cwd) as made:
-        made.begin(cwd, replay_of=asked.session, replay_of_head=asked.head, tools=tools)
-        made.log().append(PromptEntry(_moved(asked.prompt.system, asked, scratch)))
+        made.begin(cwd, replay_of=source.session, replay_of_head=source.head, tools=tools)
+        made.log().append(PromptEntry(_moved(source.prompt.system, source, scratch)))
     return made.path
 
 
-def _moved(text: str, asked: RerunSource, scratch: Scratch | None) -> str:
+def _moved(text: str, source: RerunSource, scratch: Scratch | None) -> str:
     """Return a text with the person's directory replaced by the copy, if there is one."""
-    return text if scratch is None else text.replace(str(asked.cwd), str(scratch.directory))
+    return text if scratch is None else text.replace(str(source.cwd), str(scratch.directory))
 
 
 class _Fenced(PermissionPolicy):

@@ -68,10 +68,10 @@ def read_team(
 
 
 def _role(
-    begun: HandOff, log: Recording | None, task: str, effort_of: Callable[[Recording], Effort | None]
+    handoff: HandOff, log: Recording | None, task: str, effort_of: Callable[[Recording], Effort | None]
 ) -> Role | None:
     """Return a role as it began. Its model is the one being asked now, and its limit of turns is not in the log."""
-    given, first = begun.given, log.turns[0] if log is not None and log.turns else None
+    given, first = handoff.given, log.turns[0] if log is not None and log.turns else None
     if given is None or log is None or first is None or first.prompt is None or not first.came:
         return None
     text = first.came[0].message.content
@@ -80,7 +80,7 @@ def _role(
         return None
     budget = HandoffBudget(given.handoff_tokens, given.handoff_bytes)
     return Role(
-        begun.taker,
+        handoff.taker,
         text[start + len(PART) : end],
         effort=effort_of(log) or "",
         tools=tuple(tool.name for tool in first.prompt.tools if tool.name != "advisor"),

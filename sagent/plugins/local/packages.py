@@ -284,12 +284,15 @@ def _inside(package: ServerPackage, name: str) -> str:
     return f"lib/{name}" if package.module == top else ""
 
 
-def _write_program(there: Path, home: Path) -> None:
-    """Write the program that runs a server's module, into its directory or `there`, once that is complete."""
+def _write_program(directory: Path, home: Path) -> None:
+    """Write the program that runs a server's module, into its directory or `directory`, once that is complete."""
     script = home / "lib" / _SCRIPT.name
     python = f'python={shlex.quote(sys.executable)}\n[ -x "$python" ] || python=python3\n'
     program = f'#!/bin/sh\n{python}exec "$python" {shlex.quote(str(script))} "$@"\n'
-    for path, text in ((there / "lib" / _SCRIPT.name, _SCRIPT.read_text("utf-8")), (there / "bin" / PROGRAM, program)):
+    for path, text in (
+        (directory / "lib" / _SCRIPT.name, _SCRIPT.read_text("utf-8")),
+        (directory / "bin" / PROGRAM, program),
+    ):
         if not path.exists() or path.read_text("utf-8") != text:
             path.parent.mkdir(exist_ok=True)
             with atomic_output(path, 0o755) as file:

@@ -185,12 +185,12 @@ class Slots:
         for layer in self._cache.layers:
             layer.cumulative_length.fill_(length)
 
-    def _make_room(self, wanted: int) -> None:
-        if wanted <= self._size:
+    def _make_room(self, tokens: int) -> None:
+        if tokens <= self._size:
             return
-        size = 1 << (wanted - 1).bit_length()
+        size = 1 << (tokens - 1).bit_length()
         if self._window is not None:
-            size = min(size, max(wanted, self._window))
+            size = min(size, max(tokens, self._window))
         self._replay = None  # its addresses are those of the old slots
         self._torch.cuda.empty_cache()
         for layer in self._cache.layers:

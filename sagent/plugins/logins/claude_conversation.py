@@ -348,10 +348,10 @@ class ProgramRun:
         said = f": {words[-600:]}" if words else ""
         return self._origin.error("cut", f"the program `claude` ended before its reply did{said}")
 
-    def _too_old(self, why: str) -> ModelError:
+    def _too_old(self, reason: str) -> ModelError:
         version = f" {self._version}" if self._version else ""
         return self._origin.error(
-            "invalid_request", f"the installed `claude`{version} is too old ({why}). Update it: {INSTALL}@latest"
+            "invalid_request", f"the installed `claude`{version} is too old ({reason}). Update it: {INSTALL}@latest"
         )
 
 

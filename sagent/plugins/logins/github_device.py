@@ -102,10 +102,10 @@ async def finish(
     raise origin.error("auth", f"the code {code.user_code} was not entered in time. {_AGAIN} for a new one.")
 
 
-async def _post(transport: Transport, url: str, asked: Mapping[str, str]) -> Mapping[str, object]:
+async def _post(transport: Transport, url: str, fields: Mapping[str, str]) -> Mapping[str, object]:
     """Return the object that comes back, whatever its status: refusals come under 200. Raises ExchangeFailed."""
     try:
-        body = (urlencode(asked).encode(),)
+        body = (urlencode(fields).encode(),)
         _, found = await read_answer(
             transport, url, _HEADERS, body, timeout=_TIMEOUT_SECONDS, max_bytes=MAX_ERROR_BYTES
         )

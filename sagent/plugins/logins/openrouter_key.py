@@ -80,9 +80,9 @@ async def _made_key(context: CommandContext, base_url: str, *, elsewhere: bool) 
     return key
 
 
-def _code_in(given: Mapping[str, str]) -> str:
+def _code_in(query: Mapping[str, str]) -> str:
     """Return the code in the query of the address at which a browser ended. Raises UsageError."""
-    if "code" not in given:
-        why = refusal_in(given)
+    if "code" not in query:
+        why = refusal_in(query)
         raise UsageError(f"The login was refused: {why}" if why else "That address has no code (?code=...).")
-    return given["code"]
+    return query["code"]

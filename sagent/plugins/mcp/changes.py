@@ -41,28 +41,31 @@ class Offer:
         """Compare the present list, and describe the changes; "" for none. Raises ValueError or TypeError, without
         changing anything, if a definition is invalid."""
         now = {name: Definition(info) for name, info in listed.items()}
-        gone, back, other = list[McpTool](), list[McpTool](), list[McpTool]()
+        removed, restored, changed = list[McpTool](), list[McpTool](), list[McpTool]()
         for tool in self._tools:
             before, tool.now = tool.now, now.get(tool.own)
             if tool.now is None:
-                gone += [tool] if before is not None else []
+                removed += [tool] if before is not None else []
             elif before is None:
-                back.append(tool)
+                restored.append(tool)
             elif before.fingerprint != tool.now.fingerprint:
-                other.append(tool)
+                changed.append(tool)
         added = [name for name in now if name not in self._seen]
         self._seen |= {*added}
-        found, described = self._admit([listed[name] for name in added]) if self._reports < MAX_REPORTS else ((), ())
-        self._tools += (*found, *described)
-        later = {*added} - {tool.own for tool in self._tools}
+        searchable, described = (
+            self._admit([listed[name] for name in added]) if self._reports < MAX_REPORTS else ((), ())
+        )
+        self._tools += (*searchable, *described)
+        unavailable = {*added} - {tool.own for tool in self._tools}
         sentences = [
-            _sentence("No longer offered, calls fail", [tool.name for tool in gone]),
-            _sentence("Offered again", [tool.name for tool in back]),
-            *(_described(tool) for tool in other),
+            _sentence("No longer offered, calls fail", [tool.name for tool in removed]),
+            _sentence("Offered again", [tool.name for tool in restored]),
+            *(_described(tool) for tool in changed),
             _sentence(
-                "New, found and called like other tools that are not shown at first", [one.name for one in found]
+                "New, found and called like other tools that are not shown at first",
+                [new_tool.name for new_tool in searchable],
             ),
-            _sentence("New, to be used from the next session on", [name for name in added if name in later]),
+            _sentence("New, to be used from the next session on", [name for name in added if name in unavailable]),
         ]
         if not (any(sentences) or described) or self._reports == MAX_REPORTS:
             return ""

@@ -41,7 +41,10 @@ class Pins:
             data = as_object(json_load(read_given(self._path)))
         except (OSError, ValueError):
             return {}
-        return {key: {tool: as_str(one) for tool, one in as_object(tools).items()} for key, tools in data.items()}
+        return {
+            key: {tool: as_str(fingerprint) for tool, fingerprint in as_object(tools).items()}
+            for key, tools in data.items()
+        }
 
     def _write(self, key: str, tool: str, fingerprint: str) -> None:
         """Add one hash to the file's present contents, because another session may have added its own."""

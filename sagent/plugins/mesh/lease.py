@@ -140,8 +140,8 @@ class Lease:
                 if not self.holds:
                     self._end(f"it could not be renewed: {error}")
 
-    def _end(self, why: str) -> None:
-        self._over, self._until, self.why = True, 0.0, why
+    def _end(self, reason: str) -> None:
+        self._over, self._until, self.why = True, 0.0, reason
 
     async def release(self) -> None:
         """Release it for others at once. If the bus is unreachable it expires by itself."""

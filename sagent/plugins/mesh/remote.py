@@ -255,18 +255,18 @@ class RemotePeer(Follower):
                 return
             await asyncio.sleep(_REPEAT_INTERVAL_SECONDS)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, reason: str) -> None:
         """Make `wait` raise that the session cannot be followed, and say how to look at it."""
-        self._problem = Unavailable(f"{why}to look: sagent attach {self.path}")
+        self._problem = Unavailable(f"{reason}to look: sagent attach {self.path}")
         self._changed.set()
 
-    async def withdraw(self, why: Failure) -> bool:
+    async def withdraw(self, failure: Failure) -> bool:
         """Withdraw a session that no node has begun; return True if possible. Raises Unavailable."""
         try:
             record, revision = await self._records.get(self.path)
             if record.state != "queued" or record.node or not self._last:
                 return False
-            result = Result("", (), "error", why, session_id=record.id)
+            result = Result("", (), "error", failure, session_id=record.id)
             await self._records.change(record, revision, state="idle", answered=(self._last,), result=result)
         except Fenced:
             return False
@@ -356,9 +356,9 @@ class RemotePeer(Follower):
         elif question.inquiry is None and reply is not None:
             self._begin(_PendingQuestion(request, question), partial(reply, question))
 
-    def _begin(self, asked: "_PendingQuestion", say: Callable[[], Awaitable[str | PlanDecision | None]]) -> None:
-        self._asked[asked.question.id] = asked
-        asked.task = self.start(asked.have(say))
+    def _begin(self, pending: "_PendingQuestion", ask: Callable[[], Awaitable[str | PlanDecision | None]]) -> None:
+        self._asked[pending.question.id] = pending
+        pending.task = self.start(pending.have(ask))
 
 
 class _PendingQuestion:

@@ -166,8 +166,8 @@ class Driver:
             self._scratch = None
 
     async def _start(self) -> Client:
-        made: object = import_module("jupyter_client.manager").AsyncKernelManager(kernel_name="python3")
-        manager = self._manager = cast("Manager", made)
+        created: object = import_module("jupyter_client.manager").AsyncKernelManager(kernel_name="python3")
+        manager = self._manager = cast("Manager", created)
         scratch = self._scratch = Scratch()
         folder = str(scratch.path)
         if len(folder) < _MAX_SOCKET_CHARS:
@@ -185,7 +185,7 @@ class Driver:
         manager = self._manager
         assert manager is not None
         self.interrupted = False
-        asked = client.execute(code, store_history=True, allow_stdin=False, stop_on_error=True)
+        request_id = client.execute(code, store_history=True, allow_stdin=False, stop_on_error=True)
         clock = asyncio.get_running_loop().time
         end, late, next_progress = clock() + seconds, False, 0.0
         message: Mapping[str, object]
@@ -203,7 +203,7 @@ class Driver:
                     return "late"
                 late, end = True, clock() + INTERRUPT_TIMEOUT_SECONDS
                 await manager.interrupt_kernel()
-            if as_object(message.get("parent_header")).get("msg_id") != asked:
+            if as_object(message.get("parent_header")).get("msg_id") != request_id:
                 continue
             content, kind = as_object(message.get("content")), as_str(message.get("msg_type"))
             if kind == "status" and content.get("execution_state") == "idle":

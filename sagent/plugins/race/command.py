@@ -107,7 +107,7 @@ def _whole(text: str) -> int:
 
 
 async def _carry_out(
-    settings: Settings, repository: Repository, rules: Rules, models: Sequence[str], given: argparse.Namespace
+    settings: Settings, repository: Repository, rules: Rules, models: Sequence[str], flags: argparse.Namespace
 ) -> int:
     interrupter = Interrupter()
     ended = RaceEnd()
@@ -116,12 +116,12 @@ async def _carry_out(
             if await interrupter.outcome(_race(settings, repository, rules, models, ended, held)) is None:
                 ended.interrupted = 128 + (interrupter.received or signal.SIGINT)
         finally:
-            await asyncio.to_thread(settle, ended, keep=bool(given.no_merge))
-    show(_as_json(ended, rules), _blocks(ended), as_json=given.json)
+            await asyncio.to_thread(settle, ended, keep=bool(flags.no_merge))
+    show(_as_json(ended, rules), _blocks(ended), as_json=flags.json)
     if ended.interrupted:
         return ended.interrupted
     if ended.winner is not None:
-        return 0 if ended.merged or given.no_merge else EXIT_FAILED
+        return 0 if ended.merged or flags.no_merge else EXIT_FAILED
     return EXIT_BUDGET if all(racer.standing == "budget" for racer in ended.racers) else EXIT_FAILED
 
 

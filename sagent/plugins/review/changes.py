@@ -84,7 +84,7 @@ def file_at(cwd: Path, commit: str, path: str) -> str:
 
 
 def _commit(cwd: Path, name: str) -> str:
-    return _git(cwd, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", about=name).strip()
+    return _git(cwd, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", commit=name).strip()
 
 
 def _untracked(cwd: Path) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _untracked(cwd: Path) -> Iterator[str]:
         yield f"diff --git new\n--- /dev/null\n+++ {quoted}\n{hunk}{''.join(f'+{line}' + chr(10) for line in lines)}"
 
 
-def _git(cwd: Path, *arguments: str, about: str = "") -> str:
+def _git(cwd: Path, *arguments: str, commit: str = "") -> str:
     """Run git and return its output. Raises UsageError if git fails."""
     call = git_call(cwd, "-c", "core.quotePath=false", *arguments)
     if call is None:
@@ -125,7 +125,7 @@ def _git(cwd: Path, *arguments: str, about: str = "") -> str:
             )
         if arguments[0] == "merge-base":
             raise UsageError("The commits have no common ancestor here. In CI, fetch the history (fetch-depth: 0).")
-        what = f"there is no commit {about!r}" if about else said[0] if said else f"git {arguments[0]} failed"
+        what = f"there is no commit {commit!r}" if commit else said[0] if said else f"git {arguments[0]} failed"
         raise UsageError(f"{cwd}: {what}.")
     if arguments[0] == "show":
         return readable(done.stdout)

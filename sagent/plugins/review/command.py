@@ -106,13 +106,13 @@ async def _fix(settings: Settings, findings: Sequence[tuple[str, str]]) -> int:
     return 0
 
 
-async def _review(settings: Settings, named: str, about: str) -> tuple[Review, Result]:
+async def _review(settings: Settings, named: str, description: str) -> tuple[Review, Result]:
     """Review, and show the reading on a terminal. Raises UsageError if there is nothing to review."""
     changes = read_changes(settings.cwd, named)
     if not changes.files:
         raise UsageError(f"There are no changes in {changes.title}.")
     interrupter = Interrupter()
-    found = await interrupter.outcome(review(settings, changes, progress(), about))
+    found = await interrupter.outcome(review(settings, changes, progress(), description))
     if found is None:
         return Review(changes.base, changes.head), interrupter.result()[0]
     return found

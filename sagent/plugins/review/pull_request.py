@@ -67,11 +67,17 @@ def read_merge_request(variables: Mapping[str, str]) -> PullRequest:
     return PullRequest(project, int(number), base, head, about, _fork(source, target))
 
 
-def with_commits(asked: PullRequest, pull: Mapping[str, object]) -> PullRequest:
+def with_commits(request: PullRequest, pull: Mapping[str, object]) -> PullRequest:
     """Return the pull request of a comment, completed by the API."""
-    found = _of_pull(asked.repository, pull, {})
+    found = _of_pull(request.repository, pull, {})
     return PullRequest(
-        asked.repository, asked.number, found.base, found.head, found.about, asked.skip or found.skip, asked.wish
+        request.repository,
+        request.number,
+        found.base,
+        found.head,
+        found.about,
+        request.skip or found.skip,
+        request.wish,
     )
 
 

@@ -55,18 +55,18 @@ async def open_alone(
 
 
 async def review(
-    settings: Settings, changes: Changes, listener: Callable[[Event], None], about: str = ""
+    settings: Settings, changes: Changes, listener: Callable[[Event], None], description: str = ""
 ) -> tuple[Review, Result]:
-    """Review changes. `about` is their author's description. The result says whether the review succeeded. A failed
-    review has no findings. Raises UsageError, and SagentError if the review cannot begin."""
+    """Review changes. `description` is what their author says of them. The result says whether the review succeeded. A
+    failed review has no findings. Raises UsageError, and SagentError if the review cannot begin."""
     settings = replace(settings, cwd=repository_root(settings.cwd) or settings.cwd)
     shown, left_out = _shown(changes)
-    prompt = _prompt(settings.cwd, changes, shown, left_out, about)
+    prompt = _prompt(settings.cwd, changes, shown, left_out, description)
     settings = reading_only(settings)
     async with open_alone(settings, listener, RepositoryPolicy.of(settings), "Review of changes") as agent:
         result = await outcome(agent.run(prompt, output=SCHEMA), agent.wait)
     answer = as_object(json_load(wire_bytes(result.data)))  # written once, for halves of letters are lost so
-    found = Review(
+    reviewed = Review(
         changes.base,
         changes.head,
         summary=as_str(answer.get("summary")),
@@ -78,7 +78,7 @@ async def review(
         session=result.session_id,
         left_out=left_out,
     )
-    return found, result
+    return reviewed, result
 
 
 def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:
@@ -93,7 +93,7 @@ def _shown(changes: Changes) -> tuple[str, tuple[str, ...]]:
     return text, tuple(path for path, file in changes.files.items() if file.unread or path not in fits)
 
 
-def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], about: str) -> str:
+def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], text: str) -> str:
     where = (
         "the working tree"
         if not changes.head
@@ -104,7 +104,7 @@ def _prompt(cwd: Path, changes: Changes, diff: str, left_out: tuple[str, ...], a
         if guidance := without_hidden(file_at(cwd, changes.base, name))[:MAX_GUIDANCE_CHARS].strip():
             parts.append(f"What this project asks of its code, from {name} before the change:\n{guidance}")
             break
-    if description := without_hidden(about)[:MAX_ABOUT_CHARS].strip():
+    if description := without_hidden(text)[:MAX_ABOUT_CHARS].strip():
         parts.append(f"The author's description, which may be wrong:\n<description>\n{description}\n</description>")
     if left_out:
         parts.append(f"Not in this prompt, because large or binary; look at them yourself: {', '.join(left_out)}")

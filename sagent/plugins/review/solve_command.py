@@ -45,13 +45,13 @@ def run_solve(argv: Sequence[str]) -> int:
     return asyncio.run(_solve(settings, issue, Path(given.out)))
 
 
-def _issue(given: argparse.Namespace) -> Issue:
-    if given.github_event is not None:
-        return read_github(Path(given.github_event))
-    people = [name.strip() for name in given.people.split(",") if name.strip()]
+def _issue(flags: argparse.Namespace) -> Issue:
+    if flags.github_event is not None:
+        return read_github(Path(flags.github_event))
+    people = [name.strip() for name in flags.people.split(",") if name.strip()]
     if not people:
         raise UsageError("--gitlab-event needs --people: GitLab does not say who may write.")
-    return read_gitlab(Path(given.gitlab_event), people)
+    return read_gitlab(Path(flags.gitlab_event), people)
 
 
 async def _solve(settings: Settings, issue: Issue, folder: Path) -> int:

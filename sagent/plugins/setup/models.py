@@ -251,14 +251,14 @@ def _shown(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _check(settings: Settings, wanted: str | None, base_url: str | None) -> int:
+def _check(settings: Settings, provider: str | None, base_url: str | None) -> int:
     import asyncio
 
     from sagent.app.models import Choice
 
     choice = Choice(settings)
-    choice.home = (wanted or "", base_url or "")
-    names = [wanted] if wanted else list(choice.with_keys())
+    choice.home = (provider or "", base_url or "")
+    names = [provider] if provider else list(choice.with_keys())
     if not names:
         raise UsageError(
             "No provider's key is set, so there is no list to compare with. Name a provider, or set its key."

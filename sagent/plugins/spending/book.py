@@ -97,7 +97,7 @@ class Book:
         with suppress(OSError):
             (self.state / FOLDER / f"{self.run}.lock").unlink()
 
-    def reserve(self, limits: Sequence[Limit], asked: Asked, usd: Decimal) -> int | Short:
+    def reserve(self, limits: Sequence[Limit], call: Asked, usd: Decimal) -> int | Short:
         """Hold the worst case of a call, and return the hold; or return the budget that does not allow it. Raises
         sqlite3.Error."""
         now = self._now()
@@ -108,16 +108,16 @@ class Book:
                 spent, held = self._sums(limit, now)
                 if spent + held + nano > nano_down(limit.usd):
                     return Short(limit, spent / NANO, held / NANO)
-            return self._insert(asked, nano)
+            return self._insert(call, nano)
 
-    def draw(self, aside: int, asked: Asked, usd: Decimal) -> int | None:
+    def draw(self, aside: int, call: Asked, usd: Decimal) -> int | None:
         """Hold the worst case of a call from money that was set aside; None if that is too little. Raises
         sqlite3.Error."""
         nano = nano_up(usd)
         with self._writing():
             lower = "UPDATE holds SET nano = nano - ? WHERE id = ? AND nano >= ?"
             enough = self._database.execute(lower, (nano, aside, nano)).rowcount > 0
-            return self._insert(asked, nano) if enough else None
+            return self._insert(call, nano) if enough else None
 
     def settle(self, hold: int, usd: Decimal, aside: int = 0) -> None:
         """Replace a hold by what the call has cost, and return the rest to what it was drawn from. Raises
@@ -177,9 +177,9 @@ class Book:
             found.setdefault(Path(session).name, []).append((began, until))
         return found
 
-    def _insert(self, asked: Asked, nano: int) -> int:
+    def _insert(self, call: Asked, nano: int) -> int:
         at = self._now().timestamp()
-        row = (self.run, at, asked.project, nano, asked.log, asked.agent, asked.role, asked.model)
+        row = (self.run, at, call.project, nano, call.log, call.agent, call.role, call.model)
         into = "INSERT INTO holds (run, at, project, nano, log, agent, role, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         return int(self._database.execute(into, row).lastrowid or 0)
 

@@ -199,15 +199,15 @@ class StandingLedger(Ledger):
         enough = min(max(ask.min_output, ROOMY_OUTPUT), output) if short.held else ask.min_output
         return None if fewer < enough else fewer
 
-    def _try(self, granted: Reservation, asked: Asked, wanted: int) -> Short | None:
+    def _try(self, granted: Reservation, call: Asked, wanted: int) -> Short | None:
         """Hold as much output as the budgets allow; return the budget that allows too little."""
         output = wanted
         while True:
             usd = _worst_of(granted, output)
             try:
-                found = self._book.draw(self._aside, asked, usd) if self._aside else None
+                found = self._book.draw(self._aside, call, usd) if self._aside else None
                 if found is None:
-                    found = self._book.reserve(self._limits, asked, usd)
+                    found = self._book.reserve(self._limits, call, usd)
                 else:
                     self._drawn.add(found)
             except sqlite3.Error as error:

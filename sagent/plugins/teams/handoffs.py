@@ -105,10 +105,10 @@ def report_role(lead: Node, team_round: Round, name: str) -> RoleReport:
 
 def answer_of(log: Log, agent: str) -> str:
     """Return the last answer of an agent; "" if its log has none."""
-    found = ""
-    for each in branch_contents(read_agent(log, agent), MessageEntry):
-        found = each.message.text if each.message.role == "assistant" else found
-    return found
+    answer = ""
+    for entry in branch_contents(read_agent(log, agent), MessageEntry):
+        answer = entry.message.text if entry.message.role == "assistant" else answer
+    return answer
 
 
 def shortened(text: str, max_bytes: int, location: str) -> tuple[str, int]:
@@ -121,8 +121,8 @@ def shortened(text: str, max_bytes: int, location: str) -> tuple[str, int]:
         part.decode("utf-8", "ignore")
         for part in (data[: max_bytes - max_bytes // 3], data[len(data) - max_bytes // 3 :])
     )
-    shown = len(head.encode()) + len(tail.encode())
-    return f"{head}\n[... {len(data) - shown} bytes left out; {location} ...]\n{tail}", shown
+    shown_bytes = len(head.encode()) + len(tail.encode())
+    return f"{head}\n[... {len(data) - shown_bytes} bytes left out; {location} ...]\n{tail}", shown_bytes
 
 
 def _family(lead: Node, path: str) -> Sequence[str]:

@@ -145,10 +145,10 @@ class _Faults(logging.Handler):
         with suppress(RuntimeError):  # the loop is closed; and this is a thread of the SDK
             self._loop.call_soon_threadsafe(self.report, record.getMessage())
 
-    def report(self, why: str) -> None:
+    def report(self, reason: str) -> None:
         if not self._done:
             self._done = True
-            self._warn(f"Telemetry is not exported, or not all of it: {one_line(printable(why), 300)}")
+            self._warn(f"Telemetry is not exported, or not all of it: {one_line(printable(reason), 300)}")
 
 
 async def _shut_down(*ends: Callable[[], object]) -> bool:

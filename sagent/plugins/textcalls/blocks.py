@@ -483,9 +483,9 @@ def own_text(call: ToolCall) -> str | None:
     return data if isinstance(data, str) else as_str(as_object(data).get("text"))
 
 
-def doubted(call: ToolCall, why: str) -> ToolCall:
+def doubted(call: ToolCall, mark: str) -> ToolCall:
     """Return a call marked as QUOTED or UNDECIDED, so that it is not made."""
-    return replace(call, whole=False, private=Private(FAMILY, JsonObject({"text": own_text(call), why: True})))
+    return replace(call, whole=False, private=Private(FAMILY, JsonObject({"text": own_text(call), mark: True})))
 
 
 def is_doubted(call: ToolCall) -> bool:

@@ -64,25 +64,25 @@ def read_element(text: str, start: int, depth: int = 2) -> Element | None:
     return Element(tag[1], attributes, text[begun:end], end + len(opened) + 3, children=kept)
 
 
-def _children(text: str, begun: int, depth: int) -> tuple[Sequence[Element], int]:
+def _children(text: str, start: int, depth: int) -> tuple[Sequence[Element], int]:
     """Return the elements that stand one after the other at a position, and the end of the last one."""
     found: list[Element] = []
-    at = begun
+    at = start
     while child := read_element(text, _skip(text, at), depth - 1):
         if not child.whole:
-            return (), begun
+            return (), start
         found.append(child)
         at = child.end
     return found, at
 
 
-def _end_of_json(text: str, begun: int) -> int:
+def _end_of_json(text: str, position: int) -> int:
     """Return the end of a JSON value at a position, in whose strings the end of an element may stand."""
-    start = _skip(text, begun)
+    start = _skip(text, position)
     if text[start : start + 1] not in ("{", "["):
-        return begun
+        return position
     found = next(iter(json_values(text[start:])), None)
-    return start + len(found[1]) if found else begun
+    return start + len(found[1]) if found else position
 
 
 def _skip(text: str, at: int) -> int:

@@ -66,10 +66,10 @@ def _plain(name: str, value: str, end: int, offered: Offered, *, said: bool) -> 
     return None
 
 
-def _pairs(text: str, begun: int, outside: int) -> tuple[list[tuple[str, str]], int]:
+def _pairs(text: str, start: int, outside: int) -> tuple[list[tuple[str, str]], int]:
     """Return the keys and values of indented lines, and where these end."""
     pairs: list[tuple[str, str]] = []
-    at, indent = begun, -1
+    at, indent = start, -1
     while at < len(text):
         line = _line(text, at)
         found = _LINE.match(line)

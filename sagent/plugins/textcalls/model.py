@@ -61,9 +61,9 @@ class TextModel:
 
     protocol = TEXT
 
-    def __init__(self, inner: Model, asked: Container[str] = ()) -> None:
-        """Advisors, tools for agents and partial edits of a file are described if they are `asked` for."""
-        self.inner, self.asked = inner, asked
+    def __init__(self, inner: Model, described: Container[str] = ()) -> None:
+        """Advisors, tools for agents and partial edits of a file are described if they are named in `described`."""
+        self.inner, self.asked = inner, described
         self.provider, self.id = inner.provider, inner.id
         self.source: object = getattr(inner, "source", inner)
         self._kept: OrderedDict[tuple[str, Reminders | None], WrittenConversation] = OrderedDict()

@@ -24,32 +24,32 @@ _HOW = "To call one, write a block with its name after the fence"
 _EXAMPLE = '{"argument": "value"}'
 
 
-def offer(system: str, tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
+def offer(system: str, tools: Mapping[str, ToolSpec], described: Container[str] = ()) -> str:
     """Return a system prompt with the protocol. It replaces the default prompt, or is put before another prompt.
 
-    Advisors, tools for agents and partial edits of a file are described only if they are `asked` for. Commands can tell
-    the directory, platform and date. Every line costs a small model attention.
+    Advisors, tools for agents and partial edits of a file are described only if they are named in `described`. Commands
+    can tell the directory, platform and date. Every line costs a small model attention.
     """
     default = PROMPT_FILE.read_text("utf-8").strip()
     before, place, after = split_place(system)
     system = before + after
     further = next((line for line in place.splitlines() if line.startswith(FURTHER)), "")
     own = system.removeprefix(default).lstrip("\n") if system.startswith(default) else system
-    return "\n\n".join(part for part in (protocol(tools, asked), further, own) if part)
+    return "\n\n".join(part for part in (protocol(tools, described), further, own) if part)
 
 
-def protocol(tools: Mapping[str, ToolSpec], asked: Container[str] = ()) -> str:
+def protocol(tools: Mapping[str, ToolSpec], described: Container[str] = ()) -> str:
     """Return the description of the blocks for these tools."""
     opening, *paragraphs, closing = PROTOCOL_FILE.read_text("utf-8").strip().split("\n\n")
     writing, running = paragraphs[:2], paragraphs[2:]
     looking = () if "Bash" in tools else _LOOKING
-    said = [name for name in tools if name in looking or name not in _UNSAID or (name in _ASKED and name in asked)]
+    said = [name for name in tools if name in looking or name not in _UNSAID or (name in _ASKED and name in described)]
     others = [tools[name] for name in said if not tools[name].deferred]
     others.sort(key=lambda tool: (tool.name not in looking, tool.name not in _FIRST))
     parts = (
         opening,
         *(writing if "Write" in tools else ()),
-        *((_editing(),) if "Edit" in tools and "Edit" in asked else ()),
+        *((_editing(),) if "Edit" in tools and "Edit" in described else ()),
         *(running if "Bash" in tools else ()),
         *(_others(others, MAX_DESCRIBED + len(looking)) if others else ()),
         closing,

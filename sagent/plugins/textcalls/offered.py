@@ -31,11 +31,13 @@ class Offered:
         """Return the schema of the tool that is meant; empty if there is none."""
         return self.tools.get(self.meant(name), EMPTY)
 
-    def fits(self, name: str, given: Mapping[str, object]) -> bool:
+    def fits(self, name: str, arguments: Mapping[str, object]) -> bool:
         """Return True for arguments that a tool of the name takes, with all that it needs."""
         if not self.has(name):
             return False
-        return bool(given) and self._needed(name) <= {*given} <= {*as_object(self.schema(name).get("properties"))}
+        return bool(arguments) and self._needed(name) <= {*arguments} <= {
+            *as_object(self.schema(name).get("properties"))
+        }
 
     def only_text(self, name: str) -> str:
         """Return the argument of a tool that needs one text and nothing else; "" for other tools."""

@@ -145,10 +145,10 @@ class AdaptiveModel:
     """A model that begins in one protocol, and changes to text with its first call that comes as text."""
 
     def __init__(
-        self, model: Model, protocol: Protocol, learned: Callable[[], None], asked: Container[str] = ()
+        self, model: Model, protocol: Protocol, learned: Callable[[], None], described: Container[str] = ()
     ) -> None:
-        """`learned` is called when the protocol changes. `asked` are tools for the text protocol to describe."""
-        self._model, self._learned, self._asked = model, learned, asked
+        """`learned` is called when the protocol changes. `described` are tools for the text protocol to describe."""
+        self._model, self._learned, self._asked = model, learned, described
         self._text: TextModel | None = None
         self.protocol: Protocol = protocol
         self._sent: tuple[tuple[object, ...], Protocol] = (), protocol  # the last request, and how it was sent

@@ -303,16 +303,16 @@ class _Reader:
         fits = not body[end:].strip() and has_shape(frozen, self._offered)
         return object_call(frozen, self._offered) if fits else None
 
-    def _end_of_call(self, begun: int, closing: str) -> int:
+    def _end_of_call(self, position: int, closing: str) -> int:
         """Return the position of the closing mark outside the strings of the call's JSON, -1 if there is none."""
         text = self._text
-        inner = text[begun : begun + 1_000].lstrip()
+        inner = text[position : position + 1_000].lstrip()
         if inner[:1] in ("{", "["):
-            start = text.index(inner[:1], begun)
+            start = text.index(inner[:1], position)
             for _, source in json_values(text[start:]):
                 start = text.index(source, start) + len(source)
             return text.find(closing, start)
-        return text.find(closing, begun)
+        return text.find(closing, position)
 
     def _channel(self, start: int) -> Span | None:
         if thinking := _ANALYSIS.match(self._text, start):

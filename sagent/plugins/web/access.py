@@ -119,7 +119,7 @@ def _may_be_kept(request: WebRequest, response: WebResponse) -> bool:
     return fine and "no-store" not in response.headers.get("cache-control", "").lower()
 
 
-def _kept(address: WebAddress, about: Mapping[str, object], body: bytes) -> WebResponse:
-    headers = cast("Mapping[str, str]", about.get("headers", {}))
-    address = parse_address(as_str(about.get("url"), str(address)))
-    return WebResponse(address, as_int(about.get("status"), 200), headers, body, cut=bool(about.get("cut")))
+def _kept(address: WebAddress, members: Mapping[str, object], body: bytes) -> WebResponse:
+    headers = cast("Mapping[str, str]", members.get("headers", {}))
+    address = parse_address(as_str(members.get("url"), str(address)))
+    return WebResponse(address, as_int(members.get("status"), 200), headers, body, cut=bool(members.get("cut")))

@@ -30,13 +30,13 @@ class FetchCache:
             return dict(as_object(json.loads(head))), body
         return None
 
-    def put(self, key: str, about: dict[str, object], body: bytes = b"") -> None:
+    def put(self, key: str, members: dict[str, object], body: bytes = b"") -> None:
         """Keep an entry."""
         if len(body) > _MAX_FILE_BYTES:
             return
         with suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            put(self._path(key), json.dumps(about).encode() + b"\n" + body)  # ASCII: half a surrogate pair passes too
+            put(self._path(key), json.dumps(members).encode() + b"\n" + body)  # ASCII: half a surrogate pair passes too
             self._prune()
 
     def _prune(self) -> None:

@@ -222,9 +222,9 @@ class _Writer:
             case _:
                 return True
 
-    def _described(self, held: Mapping[str, object], schema: JsonObject, more: str = "") -> Mapping[str, object]:
+    def _described(self, keywords: Mapping[str, object], schema: JsonObject, more: str = "") -> Mapping[str, object]:
         words = " ".join(word for word in (as_str(schema.get("description")), more) if word)
-        return {**held, **({"description": words} if words else {})}
+        return {**keywords, **({"description": words} if words else {})}
 
 
 def _alternatives(schema: JsonObject) -> Sequence[Json] | None:

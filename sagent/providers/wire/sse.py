@@ -24,7 +24,7 @@ class EventReader:
         self.alive = False  # a whole line has arrived since the caller last cleared this, be it only a comment
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
-        """Take the next bytes; the events they complete."""
+        """Take the next bytes, and return the events that they complete."""
         if self._swallow_lf and chunk:
             self._swallow_lf = False
             if chunk[0] == 0x0A:

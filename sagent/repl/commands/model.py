@@ -34,9 +34,10 @@ def _models(context: CommandContext) -> dict[str, Sequence[str]]:
     return dict(sorted(found, key=lambda row: (providers.index(row[0].partition("/")[0]), "?" in row[1][:2])))
 
 
-def _cells(name: str, about: str, custom: Mapping[str, Row]) -> Sequence[str]:
+def _cells(name: str, sentence: str, custom: Mapping[str, Row]) -> Sequence[str]:
     provider, _, model = name.partition("/")
-    window, price = re.search(r"window (\d+)", about), re.search(r"\$?([\d.e+-]+) in and \$?([\d.e+-]+) out", about)
+    window = re.search(r"window (\d+)", sentence)
+    price = re.search(r"\$?([\d.e+-]+) in and \$?([\d.e+-]+) out", sentence)
     row = row_called(provider, custom)
     sight, thought = (accepts_images(row, model), can_reason(row, model)) if row else (None, False)
     return (

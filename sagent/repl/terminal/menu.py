@@ -53,14 +53,14 @@ def _marked(line: Line, mark: str, width: int) -> Line:
     return cut_line((*line, ("class:mark", gap + mark)), width)
 
 
-def _row(name: str, about: str, size: int, *, chosen: bool) -> Line:
+def _row(name: str, sentence: str, size: int, *, chosen: bool) -> Line:
     head: Line = (("class:mark", "❯ " if chosen else "  "), ("class:chosen" if chosen else "", name))
-    return (*head, ("class:dim", " " * (size - width_of(name) + GAP) + about)) if about else head
+    return (*head, ("class:dim", " " * (size - width_of(name) + GAP) + sentence)) if sentence else head
 
 
-def _words(about: str, room: int) -> str:
+def _words(sentence: str, room: int) -> str:
     """Return as much of a sentence as fits; "" if not even a word does."""
-    return cut(about, room) if room >= MIN_SENTENCE_COLUMNS or width_of(about) <= room else ""
+    return cut(sentence, room) if room >= MIN_SENTENCE_COLUMNS or width_of(sentence) <= room else ""
 
 
 def _cut_apart(names: Sequence[str], width: int) -> list[str]:

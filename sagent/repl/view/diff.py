@@ -128,9 +128,9 @@ def _compared(run: Sequence[tuple[str, int, str]], language: str) -> Iterator[Ro
     """Yield changed lines; a removed and an added one that are much alike have their different words marked."""
     removed = [text for sign, _, text in run if sign == "-"]
     added = [text for sign, _, text in run if sign == "+"]
-    found = _changes(removed, added) if len(removed) * len(added) <= MAX_PAIRS else {}
+    places = _changes(removed, added) if len(removed) * len(added) <= MAX_PAIRS else {}
     for at, (sign, number, text) in enumerate(run):
-        yield sign, number, _marked(colour(text, language), found.get(at, ()), sign)
+        yield sign, number, _marked(colour(text, language), places.get(at, ()), sign)
 
 
 def _changes(removed: Sequence[str], added: Sequence[str]) -> dict[int, list[tuple[int, int]]]:

@@ -228,7 +228,7 @@ def test_prompt_lists_tools() -> None:
     assert "```Read\nfile_path\n```" in reading
     assert "- Grep (text: pattern):" in reading
     assert "AgentSpawn" not in prompt("Bash", "AgentSpawn", "AgentSend")
-    model = TextModel(ScriptedModel(), asked=("AgentSpawn",))
+    model = TextModel(ScriptedModel(), described=("AgentSpawn",))
     asked = prompt("Bash", "AgentSpawn", "AgentSend")
     assert "- AgentSpawn (text: prompt):" in asked and "AgentSend" not in asked
     assert len(both) < 190 * 4

@@ -29,8 +29,8 @@ class SdkTransport:
     def __init__(self, family: str, via: str, access: Access, *, connect: float = 10.0) -> None:
         self._family = family
         # If the login is ours and has no key, the SDK must not look for one: it would find another provider's.
-        found = access.key if access.given else ""
-        key = (found or None) if access.delegated else (access.key or NO_KEY)
+        given_key = access.key if access.given else ""
+        key = (given_key or None) if access.delegated else (access.key or NO_KEY)
         self._reach = ClientParameters(via, access.base_url or None, key, own=not access.delegated, connect=connect)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: asyncio.Task[SdkClient] | None = None
@@ -60,8 +60,8 @@ class SdkTransport:
             place = url if "://" in url else self._reach.base_url or ""
             raise _disrupted(error, place, silent=not self._answered) from error
         self._answered = True
-        found = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status_code, found, _chunks(client, response), response.aclose)
+        received = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status_code, received, _chunks(client, response), response.aclose)
 
     async def _opened(self) -> SdkClient:
         """Return the client of this event loop. It is opened once, even for simultaneous requests."""
@@ -133,8 +133,8 @@ def _disrupted(error: Exception, url: str, *, silent: bool) -> ExchangeFailed:
             where = urlsplit(url).netloc.rpartition("@")[2]
             failed = unreachable(f"no answer from {where}{through(url)}" if where else "no answer", cause)
             if isinstance(cause, httpx2.ProxyError):
-                found = match(r"(\d{3}) ", str(cause))
-                return refused_by_proxy(failed.reason, int(found[1]) if found else 0)
+                status = match(r"(\d{3}) ", str(cause))
+                return refused_by_proxy(failed.reason, int(status[1]) if status else 0)
             refused = isinstance(cause, httpx2.ConnectError) and not failed.final
             failed.sent = isinstance(cause, (*lost, *silence))
             return not_running(failed, url) if silent and refused else failed

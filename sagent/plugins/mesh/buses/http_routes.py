@@ -103,11 +103,11 @@ async def _body(request: Request) -> Mapping[str, object]:
 async def _envelope(request: Request) -> tuple[Envelope, float]:
     """Return a message from a request, and how long may be waited."""
     members = await _body(request)
-    own = as_str(members.get("id")) or request.headers.get("idempotency-key") or new_id()
-    if len(own) > MAX_ID_CHARS:
+    message_id = as_str(members.get("id")) or request.headers.get("idempotency-key") or new_id()
+    if len(message_id) > MAX_ID_CHARS:
         raise UsageError(f"id: at most {MAX_ID_CHARS} characters.")
     try:
-        envelope = envelope_of({"version": names.VERSION, **members, "id": own, "answers_to": ""})
+        envelope = envelope_of({"version": names.VERSION, **members, "id": message_id, "answers_to": ""})
     except ValueError as error:
         raise UsageError(f"Not a message: {str(error).rstrip('.')}.") from None
     if (timeout := members.get("timeout")) is None:
@@ -141,8 +141,8 @@ async def _cancel(gate: Gate, request: Request) -> Response:
 
 async def _receive(gate: Gate, request: Request) -> Response:
     after = request.headers.get("last-event-id", "")
-    kept = await gate.receive(check_name(request.path_params["name"]), again=bool(after))
-    return _stream(kept.follow(after))
+    inbox = await gate.receive(check_name(request.path_params["name"]), again=bool(after))
+    return _stream(inbox.follow(after))
 
 
 async def _leave(gate: Gate, request: Request) -> Response:
@@ -151,9 +151,9 @@ async def _leave(gate: Gate, request: Request) -> Response:
 
 
 async def _handle(gate: Gate, request: Request) -> Response:
-    token, what, members = request.path_params["token"], request.path_params["what"], await _body(request)
+    token, action, members = request.path_params["token"], request.path_params["what"], await _body(request)
     handled = gate.delivery(token)
-    match what:
+    match action:
         case "ack":
             await handled.delivery.ack()
         case "frames":
@@ -166,17 +166,17 @@ async def _handle(gate: Gate, request: Request) -> Response:
             await handled.delivery.fail(message, kind)
             gate.over(token)
         case _:
-            raise UsageError(f"A delivery has ack, frames, reply and failure, and no {what}.")
+            raise UsageError(f"A delivery has ack, frames, reply and failure, and no {action}.")
     return Response(status_code=204)
 
 
 async def _cards(gate: Gate, request: Request) -> Response:
-    given = request.query_params
-    if (kind := given.get("kind") or None) not in ("agent", "node", None):
+    params = request.query_params
+    if (kind := params.get("kind") or None) not in ("agent", "node", None):
         raise UsageError(f"kind={kind}: agent or node.")
-    query = Query(given.get("namespace", ""), given.get("recursive") != "0", tuple(given.getlist("label")), kind)
-    (found,) = select([query], await gate.bus.cards(query))
-    return _json([encode_card(card) for card in found])
+    query = Query(params.get("namespace", ""), params.get("recursive") != "0", tuple(params.getlist("label")), kind)
+    (cards,) = select([query], await gate.bus.cards(query))
+    return _json([encode_card(card) for card in cards])
 
 
 async def _put_card(gate: Gate, request: Request) -> Response:

@@ -111,31 +111,31 @@ class NatsBus:
         finally:
             del self._asked[envelope.id]
 
-    async def _frames(self, asked: "_PendingAnswer", sent: "_Sent", until: float) -> AsyncIterator[Frame]:
+    async def _frames(self, pending: "_PendingAnswer", sent: "_Sent", until: float) -> AsyncIterator[Frame]:
         while True:
-            while (frame := asked.answer.take()) is not None:
-                asked.ended = frame.is_last
-                yield await self._opened(frame, asked.body_names.pop((frame.attempt, frame.number), ""))
-                if asked.ended:
+            while (frame := pending.answer.take()) is not None:
+                pending.ended = frame.is_last
+                yield await self._opened(frame, pending.body_names.pop((frame.attempt, frame.number), ""))
+                if pending.ended:
                     return
-            if asked.answer.is_incomplete:
-                await self._read_again(asked)
+            if pending.answer.is_incomplete:
+                await self._read_again(pending)
                 continue
             try:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                    await asked.news.wait()
-                asked.news.clear()
+                    await pending.news.wait()
+                pending.news.clear()
             except TimeoutError:
                 name = names.token(sent.envelope.to.name)
                 if await self.jetstream.last_delivered(names.INBOX, name) < sent.sequence:
                     raise no_receiver(sent.envelope) from None
                 raise answer_timeout(sent.envelope) from None
 
-    async def _read_again(self, asked: "_PendingAnswer") -> None:
-        asked.answer.is_incomplete = False
+    async def _read_again(self, pending: "_PendingAnswer") -> None:
+        pending.answer.is_incomplete = False
         with suppress(Unavailable):  # read again after the next reconnect
-            async for message in self.jetstream.read(names.REPLIES, asked.subject):
-                asked.put(message.data)
+            async for message in self.jetstream.read(names.REPLIES, pending.subject):
+                pending.put(message.data)
 
     async def _opened(self, frame: Frame, body_name: str) -> Frame:
         """Return the frame with its body, if that was sent separately."""

@@ -54,49 +54,49 @@ def run_bus(argv: Sequence[str]) -> int:
     return asyncio.run(_serve(options, as_json=given["output_format"] == "json"))
 
 
-def _options(given: dict[str, object]) -> "ServerOptions":
+def _options(flags: dict[str, object]) -> "ServerOptions":
     from sagent.plugins.mesh.server import ServerOptions, Tls
 
     def file(name: str) -> Path | None:
-        if given[name] is None:
+        if flags[name] is None:
             return None
-        path = path_of(str(given[name])).absolute()
+        path = path_of(str(flags[name])).absolute()
         if not path.is_file():
             raise UsageError(f"--{name.replace('_', '-')} {path}: no such file.")
         return path
 
-    cert, key, ca, port, host = file("tls_cert"), file("tls_key"), file("tls_ca"), given["port"], str(given["host"])
+    cert, key, ca, port, host = file("tls_cert"), file("tls_key"), file("tls_ca"), flags["port"], str(flags["host"])
     if (cert is None) != (key is None) or (ca and not cert):
         raise UsageError("--tls-cert and --tls-key go together, and --tls-ca with them.")
     if not isinstance(port, int) or not 0 <= port < 1 << 16:
         raise UsageError(f"--port {port}: give a number from 0 to 65535.")
     if not _is_local(host) and cert is None:
         raise UsageError(f"--host {host} is open to other machines: give --tls-cert and --tls-key, or use a tunnel.")
-    named = given["dir"]
-    folder = path_of(str(named)) if named else load_settings({"config": given["config"]}).state_dir / "bus"
+    named = flags["dir"]
+    folder = path_of(str(named)) if named else load_settings({"config": flags["config"]}).state_dir / "bus"
     tls = Tls(cert, key, ca) if cert and key else None
     options = ServerOptions(folder.absolute(), host, port, tls, file("users"))
-    return replace(options, cluster=_cluster(given, options))
+    return replace(options, cluster=_cluster(flags, options))
 
 
-def _cluster(given: dict[str, object], options: "ServerOptions") -> "Cluster | None":
+def _cluster(flags: dict[str, object], options: "ServerOptions") -> "Cluster | None":
     from sagent.plugins.mesh.server import Cluster
 
-    peers = tuple(map(str, as_array(given["peer"])))
-    if given["cluster"] is None:
-        if peers or given["cluster_key"]:
+    peers = tuple(map(str, as_array(flags["peer"])))
+    if flags["cluster"] is None:
+        if peers or flags["cluster_key"]:
             raise UsageError("--peer and --cluster-key need --cluster HOST:PORT.")
         return None
-    if not given["cluster_key"] or len(peers) not in (2, 4):
+    if not flags["cluster_key"] or len(peers) not in (2, 4):
         raise UsageError("A cluster has 3 or 5 servers: give --peer for each of the others, and --cluster-key FILE.")
-    for place in (address := str(given["cluster"]), *peers):
+    for place in (address := str(flags["cluster"]), *peers):
         if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", place):
             raise UsageError(f"{place!r}: give the address of a cluster's server as HOST:PORT.")
     if options.users is None:
         raise UsageError("A cluster's servers must have the same users: give each a copy of the same --users FILE.")
     if not _is_local(address.rpartition(":")[0].strip("[]")) and (options.tls is None or options.tls.ca is None):
         raise UsageError(f"--cluster {address} is open to other machines: give --tls-cert, --tls-key and --tls-ca.")
-    return Cluster(address, peers, path_of(str(given["cluster_key"])).absolute())
+    return Cluster(address, peers, path_of(str(flags["cluster_key"])).absolute())
 
 
 def _is_local(host: str) -> bool:

@@ -69,23 +69,23 @@ def run_remote(bus: Mapping[str, object], flags: Mapping[str, object], words: li
         return asyncio.run(in_order(renderer, partial(_ask, asked, settings, renderer)))
 
 
-async def _ask(asked: RemoteRequest, settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
+async def _ask(request: RemoteRequest, settings: "Settings", renderer: Renderer, interrupter: Interrupter) -> int:
     from sagent.plugins.mesh.remote import Mesh
 
-    said = user(asked.prompt.text, *asked.prompt.parts)
-    async with Mesh.connect(asked.url) as mesh:
-        if asked.session:
-            opening = mesh.agent(asked.session)
+    said = user(request.prompt.text, *request.prompt.parts)
+    async with Mesh.connect(request.url) as mesh:
+        if request.session:
+            opening = mesh.agent(request.session)
         else:
-            files, base = await offer_files(mesh.bus, asked.files, settings.cwd)
-            if asked.detach:
-                session = await mesh.submit(said, label=asked.label, files=files, base=base, flags=asked.flags)
+            files, base = await offer_files(mesh.bus, request.files, settings.cwd)
+            if request.detach:
+                session = await mesh.submit(said, label=request.label, files=files, base=base, flags=request.flags)
                 shown = {"session_id": session}
                 sys.stdout.write(f"{session if settings.output_format == 'text' else json_dump(shown)}\n")
                 return 0
-            opening = mesh.spawn(said, label=asked.label, files=files, base=base, flags=asked.flags)
+            opening = mesh.spawn(said, label=request.label, files=files, base=base, flags=request.flags)
         async with opening as peer:
-            if asked.session:
+            if request.session:
                 peer.send(said, "next")
             code = await _result(peer, settings, renderer, interrupter)
         await bring_files(mesh.bus, peer.record, settings.cwd, quiet=settings.log_level == "error")

@@ -55,7 +55,7 @@ def effort_members(
 
 
 def knob_of(model: str, quirks: Quirks) -> EffortParameter:
-    """Return knob of a model: that with the longest beginning of its id, with or without a vendor's name before it."""
+    """Return the parameter of a model: that with the longest beginning of its id, with or without its vendor."""
     names = (model.lower(), model.lower().rpartition("/")[2])
     fitting = [knob for knob in quirks.efforts if any(name.startswith(knob.of.lower()) for name in names)]
     return max(fitting, key=lambda knob: len(knob.of), default=EffortParameter("", quirks.effort))
