@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sagent.plugin import Extra, Plugin, ProviderRow
+from sagent.plugin import Check, Extra, Plugin, ProviderRow
 
 if TYPE_CHECKING:
     from sagent.plugins.logins.anthropic_cli import AnthropicCLI as AnthropicCLI
@@ -30,6 +30,7 @@ plugin = Plugin(
         ),
         ProviderRow("openai-subscription", _DATA, f"{__name__}.openai_subscription:OpenAISubscription"),
     ),
+    checks=(Check("login", f"{__name__}.offers:check_reserved"),),
     extras=(
         Extra("setup", f"{__name__}.offers:find_logins"),
         Extra("key openrouter", f"{__name__}.openrouter_key:new_key"),
