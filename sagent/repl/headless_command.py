@@ -23,7 +23,7 @@ async def run_headless_command(
 
     A prompt without a command is returned unchanged. Raises UsageError, also if the command needs a person.
     """
-    from sagent.repl.commands.registry import all_commands, prompt_commands
+    from sagent.repl.commands.registry import Commands, all_commands, prompt_commands
 
     first, _, rest = text.partition("\n")
     if (found := split_command(first)) is None:
@@ -34,7 +34,7 @@ async def run_headless_command(
     for notice in notices:
         warn(notice)
     if not context.known(found[0]):
-        context.commands = {**context.commands, **await prompt_commands(opened)}
+        context.commands = Commands(context.commands, await prompt_commands(opened))
     try:
         await run_command(context, *found)
     except ValueError as error:  # an impossible name, such as one with a zero byte

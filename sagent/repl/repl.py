@@ -12,7 +12,7 @@ from sagent.lib.text import printable
 from sagent.messages import Message, Text
 from sagent.plugin import SlashCommand
 from sagent.repl.commands.command import CommandContext, DisplaySetting
-from sagent.repl.commands.registry import all_commands, prompt_commands
+from sagent.repl.commands.registry import Commands, all_commands, prompt_commands
 from sagent.repl.commands.session import choose_session
 from sagent.repl.greeting import new_commands
 from sagent.repl.input import InputActions
@@ -100,7 +100,7 @@ class Repl(CommandContext):
         self._status = status = StatusDisplay(screen, painter, questions, lambda: session.outbox.queued)
         self._session = session = SessionLoop(opening, painter, status, presence, tasks)
         self.turn = session.turn
-        self._prompts: Mapping[str, Command] = {}  # among the commands
+        self._own_commands: Mapping[str, Command] = {}  # without the prompts of the session's sources
         session.on_opened = self._on_opened
         session.on_answered = lambda reply: tasks.spawn(self._settle(reply))
         self.input = InputActions(screen, questions, self, session=session, painter=painter, status=status, tasks=tasks)
@@ -178,7 +178,7 @@ class Repl(CommandContext):
         self._status.use(settings, self._tasks)
         self._around.look_soon()
         notices: list[str] = []
-        self.commands = await asyncio.to_thread(all_commands, settings, notices)
+        self.commands = self._own_commands = await asyncio.to_thread(all_commands, settings, notices)
         for text in notices:
             self.say(text)
         if self._choosing and not await self._choose():
@@ -211,9 +211,7 @@ class Repl(CommandContext):
         if not opened.surface.sources:
             return
         opened.surface.follow(lambda: self._session.on_opened(opened))
-        own = {name: one for name, one in self.commands.items() if one is not self._prompts.get(name)}
-        self._prompts = await prompt_commands(opened)
-        self.commands = {**self._prompts, **own}
+        self.commands = Commands(await prompt_commands(opened), self._own_commands)
 
     def _set_up(self) -> None:
         """Have the person choose what answers them, if the plugin with that command is there."""

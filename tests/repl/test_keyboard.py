@@ -199,11 +199,14 @@ def test_commands_import_when_run(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from sagent.config import load\n"
         "from sagent.repl.commands.registry import all_commands; place = Path(sys.argv[1])\n"
-        "all_commands(load({}, {'HOME': str(place)}, place)); print(*sys.modules)"
+        "found = all_commands(load({}, {'HOME': str(place)}, place)); before = ' '.join(sys.modules)\n"
+        "all(one.summary for one in found.values()); print(before, *sys.modules, sep='\\n')"
     )
     warm(tmp_path / STATE)
     argv = [sys.executable, "-c", code, str(tmp_path)]
-    found = {*subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()}
+    before, *after = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = {*after}
+    assert "slash" not in before  # until they are listed
     late = {"argparse", "difflib", "email", "html.entities", "importlib.metadata", "platform", "tarfile"}
     late |= {"zipfile", "sagent.advisor.extension", "sagent.cli.headless", "sagent.plugins.mcp.servers"}
     late |= {"sagent.plugins.exports.formats", "sagent.plugins.review.reviewer", "sagent.plugins.setup.doctor"}

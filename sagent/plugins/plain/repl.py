@@ -28,7 +28,7 @@ from sagent.plugins.plain.words import (
     said_text,
 )
 from sagent.repl.commands.command import Command, CommandContext, command, run_command, split_command
-from sagent.repl.commands.registry import all_commands, prompt_commands
+from sagent.repl.commands.registry import Commands, all_commands, prompt_commands
 from sagent.repl.commands.session import choose_session
 from sagent.repl.project import add_note, attach, instructions_file, mentioned
 from sagent.repl.session import SessionLoop
@@ -139,7 +139,8 @@ class LineRepl(CommandContext):
             if notice:
                 self.say(notice)
             notices: list[str] = []
-            self.commands = {**await asyncio.to_thread(all_commands, settings, notices), **self._own_commands()}
+            found = await asyncio.to_thread(all_commands, settings, notices)
+            self.commands = Commands(found, self._own_commands())
             for text in notices:
                 self.say(text)
             if self._choosing:
@@ -307,7 +308,7 @@ class LineRepl(CommandContext):
     async def _add_prompts(self, opened: "Opened") -> None:
         self._terminal.invite()
         if opened.surface.sources:
-            self.commands = {**await prompt_commands(opened), **self.commands}
+            self.commands = Commands(await prompt_commands(opened), self.commands)
 
     def _set_up(self) -> None:
         if "setup" in self.commands:

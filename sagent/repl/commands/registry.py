@@ -1,7 +1,8 @@
 """All commands by name: the built-in ones, skills, and the person's and a project's from `commands/*.md`."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,30 @@ if TYPE_CHECKING:
     from sagent.surface import Prompt
 
 
+class Commands(Mapping[str, Command]):
+    """Commands by name, from several mappings, of which later ones win. One that is given as a function is made when it
+    is first asked for: most of them are in no session, and their modules need memory."""
+
+    def __init__(self, *of: Mapping[str, Command | Callable[[], Command]]) -> None:
+        self.rows: dict[str, Command | Callable[[], Command]] = {}
+        for each in of:
+            self.rows |= each.rows if isinstance(each, Commands) else each
+
+    def __getitem__(self, name: str) -> Command:
+        if not isinstance(found := self.rows[name], Command):
+            found = self.rows[name] = found()
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 def all_commands(settings: "Settings", notices: list[str] | None = None) -> Mapping[str, Command]:
     """Return the commands by name. For equal names, built-in ones and those of plugins win over skills, skills over the
     person's files, and these over the project's. Notices list those that cannot be called."""
@@ -32,7 +57,7 @@ def all_commands(settings: "Settings", notices: list[str] | None = None) -> Mapp
             _add(theirs, _skill_command(skill), skill.path, built_in, notices)
     for one in find_commands(settings.cwd, settings.config_dir):
         _add(theirs, own_command(one.name, one.document, one.root), one.path, built_in, notices)
-    return {**theirs, **built_in}
+    return Commands(theirs, built_in)
 
 
 def _add(
@@ -56,20 +81,29 @@ def _prompt_command(prompt: "Prompt") -> Command:
 
 
 def plugin_commands(plugins: Installed, notices: list[str]) -> Mapping[str, Command]:
-    """Return the commands of the core and of plugins by name. Notices list unavailable ones and why."""
-    found: dict[str, Command] = {}
+    """Return the commands of the core and of plugins by name. Notices list unavailable ones and why; those of ours are
+    loaded later."""
+    found: dict[str, Command | Callable[[], Command]] = {}
     for plugin, row in plugins.owned(SlashCommand):
+        if row.command.startswith("sagent."):
+            found[row.name] = partial(_load, plugin, row)
+            continue
         try:
-            one = resolve(row.command)
-            if not isinstance(one, Command):
-                raise TypeError(f"{row.command} is not a command, but {type(one).__name__}")
-            run = one.run if plugin == CORE.name else _named(one, plugin)
-            found[row.name] = replace(one, name=row.name, run=run) if (one.name, one.run) != (row.name, run) else one
+            found[row.name] = _load(plugin, row)
         except BaseException as error:
-            if plugin == CORE.name or ends(error):
+            if ends(error):
                 raise
             notices.append(f"/{row.name} of the plugin {plugin} is left out: {reason(error)}. {advice(plugin)}")
-    return found
+    return Commands(found)
+
+
+def _load(plugin: str, row: SlashCommand) -> Command:
+    """Import a command."""
+    one = resolve(row.command)
+    if not isinstance(one, Command):
+        raise TypeError(f"{row.command} is not a command, but {type(one).__name__}")
+    run = one.run if plugin == CORE.name else _named(one, plugin)
+    return replace(one, name=row.name, run=run) if (one.name, one.run) != (row.name, run) else one
 
 
 def _named(command: Command, plugin: str) -> Callable[[CommandContext, Mapping[str, str]], Awaitable[None]]:
