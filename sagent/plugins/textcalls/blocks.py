@@ -353,7 +353,7 @@ class BlockReader:
         if name := self._tool_of(first):
             return "tool", name, "", False
         own = path_after(info)
-        path, word = own or above, re.split(r"[:{]", first.lower(), maxsplit=1)[0]
+        path, word = self._known(own or above), re.split(r"[:{]", first.lower(), maxsplit=1)[0]
         from_above = bool(path) and not own
         if word in SHELLS:
             scripted = path and (suffix_of(path) in _SCRIPTS or not suffix_of(path))
@@ -363,6 +363,11 @@ class BlockReader:
         if path and word not in _OUTPUTS:
             return "file", word, path, from_above
         return "text", word, "", False
+
+    def _known(self, path: str) -> str:
+        """Return a path as the one known file has it that differs from it in case only; the path for any other."""
+        alike = [known for known in self._files if known.casefold() == path.casefold()]
+        return alike[0] if len(alike) == 1 else path
 
     def _tool_of(self, word: str) -> str:
         """Return the name of the tool that a word after a fence means. A word that can only be a tool's name is

@@ -30,7 +30,16 @@ from sagent.plugins.textcalls.blocks import is_doubted
 from sagent.plugins.textcalls.contents import changed_aside, fault_in, left_out, without_aside
 from sagent.plugins.textcalls.endings import ANNOUNCED, ECHOED, Ending, Fault, announces, echoes
 from sagent.plugins.textcalls.paths import suffix_of
-from sagent.plugins.textcalls.task import counts, last_request, mends, mends_command, picks_lines, said_in, sorts
+from sagent.plugins.textcalls.task import (
+    counts,
+    last_request,
+    mends,
+    mends_command,
+    picks_lines,
+    renamed_in,
+    said_in,
+    sorts,
+)
 from sagent.plugins.textcalls.writing import ASIDE, BROKEN, LEFT_OUT, RESTORED, UNCHANGED, enclose
 from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
@@ -51,6 +60,7 @@ MAX_WHOLE_DATA, SAMPLE_LINES, MAX_SAMPLE_LINE = (
 )  # bytes of data that a command is to work on, and a sample
 _DATA = frozenset({".csv", ".tsv", ".log", ".txt", ".jsonl", ".out"})
 MAX_CAUSES = 3  # files shown after a failed command
+MAX_LEFT, MAX_LOOKED_IN = 8, 500  # files with a name that was to be replaced, and files that are searched for it
 MAX_TOLD = 2  # faults at the end of one run
 MAX_WORDS = 5_000  # different words in one prompt that may be names
 UNSEEN = """It was not written: the file exists, and you have not seen it. It holds:
@@ -144,7 +154,7 @@ class ShowingPolicy(Policy):
             if turn.results is None:
                 self._wrote.clear()
                 self._warned.clear()
-            actions = self._judged_end(turn, actions)
+            actions = self._judged_end(turn, actions, await self._unrenamed() if turn.results is None else ())
             results = () if turn.results is None else turn.results.results
             doubted = {call.id for call in turn.reply.calls if is_doubted(call)}
             told_of = [self._delayed.get(each.call_id, each.text * (each.call_id in doubted)) for each in results]
@@ -180,7 +190,15 @@ class ShowingPolicy(Policy):
                 found.append(_shown((os.path.relpath(cwd / name, cwd), text)))
         return found
 
-    def _judged_end(self, turn: Turn, actions: Sequence[Action]) -> Sequence[Action]:
+    async def _unrenamed(self) -> Sequence[str]:
+        """Return the files that may be read unasked and that have the name which the request says to replace."""
+        state, history = self._state, self._state.context.history
+        at = last_request(history, ("", state.above))
+        name = renamed_in(history[at])[0] if at >= 0 and is_text_model(state.model) else ""
+        found = await asyncio.to_thread(lambda: [*islice(_having(name, state.workspace.cwd), MAX_LEFT)]) if name else []
+        return [path for path in found if await _may_read(state, state.workspace.cwd / path)]
+
+    def _judged_end(self, turn: Turn, actions: Sequence[Action], unrenamed: Sequence[str]) -> Sequence[Action]:
         """Return the actions after a turn. A model that ends its run with something missing is told what. If it leaves
         that so, or misses too much, the run fails."""
         state, reply = self._state, turn.reply
@@ -195,7 +213,7 @@ class ShowingPolicy(Policy):
         if self._waiting:
             echo = echoes(reply.content, self._waiting)
             return [*others, Inject(user(ECHOED, sender="sagent"), "next")] if echo else actions
-        if others or state.inbox.holds() or state.jobs.running() or (fault := self._fault()) is None:
+        if others or state.inbox.holds() or state.jobs.running() or (fault := self._fault(unrenamed)) is None:
             return actions
         if not in_text:
             if fault.kind != "undone":
@@ -206,14 +224,14 @@ class ShowingPolicy(Policy):
         self._told.add(fault.kind)
         return [Inject(user(fault.told, sender="sagent"), "next")]
 
-    def _fault(self) -> Fault | None:
+    def _fault(self, unrenamed: Sequence[str]) -> Fault | None:
         """Return what is missing at the end of this run; None for an answer."""
         state = self._state
 
         def exists(path: str) -> bool:
             return _exists(state.workspace, path)
 
-        return Ending(state.context.history, ("", state.above), state.tools.__contains__, exists).fault()
+        return Ending(state.context.history, ("", state.above), state.tools.__contains__, exists, unrenamed).fault()
 
     def _asked(self) -> str:
         """Return the words of the last request."""
@@ -468,6 +486,32 @@ def _named_in(files: Sequence[tuple[str, str]], workspace: Workspace) -> dict[st
             named = islice(named_files(with_modules, workspace, folder), MAX_NAMED)
             found |= {each: path for each, path in named if not _HIDDEN.search(each)}
     return found
+
+
+def _having(word: str, folder: Path) -> Iterator[str]:
+    """Yield the short files below a folder that have a word. Hidden ones are left out."""
+    pattern = re.compile(rf"\b{re.escape(word)}\b")
+    looked = 0
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith((".", "__pycache__", "node_modules")))
+        for name in sorted(names):
+            looked += 1
+            if looked > MAX_LOOKED_IN:
+                return
+            with suppress(OSError):
+                if not name.startswith(".") and pattern.search(_text_of(Path(at, name)) or ""):
+                    yield os.path.relpath(Path(at, name), folder)
+
+
+async def _may_read(state: AgentState, path: Path) -> bool:
+    """Return True for a file that the policy lets the agent read."""
+    arguments = JsonObject({"file_path": str(path)})
+    with suppress(ToolError, OSError):
+        verdict = await state.policy.before_tool(
+            _reading(arguments), foresee(Read(), arguments, state.workspace), state.workspace
+        )
+        return isinstance(verdict, Allow) and verdict.arguments is None
+    return False
 
 
 async def _read_unasked(state: AgentState, path: Path, max_bytes: int) -> str | None:

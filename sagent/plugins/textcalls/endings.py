@@ -6,6 +6,7 @@ asks something or says that there is nothing to do.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
@@ -26,6 +27,7 @@ from sagent.plugins.textcalls.task import (
     moves_file,
     path_to_change,
     path_to_make,
+    renamed_in,
     said_in,
 )
 from sagent.plugins.textcalls.writing import ANSWER, CHECK, DONE, NEXT, NO_OUTPUT, OUTPUT
@@ -40,6 +42,11 @@ UNMENDED = "Then change it. Write the path {path} on a line of its own and then 
 UNMADE = "{path} was not written. Write the path {path} on a line of its own and then the whole file in a block."
 UNDONE = "Nothing was changed yet. Write the path {path} on a line of its own and then the whole new file in a block."
 UNMOVED = "Nothing was changed yet. Write a ```bash block with the command that does it."
+UNRENAMED = (
+    "{old} is still in {files}. If that is the same {old}, write this block:\n\n"
+    "```bash\nperl -pi -e 's/\\b{old}\\b/{new}/g' {each}\n```"
+)
+UNANSWERED = "That is no answer: it was the wrong command. Write another one, as simple as can be, in a ```bash block."
 UNRUN = "Nothing was run. Run {command} in a ```bash block."
 FAILED = "It failed, so nothing is done yet. Write a ```bash block with another command."
 STILL_FAILS = "{check} still fails. Change what is wrong, or say in plain words why it cannot pass."
@@ -77,6 +84,11 @@ _NOTHING_TO_DO = re.compile(
     r"\balready\b|\bno (?:\w+ )?(?:bugs?|errors?|faults?|problems?|issues?|changes?|need|such)\b"
     r"|\bnothing (?:to|needs?|is wrong|has to)\b|\b(?:not|n['’]t) (?:needed|necessary|required|exist|there|need)\b"
     r"|\bis (?:fine|correct|right|ok(?:ay)?)\b",
+    re.IGNORECASE,
+)
+_SAYS_EMPTY = re.compile(
+    r"\b(?:command|it|script|output)\s+(?:did\s+not|didn['\u2019]t|has|had|gave|printed|is|was)\s+(?:produce|print|give|return|show)?\s*"
+    r"(?:any|no|empty|nothing)\b",
     re.IGNORECASE,
 )
 _OFFERS = re.compile(  # names a way to look, in place of the answer
@@ -125,6 +137,8 @@ class Ending(NamedTuple):
     senders: Container[str]
     can: Callable[[str], bool]
     exists: Callable[[str], bool]
+    unrenamed: Sequence[str] = ()
+    """Paths of the files that still have a name which the request says to replace."""
 
     def fault(self) -> Fault | None:
         """Return what is missing; None for an answer."""
@@ -144,6 +158,12 @@ class Ending(NamedTuple):
             return Fault("undone", UNMADE.format(path=new))
         if not any(map(_has_effect, done)) and (fault := self._undone(request, reply, done, path)):
             return fault
+        if self.unrenamed and done:
+            old, new = renamed_in(request)
+            told = {"files": ", ".join(self.unrenamed), "each": shlex.join(self.unrenamed)}
+            return Fault("undone", UNRENAMED.format(old=old, new=new, **told))
+        if done and not done[-1][1].text.strip() and asks(request) and _SAYS_EMPTY.search(reply):
+            return Fault("undone", UNANSWERED)
         if repeats_harness(reply, done):
             return Fault("echo", DONE)
         unrun = (check for check in self._checks(request) if _state_of(check.strip("`"), done) == "unrun")

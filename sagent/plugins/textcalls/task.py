@@ -32,6 +32,17 @@ _MANY_GONE = re.compile(
     r"\b(?:delete|remove|erase|rm)\s+(?:all|every|each|any)\b[^.!?;]*?(?:\b(?:files?|folders?|director(?:y|ies))\b|(?<!\w)\*?\.\w+\b)",
     re.IGNORECASE,
 )
+_OFTEN = re.compile(r"\bhow often\b|\bhow many times\b|\boccurrences\b", re.IGNORECASE)
+_EVERYWHERE = re.compile(
+    r"\beverywhere\b|\bwherever\b|\bwhere\s+\S+\s+(?:\w+\s+)?uses?\b|\b(?:all|every|each|any|both)\s+(?:\w+\s+)?(?:files?|places?|uses?|callers?|modules?)\b"
+    r"|\bwhole\s+project\b",
+    re.IGNORECASE,
+)
+_RENAMED = re.compile(
+    r"\brename\s+(?:the\s+)?(?:(?:function|class|method|variable|constant|parameter|name|module-level\s+\w+)\s+)?"
+    r"[`'\"]?([A-Za-z_]\w{1,60})(?:\(\))?[`'\"]?\s+(?:to|into|as)\s+[`'\"]?([A-Za-z_]\w*)(?![\w.])",
+    re.IGNORECASE,
+)
 _NAME = (
     r"(?<![\w./*-])(?:[\w./-]{0,200}\w\.[A-Za-z][A-Za-z0-9]{0,7}|(?:[\w.-]{1,80}/){0,9}"
     r"(?:\.[A-Za-z][\w-]{1,40}(?:\.[\w-]{1,20})?|Makefile|Dockerfile))(?![\w/-])"
@@ -75,6 +86,11 @@ _MENDS = re.compile(
 )
 _TELLS = re.compile(
     r"\b(?:explain|show|describe|review|suggest|propose|tell|answer|how|what|why|which)\b", re.IGNORECASE
+)
+_CLAUSE = re.compile(
+    r"\b(?:(?:find|figure|work)\s+out|see|check|determine|understand)\s+(?:why|what|where|how|which)\b"
+    r"|(?<=\bfix )what\b|(?<=\bmend )what\b|(?<=\brepair )what\b|(?<=\bcorrect )what\b",
+    re.IGNORECASE,
 )
 _STAYS = re.compile(  # a file that is not to change
     rf"(?:(?:\bnot|n['’]t|\bnever|\bwithout)\s+(?:chang|edit|modify|touch|alter)(?:e|ing)?|\b(?:leave|keep))\s+[`'\"]?({_NAME})",
@@ -135,8 +151,9 @@ def said_in(message: Message) -> str:
 
 
 def _without_names(text: str) -> str:
-    """Return a text without commands and names of files: in show.py there is no verb."""
-    return _FILE.sub(" ", _COMMAND.sub(" ", text))
+    """Return a text without commands and names of files, in which there is no verb (show.py), and without clauses that
+    ask nothing ("find out why")."""
+    return _CLAUSE.sub(" ", _FILE.sub(" ", _COMMAND.sub(" ", text)))
 
 
 def is_enclosure(text: str) -> bool:
@@ -191,6 +208,17 @@ def command_to_run(message: Message) -> str:
 def counts(message: Message) -> bool:
     """Return True for a message that asks how many of something there are."""
     return bool(_NUMBER.search(said_in(message)))
+
+
+def counts_occurrences(message: Message) -> bool:
+    """Return True for a message that asks how often a word occurs, which may be several times in a line."""
+    return bool(_OFTEN.search(said_in(message)))
+
+
+def renamed_in(message: Message) -> tuple[str, str]:
+    """Return the name that a request says to replace wherever it is, and the new one; "" for any other request."""
+    found = _RENAMED.search(said_in(message))
+    return (found[1], found[2]) if found and _EVERYWHERE.search(said_in(message)) else ("", "")
 
 
 def counts_in_files(message: Message) -> bool:

@@ -18,6 +18,7 @@ from sagent.plugins.textcalls.task import (
     command_to_run,
     counts,
     counts_in_files,
+    counts_occurrences,
     deletes_many,
     encloses,
     file_to_make,
@@ -50,6 +51,7 @@ WITHOUT_GIT = (
     " -not -path './.git/*'`."
 )
 MEND = "Mend it: write the path {path} on a line of its own and then the whole new file in a block."
+COUNT_ALL = "(Do not count by eye: write a ```bash block with `grep -o` and `wc -l`.)"
 CHECK = "Check it: run {check} in a ```bash block."
 CHECK_UNCHANGED = "Run {check} in a ```bash block to see what is wrong."
 """Last words after files that were written or left unchanged, if the request names a command or a test."""
@@ -111,7 +113,7 @@ class Reminders:
         if self.runs and moves_file(message):
             return "(Do not write the file anew: write a ```bash block with the command that does it.)"
         if self.runs and counts_in_files(message):
-            return COUNT
+            return COUNT_ALL if counts_occurrences(message) else COUNT
         if self.runs and sorts(message) and (path := one_file(message)):
             return PROGRAM.format(how=f", without packages, which writes {path}")
         if self.runs and picks_lines(message):

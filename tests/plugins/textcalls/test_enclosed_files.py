@@ -287,7 +287,7 @@ def test_failed_command_shows_files_to_mend(shell: Shell) -> None:
     runs = Turn(text="```bash\npython3 test_clock.py\n```\n")
     for request, shown in (("Run the test and repair what fails.", True), ("Run the test.", False)):
         run = Run(shell, shell.serve([runs, DONE, DONE, DONE], models=SMALL, require_key=False), shell.cwd / "clock.py")
-        sent = run.sent(request)[1]
+        sent = run.sent(request, code=EXIT_FAILED * shown)[1]
         assert ("clock.py\\n```\\ndef hours" in sent) == ("write the path clock.py on" in sent) == shown
         assert sent.count("gazebo") - 1 == shown  # the traceback has the line
 
@@ -309,3 +309,17 @@ def test_command_that_meets_git_told_without(shell: Shell) -> None:
     run.notes.write_text("opensesame\n")
     sent = run.sent("Replace opensesame by gazebo in all files.", code=EXIT_FAILED)
     assert "-not -path './.git/*'" in sent[1] and "It failed, so nothing is done yet." in sent[2]
+
+
+@later
+def test_name_left_elsewhere_told(shell: Shell) -> None:
+    (shell.cwd / "table.py").write_text("def load(): ...\n")
+    for name in ("show.py", ".hidden", "secret.py", "loaded.py"):
+        (shell.cwd / name).write_text("load()\n" if name != "loaded.py" else "loaded()\n")
+    renames = Turn(text="table.py\n```\ndef load_table(): ...\n```\n")
+    mends = Turn(text="```bash\nsed -i 's/load()/load_table()/' show.py\n```\n")
+    run = Run(shell, shell.serve([renames, DONE, mends, DONE], models=SMALL, require_key=False), shell.cwd / "show.py")
+    flags = ("--deny", "Read(secret.py)")
+    sent = run.sent(*flags, "Rename the function load to load_table in table.py and in every file that uses it.")
+    assert "load is still in show.py. If" in sent[2]
+    assert run.notes.read_text() == "load_table()\n"

@@ -83,6 +83,14 @@ FAULTS: Sequence[tuple[str, Sequence[Step], str, str]] = [
     ("Sort the lines of server.log, in the same file.", (("sort server.log", "x", False),), "It is sorted.", "undone"),
     ("Fix the bug in cart.py.", (WROTE,), f"The output of the command:\n(no output)\n\n{NEXT}", "echo"),
     ("What is in cart.py?", (LOOKED,), f"{OUTPUT}\n{FILES['cart.py']}\n{NEXT}", "echo"),
+    (
+        "Which file is the longest?",
+        (("ls | tail -n 0", "", False),),
+        "The command did not produce any output.",
+        "undone",
+    ),
+    ("Replace 50 in all files.", (("sh no.sh", "not found", True),), "It is busy.", "undone"),
+    ("`python test.py` fails. Find out why and repair cart.py.", (WROTE, FAILED), "Done.", "unmended"),
     (PASS, (), "It passes.", "undone"),
     ("Work on it until pytest passes.", (), "It passes.", "unchecked"),
     (PASS, (WROTE,), "Done.", "unchecked"),
@@ -106,6 +114,9 @@ def test_words_in_place_of_work(request_: str, steps: Sequence[Step], reply: str
 
 
 ANSWERS: Sequence[tuple[str, Sequence[Step], str]] = [
+    ("Is there a TODO in cart.py?", (("grep TODO cart.py", "", False),), "No, there is no TODO."),
+    ("What does `true` print?", (LOOKED,), "It printed nothing."),
+    ("Find out why `python test.py` fails and tell me.", (FAILED,), "The comparison is wrong."),
     ("Which error code does server.log report at 14:07?", (), "E5512"),
     (
         "Which error code does server.log report?",

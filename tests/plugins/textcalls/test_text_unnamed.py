@@ -104,3 +104,10 @@ async def test_agent_writes_and_keeps_reply_text(tmp_path: Path) -> None:
         await agent.run(ASKED)
     assert (tmp_path / "backup.sh").read_text() == mended
     assert model.requests[1].messages[1].content.strip() == block(mended, "bash").removesuffix("\n\nThat will do.")
+
+
+async def test_path_in_other_case_is_known_file() -> None:
+    said = f"CONF.yaml\n```\n{CONF.replace('1.4', '1.5')}```\n"
+    assert [call.arguments["file_path"] for call in (await reply_to(said)).calls] == ["conf.yaml"]
+    both = user("Mend them.", enclose("conf.yaml", CONF), enclose("Conf.yaml", CONF))
+    assert [call.arguments["file_path"] for call in (await reply_to(said, both)).calls] == ["CONF.yaml"]
