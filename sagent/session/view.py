@@ -108,24 +108,24 @@ class FileLogView(LogView):
     """Entries in a file; each is verified again when it is read."""
 
     def __init__(self, file: Path, index: Index) -> None:
-        self._file = file
+        self.file = file
         self._index = index
-        self._count = len(index)  # later entries are not included
+        self.count = len(index)  # later entries are not included
         self._taken_up: dict[str, int] = {}  # numbers of entries that forks continue
 
     def of(self, *kinds: str) -> Iterator[Entry]:
-        return self._read(self._index.choose(range(self._count), kinds))
+        return self._read(self._index.choose(range(self.count), kinds))
 
     def branch(self, *kinds: str) -> Iterator[Entry]:
         for segment in self._ranges():
             yield from self._read(self._index.choose(segment, kinds))
 
     def latest(self, *kinds: str) -> Iterator[Entry]:
-        return self._read(self._index.choose(range(self._count - 1, -1, -1), kinds))
+        return self._read(self._index.choose(range(self.count - 1, -1, -1), kinds))
 
     def _read(self, numbers: Iterable[int]) -> Iterator[Entry]:
         here = -1
-        with self._file.open("rb", buffering=1 << 16) as stream:
+        with self.file.open("rb", buffering=1 << 16) as stream:
             for number in numbers:
                 start, size = self._index.place(number)
                 if start != here:
@@ -134,12 +134,12 @@ class FileLogView(LogView):
                 try:
                     yield parse_line(stream.read(size))
                 except ValueError as error:
-                    raise damaged(self._file, number + 1, str(error)) from error
+                    raise damaged(self.file, number + 1, str(error)) from error
 
     def _ranges(self) -> list[range]:
         """Return the numbers of the entries of the last branch."""
         found: list[range] = []
-        stop = self._count
+        stop = self.count
         for fork, parent in reversed(self._index.forks):
             if fork < stop:
                 found.append(range(fork, stop))
@@ -151,7 +151,7 @@ class FileLogView(LogView):
         """Return the number of an entry that a fork continues; its id is read from the file once."""
         if taken_up not in self._taken_up:
             wanted = {parent.encode(): parent for _, parent in self._index.forks}
-            with self._file.open("rb", buffering=1 << 18) as stream:
+            with self.file.open("rb", buffering=1 << 18) as stream:
                 for number, line in enumerate(stream):
                     if (name := wanted.get(line[ID])) is not None:
                         self._taken_up[name] = number

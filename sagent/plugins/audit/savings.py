@@ -26,12 +26,13 @@ INSTRUCTION_TOKENS = 215  # of a request for a summary, about
 MIN_LEARNT_BYTES = 500  # enough text to derive bytes per token from
 MIN_TOKENS_PER_BYTE, MAX_TOKENS_PER_BYTE = 0.1, 0.8
 DEFAULT_TOKENS_PER_BYTE = {"said": 0.25, "found": 0.35}  # of prose, and of code and the like
-_KINDS = ("request", "spent", "message", "result", "compacted", "forked")
+FOLLOWED = ("request", "spent", "message", "result", "compacted", "forked")
+"""The kinds of entries that count."""
 _MARK = b'"kind":"compacted"'
 
 
 @dataclass(slots=True)
-class _ConversationState:
+class ConversationState:
     """State of a conversation: its last request and later events."""
 
     more: int = 0  # tokens that it would have had without compaction
@@ -58,21 +59,22 @@ class Savings:
         self._price, self._more = price, more
         self._compactions, self._tokens = 0, 0
         self._usd: Decimal | None = ZERO
-        self._stand = _ConversationState(more)
+        self._stand = ConversationState(more)
         self._asked: RequestSent | None = None  # the conversation's request whose charges follow
         self._role = ""  # role of these charges, once known
         self._caching: set[str] = set()  # models that have read from or written to a cache
         self._writing: set[str] = set()  # those that have written
         self._stored: dict[str, tuple[int, datetime]] = {}  # tokens of the twin in their caches, and since when
-        self._forks: dict[str, _ConversationState] = {}  # states at entries that forks continue
+        self._forks: dict[str, ConversationState] = {}  # states at entries that forks continue
         self._counts: dict[tuple[str, str], float] = {}  # tokens of one model per token of another
         self._known: dict[str, tuple[float, int]] = {}  # tokens counted for bytes that were "said", or "found" by tools
         self._last = ""  # the last entry that was counted
+        self._tariffs: set[tuple[str, str, str]] = set()  # provider, model and tier of all that was priced
 
     def follow(self, log: LogView) -> Saving:
         """Return the savings from all current entries. Raises SessionCorrupt and OSError."""
         fresh: list[Entry] = []
-        for entry in log.latest(*_KINDS) if self._last else ():
+        for entry in log.latest(*FOLLOWED) if self._last else ():
             if entry.id == self._last:
                 break
             fresh.append(entry)
@@ -80,8 +82,8 @@ class Savings:
             self._add(reversed(fresh))
         else:  # the state at an earlier entry is known only after a fork has continued it
             self.__init__(self._price, self._more)
-            self._forks = {entry.parent: _ConversationState(self._more) for entry in log.of("forked")}
-            self._add(log.of() if self._forks else log.of(*_KINDS))
+            self._forks = {entry.parent: ConversationState(self._more) for entry in log.of("forked")}
+            self._add(log.of() if self._forks else log.of(*FOLLOWED))
         return Saving(self._compactions, self._tokens, self._usd)
 
     def _add(self, entries: Iterable[Entry]) -> None:
@@ -90,11 +92,11 @@ class Savings:
                 self._stand = replace(self._forks[entry.parent])
             elif entry.kind in ("message", "result"):
                 self._hear(entry)
-            elif entry.kind in _KINDS:
+            elif entry.kind in FOLLOWED:
                 self._count(entry)
             if entry.id in self._forks:
                 self._forks[entry.id] = replace(self._stand)
-            if entry.kind in _KINDS:
+            if entry.kind in FOLLOWED:
                 self._last = entry.id
 
     def _hear(self, entry: Entry) -> None:
@@ -147,7 +149,7 @@ class Savings:
         self._compactions += 1
         self._asked = None
         if compacted.kept is not None and compacted.summary is None:  # cleared: the twin forgets it too
-            self._stand = _ConversationState()
+            self._stand = ConversationState()
         else:
             left = min(1.0, compacted.after / max(compacted.before, 1))
             self._stand.left = left * (1.0 if self._stand.left is None else self._stand.left)
@@ -173,9 +175,9 @@ class Savings:
         cached = usage.total_input - usage.input if written else usage.total_input
         self._stored[model] = cached + stand.more, at
         output = usage.output - usage.reasoning
-        self._stand = _ConversationState(stand.more, model, usage.total_input, output)
+        self._stand = ConversationState(stand.more, model, usage.total_input, output)
 
-    def _learn(self, state: _ConversationState, tokens: int) -> None:
+    def _learn(self, state: ConversationState, tokens: int) -> None:
         """Learn the tokens that a provider has counted for new text."""
         kind, size = ("found", state.found) if state.found else ("said", state.said)
         mixed = state.media or (state.found and state.said)
@@ -188,18 +190,18 @@ class Savings:
         tokens, known = self._known.get(kind, (DEFAULT_TOKENS_PER_BYTE[kind], 1))
         return round(size * tokens / known)
 
-    def _since(self, state: _ConversationState) -> int:
+    def _since(self, state: ConversationState) -> int:
         """Estimate the tokens of the messages since the last request."""
         return self._measure("said", state.said) + self._measure("found", state.found) + state.media * MEDIA_TOKENS
 
-    def _compare_counts(self, state: _ConversationState, model: str, total: int) -> float:
+    def _compare_counts(self, state: ConversationState, model: str, total: int) -> float:
         """Return a model's tokens per token of the previous model; learnt when both got the same text."""
         there, back = (state.model, model), (model, state.model)
         if state.left is None and state.total:
             self._counts[there] = total / (state.total + state.output + self._since(state))
         return self._counts[there] if there in self._counts else 1 / self._counts.get(back, 1.0)
 
-    def _twin(self, usage: Usage, state: _ConversationState, model: str, at: datetime) -> Usage:
+    def _twin(self, usage: Usage, state: ConversationState, model: str, at: datetime) -> Usage:
         """Return the twin's bill in place of a request."""
         same, total = model == state.model, usage.total_input + state.more
         stored, since = self._stored.get(model, (0, at))
@@ -221,6 +223,7 @@ class Savings:
 
     def _cost(self, charge: Charge, request: RequestSent, usage: Usage, at: datetime) -> Decimal | None:
         for name in (charge.model, request.model):  # the server's own name, and the requested one
+            self._tariffs.add((charge.provider, name, charge.tier))
             usd = self._price(charge.provider, name, usage, at, charge.tier)
             if usd is not None:
                 return usd

@@ -22,6 +22,7 @@ from sagent.lib.money import UNBILLED, show
 from sagent.lib.text import Table, count, printable
 from sagent.plugin import resolve
 from sagent.plugins.audit.fetched import StoreAt, add_stores, elsewhere, reading
+from sagent.plugins.audit.listing import list_sessions
 from sagent.plugins.audit.pruning import age, prune
 from sagent.plugins.audit.redacted import report_secrets
 from sagent.session.folds import history, spend
@@ -131,7 +132,7 @@ def _list(settings: Settings, args: argparse.Namespace) -> int:
     if (place := elsewhere(vars(args))) is not None:
         return _list_elsewhere(place, args)
     cwd = None if args.all else settings.cwd
-    found = glances(settings.state_dir, cwd)
+    found = list_sessions(settings.state_dir, cwd)
     if args.ids:
         for session in found:
             _say(session.id)

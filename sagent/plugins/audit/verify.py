@@ -19,6 +19,7 @@ from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
 from sagent.plugins.audit.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
+from sagent.plugins.audit.kept_savings import NAME as KEPT_SAVINGS
 from sagent.plugins.audit.segment import ASTRAY, UNKNOWN, LogSegment, check, split
 from sagent.plugins.audit.signature import SIGNATURE, check_signature, sign
 from sagent.session.blobs import OUTPUTS
@@ -47,8 +48,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Result of a verification, part by part. Every file is either checked or among the problems, except the lock and
-    those in `notes`.
+    """Result of a verification, part by part. Every file is either checked or among the problems, except the lock,
+    the kept savings and those in `notes`.
 
     `heads` are the last ids by agent. Without problems every entry and blob is unchanged, except those in `redacted`,
     from which secrets were removed on export. In `gaps`, damaged entries were lost; for the others, the repairer's word
@@ -425,7 +426,7 @@ class _Record:
         """Yield the foreign files."""
         marks = set[str]().union(*(log.marks for log in self.logs.values()))
         problems = list(self.strangers)
-        known = {f"{agent}.jsonl" for agent in self.logs} | {"lock", STATEMENT, SIGNATURE}
+        known = {f"{agent}.jsonl" for agent in self.logs} | {"lock", STATEMENT, SIGNATURE, KEPT_SAVINGS}
         for name in sorted(self.files.keys() - known):
             of, _, mark = name.rpartition(_ASIDE)
             if of in known and mark in marks:
