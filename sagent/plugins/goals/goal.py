@@ -22,6 +22,7 @@ from sagent.messages import Message, Text, ToolCall, user
 from sagent.model import Model, Request
 from sagent.peer import Action, Inject, Stop
 from sagent.plugins.goals import ATTEMPTS, GOAL
+from sagent.plugins.goals.kept import keep
 from sagent.policy import Policy, Turn, Verdict
 from sagent.surface import Surface
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace, foresee
@@ -77,9 +78,19 @@ class Goal:
         if self.command and "Bash" not in agent.state.tools:
             raise UsageError(f"`{self.command}` cannot be run: there is no Bash in this session.")
 
+    @property
+    def progress(self) -> str:
+        """How often it was checked."""
+        return f"{self.attempts} of {self.max_attempts} attempts"
+
+    def keep(self) -> None:
+        """Keep it for the case that this process ends."""
+        keep(self.agent, goal=self.text, attempts=self.attempts, max_attempts=self.max_attempts)
+
     async def check(self, reply: Message) -> Judgement:
         """Check it once. Raises SagentError if it cannot be checked."""
         self.attempts += 1
+        self.keep()
         self.last = await (self._run() if self.command else self._judge(reply))
         return self.last
 
@@ -153,8 +164,9 @@ def read_judgement(answer: str, results: str) -> Judgement:
 class GoalPolicy(Policy):
     """A policy around an agent's own, which sends the agent back to work until its goal is reached."""
 
-    def __init__(self, inner: Policy, path: str) -> None:
+    def __init__(self, inner: Policy, path: str, surface: Surface) -> None:
         self.goal: Goal | None = None
+        self._surface = surface
         self._inner, self._path = inner, path
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
@@ -175,18 +187,26 @@ class GoalPolicy(Policy):
         try:
             found = await goal.check(turn.reply)
         except SagentError as error:
-            self.goal = None
+            self.end()
             tell("warning", f"The goal could not be checked, so it is not pursued further: {error}")
             return (*actions, Stop(UNMET))
         if found.reached:
-            self.goal = None
+            self.end()
             tell("info", f"The goal is reached: {found.why}")
             return actions
         if goal.attempts >= goal.max_attempts:
-            self.goal = None
+            self.end()
             tell("warning", f"The goal is not reached after {goal.attempts} attempts: {found.why}")
             return (*actions, Stop(UNMET))
+        if not self._surface.where:  # else the message for the model is shown
+            tell("warning", f"The goal is not reached yet ({goal.progress}): {found.why}")
         return (*actions, Inject(user(goal.unmet(found), sender=ROLE), "next"))
+
+    def end(self) -> None:
+        """Pursue the goal no further."""
+        if self.goal is not None:
+            keep(self.goal.agent, goal="")
+        self.goal = None
 
 
 def policy_of(surface: Surface, agent: Agent) -> GoalPolicy:
@@ -194,7 +214,7 @@ def policy_of(surface: Surface, agent: Agent) -> GoalPolicy:
     found = surface.shared.get(GoalPolicy)
     if not isinstance(found, GoalPolicy):
         state = agent.state
-        surface.shared[GoalPolicy] = state.policy = found = GoalPolicy(state.policy, state.path)
+        surface.shared[GoalPolicy] = state.policy = found = GoalPolicy(state.policy, state.path, surface)
     return found
 
 
@@ -204,6 +224,7 @@ async def add(builder: AgentBuilder) -> None:
     builder.sections.append(lambda: f"# Goal\n\n{prompt_for(text)}")
 
     def pursue(agent: Agent) -> None:
-        policy_of(builder.surface, agent).goal = Goal(agent, text, attempts)
+        policy_of(builder.surface, agent).goal = goal = Goal(agent, text, attempts)
+        goal.keep()
 
     builder.started.append(pursue)

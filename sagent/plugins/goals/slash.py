@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from sagent.errors import UsageError
 from sagent.lib.text import one_line
 from sagent.plugins.goals import ATTEMPTS
+from sagent.plugins.goals.kept import keep, read
 from sagent.repl.commands.command import CommandContext, command
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ async def goal(context: CommandContext, text: str = "") -> None:
             context.say(_status(policy.goal))
         case word if word in _ENDS:
             context.say("There is no goal." if policy.goal is None else "The goal is no longer pursued.")
-            policy.goal = None
+            policy.end()
         case words:
             policy.goal = Goal(agent, words, cast("int", context.settings.of(ATTEMPTS)))
+            policy.goal.keep()
             context.prompt(prompt_for(words))
 
 
@@ -45,14 +47,15 @@ def _status(goal: "Goal | None") -> str:
     if goal is None:
         return "There is no goal. `/goal WORDS` or `/goal !COMMAND` sets one."
     last = f": {goal.last.why}" if goal.last else ""
-    return f"{goal.text} · {goal.attempts} of {goal.max_attempts} attempts{last}"
+    return f"{goal.text} · {goal.progress}{last}"
 
 
 class Loop:
     """A prompt that is sent at equal intervals while its session is open, between its turns."""
 
-    def __init__(self, context: CommandContext, prompt: str, interval_seconds: float) -> None:
+    def __init__(self, context: CommandContext, prompt: str, interval_seconds: float, due: float | None = None) -> None:
         self.prompt, self.interval_seconds = prompt, interval_seconds
+        self._due = time.time() if due is None else due
         self.sent = 0
         self._context, self._opened = context, context.opened
         self._task = asyncio.create_task(self._run())
@@ -67,8 +70,8 @@ class Loop:
         self._task.cancel()
 
     async def _run(self) -> None:
-        due = time.time()
         while True:
+            await asyncio.sleep(max(self._due - time.time(), 0))
             async with self._context.turn:  # between turns
                 pass
             try:
@@ -76,12 +79,16 @@ class Loop:
                     return
             except UsageError:  # the session is closed
                 return
-            if missed := int((time.time() - due) // self.interval_seconds):
+            if missed := int((time.time() - self._due) // self.interval_seconds):
                 self._context.say(f"/loop: {missed} {'runs were' if missed > 1 else 'run was'} missed.")
             self.sent += 1
             self._context.prompt(self.prompt)
-            due += (missed + 1) * self.interval_seconds
-            await asyncio.sleep(max(due - time.time(), 0))
+            self._due += (missed + 1) * self.interval_seconds
+            self.keep()
+
+    def keep(self) -> None:
+        """Keep it for the case that this process ends."""
+        keep(self._context.local, loop=self.prompt, interval_seconds=self.interval_seconds, due=self._due)
 
 
 @command(here=True)
@@ -89,7 +96,8 @@ async def loop(context: CommandContext, text: str = "") -> None:
     """Send a prompt again and again: `/loop 10m check the build`.
 
     The interval is a number with s, m, h or d. A turn in progress is not disturbed: the prompt waits for its end.
-    Alone, it shows the loop of this session; `/loop off` ends it, and so does the end of the session.
+    Alone, it shows the loop of this session; `/loop off` ends it, and so does the end of the session. In a session that
+    was resumed, `/loop on` goes on with the loop that it had, and says how many runs were missed.
     """
     shared = context.opened.surface.shared
     known = shared.get(Loop)
@@ -102,6 +110,13 @@ async def loop(context: CommandContext, text: str = "") -> None:
         raise UsageError("A loop lasts as long as a session on a terminal: start it there.")
     if words in _ENDS:
         context.say("There is no loop." if current is None else f"Ended: {_described(current)}")
+        keep(context.local, loop="")
+    elif words == "on":
+        kept = read(context.local.log.path)
+        known = MIN_INTERVAL_SECONDS <= kept.interval_seconds <= MAX_INTERVAL_SECONDS
+        if current is not None or not kept.loop or not known:
+            raise UsageError("There is no loop to go on with." if current is None else "The loop goes on already.")
+        shared[Loop] = Loop(context, kept.loop, kept.interval_seconds, kept.due)
     else:
         interval, prompt = read_interval(words)
         shared[Loop] = Loop(context, prompt, interval)

@@ -1,9 +1,12 @@
 """Goals: an agent continues until a command passes, or until results prove a condition, and no longer than allowed."""
 
 import asyncio
+import time
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,6 +20,7 @@ from sagent.events import Event, Notice
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.plugins.goals.goal import ROLE, UNMET, Goal, policy_of, read_judgement
+from sagent.plugins.goals.kept import FILE, Kept, keep, read
 from sagent.plugins.goals.slash import Loop, read_interval
 from sagent.surface import Surface
 from sagent.testing import ScriptedModel
@@ -77,6 +81,15 @@ async def test_check_can_be_interrupted(tmp_path: Path) -> None:
         agent.interrupt()
         result = await running
     assert result.stop_reason == "interrupted"
+
+
+async def test_hanging_check_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagent.plugins.goals.goal.CHECK_TIMEOUT_SECONDS", 0.3)
+    async with agent_with(ScriptedModel("Done.", "Done."), tmp_path) as agent:
+        goal = pursue(agent, "!sleep 1000 & sleep 1000", attempts=2)
+        result = await agent.run("go")
+        assert agent.jobs() == ()
+    assert result.stop_reason == UNMET and goal.last is not None and not goal.last.reached
 
 
 async def test_condition_needs_proof_from_results(tmp_path: Path) -> None:
@@ -194,6 +207,28 @@ async def test_loop_sends_between_turns(context: RecordingContext) -> None:
     context._opened = replace(context.opened)  # another session was opened
     while not loop.done:
         await asyncio.sleep(0)
+
+
+async def test_loop_survives_a_restart(context: RecordingContext, tmp_path: Path) -> None:
+    keep(cast("Any", SimpleNamespace(log=SimpleNamespace(path=str(tmp_path)))), loop="look", interval_seconds=60.0)
+    assert read(str(tmp_path)) == Kept(loop="look", interval_seconds=60.0)
+    monkey = context.local.log
+    monkey.path = str(tmp_path)  # pyright: ignore[reportAttributeAccessIssue] -- of a log in memory
+    keep(context.local, due=time.time() - 150)
+    await context.do("/loop on")
+    await asyncio.sleep(0.1)
+    assert context.prompts == ["look"] and "2 runs were missed" in context.written[-1]
+    with pytest.raises(UsageError):
+        await context.do("/loop on")
+    assert read(str(tmp_path)).due > time.time()
+    await context.do("/loop off")
+    assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"loop": 7, "due": "x", "attempts": -3}', '{"due": NaN}', "\x00"])
+def test_damaged_notes_are_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert read(str(tmp_path)) == Kept()
 
 
 async def test_second_loop_replaces_the_first(context: RecordingContext) -> None:
