@@ -288,6 +288,15 @@ class Connection:
         at = found.time.timestamp() if found.time else 0.0
         return Message(subject, found.data or b"", headers, found.seq or 0, at)
 
+    async def count(self, stream: str) -> int:
+        """Return how many messages a stream has. Raises Unavailable and Refused."""
+        from nats.js.errors import APIError
+
+        try:
+            return (await self.call(lambda: self.context.stream_info(stream), CALL_TIMEOUT_SECONDS)).state.messages
+        except APIError as error:
+            raise refusal(error) from error
+
     async def last_delivered(self, stream: str, name: str) -> int:
         """Return the sequence of the last message delivered to consumers of a name; 0 if there are none."""
         from nats.js.errors import NotFoundError

@@ -41,21 +41,21 @@ class JetStream(Streams):
             raise Refused(f"The bus runs nats-server {version.major}.{version.minor}; sagent needs 2.11 or later.")
         server = self._client._server_info  # noqa: SLF001 -- nats-py shows it nowhere else
         copies = names.REPLICAS if server.get("cluster") == names.CLUSTER else 1
-        for config in every_stream():
-            await self._ensure(replace(config, num_replicas=copies))
+        wanted = [replace(config, num_replicas=copies) for config in every_stream()]
+        for config in filter(None, await asyncio.gather(*map(self._ensure, wanted))):
+            await self._update(config)
         if str(server.get("server_name", "")).startswith(names.SYNCED):
             return []
         return [_UNSYNCED]
 
-    async def _ensure(self, config: "StreamConfig") -> None:
+    async def _ensure(self, config: "StreamConfig") -> "StreamConfig | None":
+        """Make a stream if it is missing; return it if an earlier version made it otherwise."""
         from nats.js.errors import APIError, NotFoundError
 
         try:
             found = await self.call(lambda: self.context.stream_info(str(config.name)), CALL_TIMEOUT_SECONDS)
-            if found.config.max_age != config.max_age:  # as an earlier version made it
-                update = self.context.update_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
-                with suppress(Refused, APIError):
-                    await self.call(lambda: update(config), CALL_TIMEOUT_SECONDS)
+            if (found.config.max_age or 0.0) != (config.max_age or 0.0):
+                return replace(config, num_replicas=found.config.num_replicas)
         except NotFoundError:
             try:
                 add = self.context.add_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
@@ -69,6 +69,15 @@ class JetStream(Streams):
                     "This bus has no streams yet, and this user may not make them: connect a node first (sagent node)."
                 )
                 raise Refused(text) from None
+        return None
+
+    async def _update(self, config: "StreamConfig") -> None:
+        """Change a stream, if this user may: by itself, because a refusal does not name the call."""
+        from nats.js.errors import APIError
+
+        update = self.context.update_stream  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType] -- its options
+        with suppress(Refused, APIError):
+            await self.call(lambda: update(config), CALL_TIMEOUT_SECONDS)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from sagent.plugins.mesh.broadcast import Broadcast
 from sagent.plugins.mesh.cards import Card, encode_card
 from sagent.plugins.mesh.errors import MeshError, Missing, NoRoom, Refused, Unavailable
 from sagent.plugins.mesh.jetstream import JetStream
+from sagent.plugins.mesh.journal import Act, Journal
 from sagent.plugins.mesh.lease import Lease, Pace, spread
 from sagent.plugins.mesh.session_worker import NodeOptions, OpenAgent, SessionWorker
 from sagent.plugins.mesh.streams import LeasedMessage
@@ -38,6 +39,7 @@ class Node:
         self._bus, self.options, self._open, self._warn = bus, options, open_agent, warn
         self._slots = asyncio.Semaphore(options.slots)
         self._holds: dict[str, SessionWorker] = {}
+        self.journal = Journal(lambda note: warn(note.text) if note.level == "warning" else None)
         self._pace, self._mark = Pace(), os.urandom(4).hex()
         self._stopped = set[str]()  # sessions paused while the bus has no room
         self._draining = asyncio.Event()
@@ -147,12 +149,12 @@ class Node:
         except NoRoom as error:
             await self._say_full(session, error)
         except MeshError as error:
-            self._warn(f"session {session} is left to other nodes: {error}")
+            self._note("left", session, str(error))
         except OSError as error:
-            self._warn(f"session {session} cannot be saved here: {error.strerror or error} ({error.filename or ''})")
+            self._note("failed", session, f"cannot be saved here: {error.strerror or error} ({error.filename or ''})")
         except Exception as error:  # an error in one session must not end the others, nor be its end
             delay = min(_RECHECK_DELAY_SECONDS * 2 ** min(leased.deliveries, 10), _MAX_RETRY_DELAY_SECONDS)
-            self._warn(f"session {session} is tried again in {delay:g} s: {type(error).__name__}: {error}")
+            self._note("failed", session, f"is tried again in {delay:g} s: {type(error).__name__}: {error}")
         else:
             self._stopped.discard(session)
         finally:
@@ -163,23 +165,43 @@ class Node:
         """Report once, here and to clients, why a session is paused: nobody can store that."""
         if session not in self._stopped:
             self._stopped.add(session)
-            text = f"session {session} is stopped. {error}"
-            self._warn(text)
+            text = self._note("stopped", session, str(error))
             broadcast = Broadcast(self._bus, session)
             broadcast.on_event(Notice("root", "error", f"{text[:1].upper()}{text[1:]}"))
             await broadcast.flush()
 
+    def _note(self, act: Act, session: str, why: str = "") -> str:
+        """Note what was done with a session; return that as a text."""
+        return self.journal.note(act, session, why, len(self._holds)).text
+
+    async def figures(self) -> dict[str, float]:
+        """Return the figures of this node, and of the queue."""
+        figures = {
+            "sagent_node_slots": float(self.options.slots),
+            "sagent_node_sessions": float(len(self._holds)),
+            "sagent_node_pause_seconds": self._pace.longest,
+            "sagent_node_lease_seconds": self._pace.ttl,
+            "sagent_bus_up": float(self._bus.is_up),
+        }
+        with suppress(MeshError):
+            figures["sagent_queue_sessions"] = float(await self._bus.count(names.WORK))
+        return {**figures, **self.journal.figures()}
+
     async def _hold(self, session: str, lease: Lease) -> bool:
-        hold = self._holds[session] = SessionWorker(self._bus, self.options, session, lease)
+        hold = SessionWorker(self._bus, self.options, session, lease, self.journal.on_event)
+        self._holds[session] = hold
+        self._note("taken", session)
         self._changed.set()
         if self._draining.is_set():
             hold.move()
         try:
-            return await hold.work(self._open)
+            done = await hold.work(self._open)
         finally:
             del self._holds[session]
             self._changed.set()
             await lease.release()
+        self._note("finished" if done else "lost" if lease.why else "released", session, lease.why)
+        return done
 
     async def _announce(self) -> None:
         while True:

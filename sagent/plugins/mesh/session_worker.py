@@ -92,7 +92,15 @@ class SessionWorker:
     """Works on a session until no message waits for it. If it loses the lease, or meets another writer, it stops its
     agent and all its processes before another node may begin."""
 
-    def __init__(self, bus: JetStream, node: NodeOptions, session: str, lease: Lease) -> None:
+    def __init__(
+        self,
+        bus: JetStream,
+        node: NodeOptions,
+        session: str,
+        lease: Lease,
+        on_event: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        self._on_event = on_event
         self._bus, self._own, self._session, self._lease = bus, node, session, lease
         self._node, self._place = node.name, node.directory
         self._records, self._stream = Records(bus), SessionStream(bus, session)
@@ -248,6 +256,7 @@ class SessionWorker:
     def _hear(self, event: Event) -> None:
         if self._lost.is_set():  # a forced stop is no result of the session
             return
+        self._on_event(event)
         self._replies.on_event(event)
         if self._requests is not None and self._requests.watched and isinstance(event, _TELLING):
             self._broadcast.show(self._requests.figures())  # first: clients that see the event need them

@@ -1,6 +1,7 @@
 """Who holds a session, and for how long that is sure."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -118,3 +119,14 @@ def test_slow_machine_gets_its_work_done(seed: int, monkeypatch: pytest.MonkeyPa
     seconds = on_slow_machine(fleet, seed, monkeypatch)
     assert len(done) == 6, (seconds, steps)
     assert all(made == sorted(made) for made in steps.values())  # whoever lost it never goes on
+
+
+async def test_bus_of_earlier_version_updated(tmp_path: Path) -> None:
+    """Its leases ended after four seconds at most."""
+    async with serving(ServerOptions(tmp_path / "bus", port=0)) as server, connected(server.url) as bus:
+        await bus.ensure()
+        context, name = bus.context, f"KV_{names.LEASES}"
+        config = (await context.stream_info(name)).config
+        await context.update_stream(replace(config, max_age=4.0, duplicate_window=4.0))
+        await bus.ensure()
+        assert (await context.stream_info(name)).config.max_age == names.MAX_LEASE_TTL

@@ -3,15 +3,19 @@
 import asyncio
 import os
 import re
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagent.cli.flags import Parser, add_agent_flags
+from sagent.cli.flags import Parser, add_agent_flags, add_setting
 from sagent.cli.render import report
 from sagent.cli.settings import load_settings
 from sagent.errors import UsageError
-from sagent.lib.json import as_array
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_array, json_dump
 from sagent.lib.names import path_of
 from sagent.lib.signals import on_first_signal
 from sagent.plugins.hosting.opening import session_settings
@@ -25,9 +29,15 @@ if TYPE_CHECKING:
     from sagent.events import Event
     from sagent.plugins.mesh.barrier import Barrier
     from sagent.plugins.mesh.control import Answer
+    from sagent.plugins.mesh.jetstream import JetStream
+    from sagent.plugins.mesh.journal import Note
+    from sagent.plugins.mesh.node import Node
     from sagent.plugins.mesh.session_worker import NodeOptions, OpenAgent, Opening
     from sagent.policy.permissions import PermissionPolicy
     from sagent.tools.ask import Answerer, Question
+
+_LEVELS = ("debug", "info", "warning", "error")
+_MAX_PAUSE_SECONDS = 30.0  # seconds between two tries to reach a bus that is not there
 
 DESCRIPTION = """Run sessions from a bus, with this machine's keys and under this node's policy. SIGTERM drains the
 node: its sessions move to other nodes after the model call in progress. A second signal ends it at once."""
@@ -46,12 +56,51 @@ def run_node(argv: Sequence[str]) -> int:
     parser.add_argument("--dir", metavar="DIR", help="the directory for sessions and their files")
     shared = "a directory at the same path on all nodes, where sessions may work (repeatable)"
     parser.add_argument("--shared", metavar="DIR", action="append", help=shared)
+    parser.add_argument(
+        "--metrics", metavar="PORT", type=int, help="show figures for Prometheus at this port of loopback"
+    )
+    logs = "write what it takes, finishes, loses and leaves, and why, as text (the default) or lines of JSON"
+    parser.add_argument("--log-format", choices=("text", "json"), help=logs)
+    add_setting(parser, "log_level", "info: also sessions that it takes and finishes")
     parser.add_config()
     add_agent_flags(parser)
     flags = vars(parser.parse_args(argv))
-    own = {name: flags.pop(name, None) for name in ("bus", "name", "slots", "label", "dir", "shared")}
+    members = ("bus", "name", "slots", "label", "dir", "shared", "metrics", "log_format")
+    own = {name: flags.pop(name, None) for name in members}
     settings = load_settings(flags)  # reports their errors now, not to the first client
-    return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags)))
+    told = _Told(settings.log_level, own["log_format"] == "json")
+    metrics = own["metrics"] if isinstance(own["metrics"], int) else None
+    if metrics is not None and not 0 <= metrics < 1 << 16:
+        raise UsageError(f"--metrics {metrics}: give a port, or 0 for any that is free.")
+    return asyncio.run(_work(bus_url(own["bus"]), _options(own, settings), opener(flags), told, metrics))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The log of a node, on standard error."""
+
+    level: str
+    as_json: bool
+
+    def follow(self, node: "Node") -> None:
+        name, lowest = node.options.name, _LEVELS.index(self.level)
+
+        def write(note: "Note") -> None:
+            if self.as_json and _LEVELS.index(note.level) >= lowest:
+                sys.stderr.write(note.line(name) + "\n")
+                sys.stderr.flush()
+            elif not self.as_json and _LEVELS.index(note.level) >= lowest:
+                report(note.text)
+
+        node.journal.on_note = write
+
+    def warn(self, text: str) -> None:
+        """Report a problem that is not of one session."""
+        if self.as_json:
+            sys.stderr.write(json_dump({"at": round(time.time(), 3), "level": "warning", "text": text}) + "\n")
+            sys.stderr.flush()
+        else:
+            report(text)
 
 
 def _options(options: Mapping[str, object], settings: "Settings") -> "NodeOptions":
@@ -76,17 +125,43 @@ def _options(options: Mapping[str, object], settings: "Settings") -> "NodeOption
     return NodeOptions(name, slots, tuple(texts), place, shared)
 
 
-async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent") -> int:
-    from sagent.plugins.mesh.jetstream import connected
+async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent", told: _Told, metrics: int | None) -> int:
+    from sagent.plugins.mesh.journal import shown
     from sagent.plugins.mesh.node import Node
 
-    async with connected(url, name=f"sagent node {options.name}") as bus:
-        for text in await bus.ensure():
-            report(text)
-        node = Node(bus, options, open_agent, report)
+    async with AsyncExitStack() as stack:
+        bus = await _reached(stack, url, f"sagent node {options.name}")
+        node = Node(bus, options, open_agent, told.warn)
+        told.follow(node)
+        if metrics is not None:
+            try:
+                port = await stack.enter_async_context(shown("127.0.0.1", metrics, node.figures))
+            except OSError as error:
+                raise UsageError(f"--metrics {metrics}: {error.strerror or error}.") from None
+            report(f"figures for Prometheus: http://127.0.0.1:{port}/metrics")
         on_first_signal(lambda _: node.drain())
         await node.run(lambda: report(f"node {options.name} takes work"))
     return 0
+
+
+async def _reached(stack: AsyncExitStack, url: str, name: str) -> "JetStream":
+    """Return a connection to the bus once it is there, with growing pauses between tries. Raises Refused."""
+    from sagent.plugins.mesh.errors import Unavailable
+    from sagent.plugins.mesh.jetstream import connected
+    from sagent.plugins.mesh.lease import spread
+
+    pause = 1.0
+    while True:
+        try:
+            async with AsyncExitStack() as trying:
+                bus = await trying.enter_async_context(connected(url, name=name))
+                report(*await bus.ensure())
+                stack.push_async_exit(trying.pop_all())
+                return bus
+        except Unavailable as error:
+            report(f"{error} This node tries again in {pause:.0f} s.")
+            await asyncio.sleep(spread(pause))
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
 
 def opener(flags: Mapping[str, object]) -> "OpenAgent":
