@@ -31,6 +31,7 @@ from sagent.config.plugin_index import (
     stamp,
     write_index,
 )
+from sagent.lib import flock
 from sagent.lib.raised import reason
 from sagent.plugin import API, KINDS, OURS, Flag, Plugin, ProviderRow, Setting, Table, entry_points, placed, resolve
 
@@ -97,12 +98,10 @@ def _imported(sources: Sequence[Source], own_folder: str, place: Path) -> Iterat
 def _mark(place: Path) -> Generator[tuple[str, Callable[[str], object]]]:
     """Record the work of the block in a file; yield the record of a last process that ended without leaving the block.
     Does nothing without a state directory, or while another process holds the record."""
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
     with ExitStack() as stack:
         try:
             file = stack.enter_context(os.fdopen(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b"))
-            flock(file, LOCK_EX | LOCK_NB)
+            flock.lock(file.fileno())
         except OSError:
             yield "", lambda _: None
             return

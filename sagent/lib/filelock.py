@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+from sagent.lib import flock
 from sagent.lib.atomic import atomic_write
 
 _RETRY_INTERVAL_SECONDS = 0.05
@@ -17,14 +18,12 @@ _MAX_TURN_SECONDS = 10.0  # a process that holds it longer is stuck and no longe
 async def locked(path: Path, timeout: float) -> AsyncGenerator[None]:
     """Hold a lock file, created if missing and never removed. Raises TimeoutError if another process holds it for
     `timeout` seconds, and OSError."""
-    import fcntl
-
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         async with asyncio.timeout(timeout):
             while True:
                 with suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    flock.lock(descriptor)
                     break
                 await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
         yield
@@ -39,8 +38,6 @@ def in_turn(lock: Path) -> Generator[None]:
     `lock` is a directory, or a file `*.lock`, which is created if missing. If it cannot be locked, or its holder is
     stuck, the block runs without a lock. Raises nothing itself.
     """
-    import fcntl
-
     descriptor = -1
     with suppress(OSError):  # a directory that is missing or read-only, or a file system without locks
         flags = os.O_RDWR | os.O_CREAT if lock.suffix == ".lock" else os.O_RDONLY
@@ -50,7 +47,7 @@ def in_turn(lock: Path) -> Generator[None]:
             if (modified := os.fstat(descriptor).st_mtime_ns) != last_modified:  # another process has had its turn
                 last_modified, end = modified, time.monotonic() + _MAX_TURN_SECONDS
             with suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock.lock(descriptor)
                 if lock.suffix == ".lock":  # a directory changes with its file
                     os.utime(descriptor)
                 break

@@ -5,7 +5,6 @@ of killed processes.
 """
 
 import contextlib
-import fcntl
 import os
 import stat
 import subprocess
@@ -17,6 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from sagent.lib import flock
 from sagent.lib.process import system_path
 
 PREFIX = "sagent-tmp-"
@@ -190,7 +190,7 @@ def _lives(path: Path) -> bool:
     """Return True if a session of this user has it, by the lock. Raises OSError."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        flock.lock(lock, shared=True)
     except BlockingIOError:
         return os.fstat(lock).st_uid == os.geteuid()
     finally:
@@ -205,7 +205,7 @@ def _locked(path: Path) -> int | None:
     except OSError:
         return None
     with contextlib.suppress(OSError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock.lock(lock)
         if os.fstat(lock).st_uid == os.geteuid():
             return lock
     os.close(lock)

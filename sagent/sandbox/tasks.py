@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import signal
 import time
 
@@ -76,6 +75,8 @@ class Watchdog:
 
 
 def _mark(pid: int) -> int:
+    import resource
+
     try:
         return resource.prlimit(pid, LOCKS)[1]
     except OSError:  # ended, or another user's

@@ -1,7 +1,6 @@
 """A lock that admits one writer to a session. The kernel frees it when its holder ends in any way."""
 
 import contextlib
-import fcntl
 import json
 import os
 import sys
@@ -9,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sagent.errors import SessionBusy, SessionNotFound
+from sagent.lib import flock
 from sagent.lib.json import as_object
 
 
@@ -33,12 +33,12 @@ class Lock:
             fd, self._fd = self._fd, -1
             with contextlib.suppress(OSError):
                 if os.getpid() == self._owner:  # a process that was forked has the lock as well, as long as it lives
-                    fcntl.flock(fd, fcntl.LOCK_UN)
+                    flock.unlock(fd)
             os.close(fd)
 
     def _take(self, session: Path) -> None:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock.lock(self._fd)
         except BlockingIOError as error:
             holder = _holder(self._fd)
             hint = "End that process or wait for it, or start a new session (without --continue and --session)."
@@ -64,7 +64,7 @@ def in_use(path: Path, name: str = "lock") -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        flock.lock(fd, shared=True)
     except BlockingIOError:
         return True
     finally:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -59,7 +58,9 @@ class Capture:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.source, self.sink = os.pipe()
         os.set_blocking(self.source, False)
-        with contextlib.suppress(AttributeError, OSError):  # larger pipes need fewer reads
+        with contextlib.suppress(AttributeError, ImportError, OSError):  # larger pipes need fewer reads
+            import fcntl
+
             fcntl.fcntl(self.source, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def begin(self, on_flood: Callable[[], None]) -> None:

@@ -1,7 +1,6 @@
 """The process of a background session: it has the session open, and answers this user's other programs."""
 
 import asyncio
-import fcntl
 import gc
 import json
 import os
@@ -22,6 +21,7 @@ from sagent.codec import decode_message
 from sagent.context.plan import EXIT_PLAN, PLAN_MODE, is_planning, last_plan
 from sagent.errors import SagentError, SessionBusy
 from sagent.events import Advised, Event, Finished, Notice, Received, ReplyFinished, Result, Switched, ToolFinished
+from sagent.lib import flock
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import bill
 from sagent.lib.json import as_object, as_str, json_dump
@@ -459,7 +459,7 @@ MAX_REQUEST_BYTES = 1 << 26
 def _locked(path: Path) -> int:
     """Return a descriptor that holds a lock on a file, as long as this process lives. Raises OSError."""
     held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    flock.lock(held)
     return held
 
 

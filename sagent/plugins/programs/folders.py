@@ -1,7 +1,6 @@
 """Folders of demos: keep or remove them, and compare the files of two folders."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from sagent.lib import flock
 from sagent.lib.signals import handled_signals
 
 PREFIX = "sagent-demo-"
@@ -58,7 +58,7 @@ def _remove_abandoned(directory: Path) -> None:
 def _lock(file: int) -> bool:
     """Lock a file; return False if another process has it locked. Raises OSError."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock.lock(file)
     except BlockingIOError:
         return False
     return True

@@ -1,6 +1,5 @@
 """Scheduled prompts and the history of their runs, in the folder `schedules` of the state directory."""
 
-import fcntl
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sagent.errors import UsageError
+from sagent.lib import flock
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, as_int, as_object, as_str
@@ -164,7 +164,7 @@ class ScheduleStore:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                flock.lock(fd, wait=wait)
             except BlockingIOError:
                 yield False
             else:

@@ -1,12 +1,12 @@
 """Routes a chat's messages to threads: recognizes repeated ones, checks permissions, and handles commands."""
 
 import asyncio
-import fcntl
 import re
 from collections.abc import Awaitable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sagent.lib import flock
 from sagent.lib.money import ZERO, show
 from sagent.plugins.slack.budget import DayBudget
 from sagent.plugins.slack.conversation import OpenThread, ThreadSession
@@ -50,7 +50,7 @@ class ChatHost:
     def _alone(self) -> Generator[None]:
         with (self._folder / "lock").open("w") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock.lock(lock.fileno())
             except BlockingIOError as error:
                 raise ChatError(f"another process serves {self._folder}: end it first") from error
             yield

@@ -5,7 +5,6 @@ and held, so no number of processes can exceed a budget together. A process that
 leaves its holds: they count as spent at their worst, unless the session's log has the bill.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagent.errors import SagentError, UsageError
+from sagent.lib import flock
 from sagent.lib.money import EXACT, ZERO
 from sagent.plugins.spending.charges import paid
 from sagent.plugins.spending.limits import Limit
@@ -72,7 +72,7 @@ class Book:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._mark = os.open(folder / f"{self.run}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock.lock(self._mark)
             with _alone(folder / "opening.lock"):  # what SQLite does at first, only one may do
                 self._database = _connect(folder / "book.db")
             with self._writing():
@@ -261,7 +261,7 @@ def _alone(file: Path) -> Generator[None]:
     """Keep other processes out of the block."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        flock.lock(fd, wait=True)
         yield
     finally:
         os.close(fd)

@@ -1,7 +1,6 @@
 """A polite rate for each host, over all processes of this person: a file has the time of the next request."""
 
 import asyncio
-import fcntl
 import os
 import time
 from collections.abc import AsyncGenerator, Generator
@@ -9,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from pathlib import Path
 
 from sagent.errors import ToolError
+from sagent.lib import flock
 from sagent.lib.filelock import locked
 from sagent.lib.json import sha256_hex
 
@@ -41,14 +41,14 @@ class HostRate:
     def back_off(self, host: str, seconds: float) -> None:
         """Pause requests for some time, because the host has asked for that."""
         with suppress(OSError), self._opened(host) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            flock.lock(file, wait=True)
             until = time.time() + min(max(seconds, 0.0), _MAX_AHEAD_SECONDS)
             _write(file, max(_read(file), until))
 
     def _reserve(self, host: str, interval: float) -> float:
         """Take the next time that is free; seconds until then."""
         with self._opened(host) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # held for a moment only
+            flock.lock(file, wait=True)  # held for a moment only
             now = time.time()
             at = max(now, _read(file))
             if at - now > MAX_WAIT_SECONDS:

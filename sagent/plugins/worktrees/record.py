@@ -1,6 +1,5 @@
 """The records of the worktrees that sagent has made: one file for each, beside its directory."""
 
-import fcntl
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from sagent.context.instructions import repository_root
 from sagent.errors import UsageError
+from sagent.lib import flock
 from sagent.lib.atomic import atomic_write
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import is_git_directory, work_tree_directories
@@ -143,7 +143,7 @@ def holding(record: Record) -> Generator[None]:
     descriptor = os.open(record.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock.lock(descriptor)
         except BlockingIOError:
             raise UsageError(f"The worktree {record.name} is in use by another process: {record.path}.") from None
         if not record.lock.exists() or not os.path.samestat(os.fstat(descriptor), record.lock.stat()):
