@@ -3,6 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -19,6 +20,8 @@ from sagent.testing import ScriptedModel
 from sagent.testing.server import Call, Turn
 from sagent.tool import Effect, Workspace
 from sagent.tools import Bash, Grep, Read, Write
+from tests.benchmarks.script_tasks import tasks
+from tests.benchmarks.scripts import Way, measure
 from tests.cli.program import Shell
 from tests.depth import later
 
@@ -135,3 +138,13 @@ def test_script_runs_in_the_sandbox(shell: Shell) -> None:
     result = json.dumps(as_array(server.requests[1].json["messages"])[-1])
     assert "inside" in result and "not there" in result
     assert shell.run("verify", model="").code == 0
+
+
+@later
+@pytest.mark.needs("bwrap")
+@pytest.mark.parametrize("number", [5, 15, 16, 17])
+def test_tasks_of_the_benchmark_are_done_each_way(number: int) -> None:
+    task = tasks()[number]
+    found = [measure(task, way) for way in get_args(Way)]
+    assert all(one.done for one in found)
+    assert found[-1].requests == 2 < found[0].requests and found[-1].sent < found[0].sent
