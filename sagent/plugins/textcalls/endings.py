@@ -23,10 +23,13 @@ from sagent.plugins.textcalls.task import (
     check_in,
     commands_to_run,
     demanded_checks,
+    is_shown_file,
+    is_test,
     last_request,
     moves_file,
     path_to_change,
     path_to_make,
+    paths_in,
     renamed_in,
     said_in,
 )
@@ -173,11 +176,18 @@ class Ending(NamedTuple):
         """Return the checks that have to pass and that the model can run."""
         return demanded_checks(request) if self.can("Bash") else ()
 
+    def _only_shown(self) -> str:
+        """Return the one file beside tests that was shown after a failed command; "" if there is none, or several."""
+        shown = (path for message in self.history if is_shown_file(message) for path in paths_in(message.parts))
+        left = {path for path in shown if not is_test(path)}
+        return left.pop() if len(left) == 1 else ""
+
     def _failing(self, request: Message, done: Sequence[Done], path: str) -> Fault | None:
         """Return the fault of a check that the request names and that failed after the last change. One that need not
         pass counts only if it was run last, and there is one file to change."""
         for check in self._checks(request):
             if _state_of(check.strip("`"), done) == "failed":
+                path = path or self._only_shown()
                 return Fault("unmended", UNMENDED.format(path=path) if path else STILL_FAILS.format(check=check))
         named = check_in(request).strip("`")
         failed = path and named and done and named in _command(done[-1][0]) and done[-1][1].is_error

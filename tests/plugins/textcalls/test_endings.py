@@ -263,6 +263,16 @@ def test_checks_of_request(request_: str, checks: list[str]) -> None:
     assert demanded_checks(user(request_)) == checks
 
 
+def test_shown_cause_is_file_to_mend() -> None:
+    call = ToolCall("c", "Bash", json_freeze_object({"command": "pytest"}))
+    shown = [Message("user", (enclose(name, "x = 1\n"),), f"{SHOWN}{name}") for name in ("test_cart.py", "cart.py")]
+    result = Message("user", (ToolResult("c", (Text("1 failed"),), is_error=True),))
+    before = [user("Run `pytest` and repair what fails."), Message("assistant", (call,)), result]
+    history = [*before, *shown, Message("assistant", (Text("The sum is wrong."),))]
+    fault = Ending(history, ("",), ("Bash", "Write").__contains__, FILES.__contains__).fault()
+    assert fault is not None and "Write the path cart.py" in fault.told
+
+
 def test_orders_to_run() -> None:
     assert commands_to_run(user("First run `make a`, then run `b`. When done, run `make c`.")) == ["`make a`"]
 
