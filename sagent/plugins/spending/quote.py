@@ -15,6 +15,7 @@ from sagent.agent import Agent
 from sagent.app.builder import AgentBuilder
 from sagent.errors import SagentError
 from sagent.events import Event, Finished
+from sagent.lib.figures import money
 from sagent.lib.json import JsonObject
 from sagent.lib.money import EXACT, ZERO, show
 from sagent.plugins.spending.book import cost_of
@@ -41,7 +42,7 @@ class Quote(NamedTuple):
     tasks: int
 
     def __str__(self) -> str:
-        span = f"{show(self.low)} to {show(self.high)}" if self.low else f"up to {show(self.high)}"
+        span = f"{money(self.low)} to {money(self.high)}" if self.low else f"up to {money(self.high)}"
         return f"Nine of ten tasks in this project have cost {span} (by the last {self.tasks})."
 
 

@@ -123,7 +123,7 @@ async def test_accepted_plan_stops_at_the_upper_end() -> None:
     with pytest.raises(BudgetExceeded, match=r"the budget is \$0\.01"):
         await agent.run("go")
     assert Decimal(0) < ledger.cost().total <= Decimal("0.01")
-    assert any("Nine of ten tasks in this project have cost $0.01 to $0.01" in each for each in shown)
+    assert any("Nine of ten tasks in this project have cost $0.0100 to $0.0100" in each for each in shown)
     assert ledger.cap is None  # the next task has its own
 
 
@@ -202,7 +202,7 @@ async def planned(tmp_path: Path, then: str, mode: str, *, tasks: int = 20) -> t
 
 async def test_plan_under_a_heading_is_quoted(tmp_path: Path) -> None:
     agent, shown, (first, second) = await planned(tmp_path, PlanDecision("edit").order(), "edit")
-    assert any("Nine of ten tasks in this project have cost $0.01" in each for each in shown)
+    assert any("Nine of ten tasks in this project have cost $0.0100" in each for each in shown)
     assert first == "None" and Decimal(second) <= Decimal("0.01") + agent.cost().total
     assert agent.ledger.cap is None
 
