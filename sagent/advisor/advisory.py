@@ -162,7 +162,7 @@ class Advisors:
             return ()
         fired = self.setup.rules.fired_by(self.state.model.id, text=self.in_text)
         chosen = self.setup.rules.triggers is not None
-        return fired if chosen else (*fired, *(one.name for one in self.setup.spotters))
+        return fired if chosen else (*fired, *(spotter.name for spotter in self.setup.spotters))
 
     @property
     def in_text(self) -> bool:

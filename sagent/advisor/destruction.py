@@ -77,10 +77,10 @@ def _part_destroys(part: Part, command: str, folder: Path | None, depth: int) ->
     texts = [word.text for word in part.words if not (word.text.startswith("-") and word.text != "-")]
     # `> file`, `printf '' > file`, `cat /dev/null > file`
     empties = texts in ([], [":"], ["true"], ["echo"], ["printf", ""]) or texts[1:] == ["/dev/null"]
-    read = [one.target.text for one in part.redirects if not one.writes]
+    read = [redirect.target.text for redirect in part.redirects if not redirect.writes]
     if ("/dev/null" in read and "tee" in texts) or (not _CLIENTS.isdisjoint(texts) and _queries(read, folder)):
         return True
-    if empties and any(one.writes and not one.target.text.startswith("/dev/") for one in part.redirects):
+    if empties and any(redirect.writes and not redirect.target.text.startswith("/dev/") for redirect in part.redirects):
         return True
     return any(_line_destroys(words, command, folder, depth, sure=sure) for words, sure in runs(part) if words)
 

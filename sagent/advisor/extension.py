@@ -218,7 +218,7 @@ class AdvisorExtension(Advisors):
         except UsageError as error:
             self.state.journal.notify("warning", str(error))
             return
-        for message in (message_of(one, self.state.log.blobs) for one in answers if is_answer(one)):
+        for message in (message_of(answer, self.state.log.blobs) for answer in answers if is_answer(answer)):
             if self.agent.hears:
                 self.agent.inform(message)
 

@@ -46,7 +46,7 @@ def effect_of(advice: Advice, turn: Turn) -> tuple[str, str]:
 def _made(turn: Turn) -> Iterator[ToolCall]:
     """Return the calls that were made, except those to advisors."""
     results = turn.results.results if turn.results else ()
-    stayed = {one.call_id for one in results if one.denied or is_held(one.text)}
+    stayed = {result.call_id for result in results if result.denied or is_held(result.text)}
     return (call for call in turn.reply.whole_calls if call.name != TOOL and call.id not in stayed)
 
 

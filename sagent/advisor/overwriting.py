@@ -37,7 +37,7 @@ def overwrites(parts: Sequence[Part], command: str, folder: Path) -> bool:
     """Return True if a script, in a directory, overwrites a non-empty file that is not saved elsewhere."""
     places, found = [folder], list[_Target]()
     for part in parts:
-        found += ((one.target.text, ()) for one in part.redirects if one.writes and not one.appends)
+        found += ((redirect.target.text, ()) for redirect in part.redirects if redirect.writes and not redirect.appends)
         for words, _ in runs(part):
             if words and words[0].text == "cd" and len(words) > 1:
                 places.append(places[-1] / words[1].text)

@@ -35,7 +35,7 @@ class AdvisorPolicy:
         self._done = self._nudged = self._asked = self._holds = False
         self._returned = 0  # returned replies that asked for unavailable advice
         self._cleared: set[str] = set()  # calls already held for a consultation
-        self._at_end = (*_AT_THE_END, *(one.name for one in advisors.setup.spotters if one.at_end))
+        self._at_end = (*_AT_THE_END, *(spotter.name for spotter in advisors.setup.spotters if spotter.at_end))
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """Apply the inner policy; also ask an advisor before a first change, or one that cannot be undone."""
@@ -143,9 +143,9 @@ class AdvisorPolicy:
             self._watch.heard()
             self._asked = True
         closing = prompt_text("advised") if self._advisors.in_text else ""  # small models follow the last text
-        for one in answers:
-            if trigger not in self._at_end or not is_consent(one):  # consent leaves the answer as it is
-                self._advisors.agent.inform(message_of(one, self._state.log.blobs, closing))
+        for answer in answers:
+            if trigger not in self._at_end or not is_consent(answer):  # consent leaves the answer as it is
+                self._advisors.agent.inform(message_of(answer, self._state.log.blobs, closing))
         return asked
 
 

@@ -14,7 +14,7 @@ class Roster:
     def __init__(
         self, advisors: Sequence[Advisor], muted: set[str], base: Path, resolve: Callable[[Advisor], Model]
     ) -> None:
-        self._by_name = {one.name: one for one in advisors}
+        self._by_name = {advisor.name: advisor for advisor in advisors}
         self._muted, self._base, self._resolve = muted, base, resolve
         self._models: dict[str, Model] = {}
 

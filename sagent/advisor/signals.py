@@ -147,7 +147,7 @@ def _errors(turn: Turn) -> Mapping[str, bool]:
     results = turn.results.results if turn.results else ()
     commands = {call.id: as_str(call.arguments.get("command")) for call in turn.reply.calls}
     return {
-        one.call_id: one.is_error and not finds_nothing(commands.get(one.call_id, ""), one.text)
-        for one in results
-        if not one.denied and not is_held(one.text)
+        result.call_id: result.is_error and not finds_nothing(commands.get(result.call_id, ""), result.text)
+        for result in results
+        if not result.denied and not is_held(result.text)
     }

@@ -114,8 +114,8 @@ def brief(state: AgentState, handoffs: Sequence[Handoff]) -> str:
     asked = last_asked(state)
     parts = [f"{state.path} was asked:\n{shorten(asked)}"] if asked else []
     parts += [
-        f"{each.path} was asked:\n{shorten(each.asked)}\nand answered:\n{shorten(each.answered)}"
-        for each in handoffs[-MAX_BRIEF_PARTS:]
+        f"{handoff.path} was asked:\n{shorten(handoff.asked)}\nand answered:\n{shorten(handoff.answered)}"
+        for handoff in handoffs[-MAX_BRIEF_PARTS:]
     ]
     return "\n\n".join(parts)
 

@@ -152,7 +152,7 @@ def claims_work(text: str) -> bool:
     """Return True if a reply says that its author changed files or ran something."""
     if len(text) > 20_000:
         return False
-    names = _CODE.sub(lambda found: "\n" if re.search(r"\s", found[0]) else found[0].strip('`"'), text)
+    names = _CODE.sub(lambda match: "\n" if re.search(r"\s", match[0]) else match[0].strip('`"'), text)
     for match in _MADE.finditer(names):
         begin = max(names.rfind(mark, 0, match.start()) for mark in ".!?\n") + 1
         before = names[begin : match.start()]

@@ -63,8 +63,8 @@ def wanted_advice(text: str) -> str | None:
     """Return the question for its advisor in a reply, "" without one; None if it asks for no advice. A marker inside
     code does not count."""
     plain = _CODE.sub("", text) if "[" in text else ""
-    found = _NEED.search(plain, 0, plain.rfind("]") + 1)  # else each beginning is searched to the end of the text
-    return found and found[1].strip()
+    match = _NEED.search(plain, 0, plain.rfind("]") + 1)  # else each beginning is searched to the end of the text
+    return match and match[1].strip()
 
 
 def warn_of_own_ledger(ledger: "Ledger") -> None:

@@ -55,7 +55,7 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
                 return reason, None, None
             try:
                 replies = (each for each in reversed(state.context.history) if each.role == "assistant")
-                return reason, output.find(next((each.content for each in replies), "")), None
+                return reason, output.find(next((reply.content for reply in replies), "")), None
             except ValueError as error:
                 wrong = str(error)
             if repaired:

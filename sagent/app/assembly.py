@@ -138,7 +138,7 @@ async def _add_parts(builder: AgentBuilder, moment: Moment) -> None:
                     setattr(builder, name, value)
                 raise
             new = len(before["sections"])
-            builder.sections[new:] = [partial(_section, apart, each) for each in builder.sections[new:]]
+            builder.sections[new:] = [partial(_section, apart, section) for section in builder.sections[new:]]
             new = len(before["started"])
             builder.started[new:] = [partial(_call, apart, each) for each in builder.started[new:]]
 

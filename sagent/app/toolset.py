@@ -35,9 +35,9 @@ def choose_tools(settings: "Settings") -> tuple[ToolEntry, ...]:
 
 def _by_name(tools: Sequence[ToolEntry]) -> Mapping[str, Sequence[ToolEntry]]:
     """Return the tools that a name stands for, in lower case: one tool, or a group."""
-    found: dict[str, list[ToolEntry]] = {each.name.lower(): [each] for each in tools if each.tool}
-    for group in dict.fromkeys(group for each in tools for group in each.groups):
-        found[group] = [each for each in tools if group in each.groups]
+    found: dict[str, list[ToolEntry]] = {tool.name.lower(): [tool] for tool in tools if tool.tool}
+    for group in dict.fromkeys(group for tool in tools for group in tool.groups):
+        found[group] = [tool for tool in tools if group in tool.groups]
     return found
 
 
@@ -49,7 +49,7 @@ def _unknown(name: str, by_name: Mapping[str, Sequence[ToolEntry]], owner: str) 
     near = difflib.get_close_matches(name.lower(), by_name, 1, 0.4)
     meant = ", ".join(each.name for each in by_name[near[0]]) if near else ""
     hint = f" Did you mean {meant}?{unlike(name.lower(), near)}" if near else ""
-    names = dict.fromkeys(each.name for entries in by_name.values() for each in entries)
+    names = dict.fromkeys(entry.name for entries in by_name.values() for entry in entries)
     return UsageError(f"--tools: there is no tool {name!r}.{hint} The tools are {', '.join(names)}.")
 
 

@@ -224,7 +224,7 @@ def run_parser(plugins: "Installed", named: "Container[str] | None" = None, *, s
     add_images(parser)
     _add_all(parser, plugins, _settings(plugins, named))
     if short:
-        daily = {each.keyword for each in _settings(plugins) if each.everyday}
+        daily = {setting.keyword for setting in _settings(plugins) if setting.everyday}
         daily |= {"help", "image", "print", "resume", "version"}
         for action in parser.flags:
             if action.dest not in daily:

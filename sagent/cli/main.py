@@ -98,7 +98,7 @@ def _dispatch(argv: list[str]) -> int:
     plugins = plugins_of(argv)
     commands = plugins.named(Command)
     if argv and argv[0] not in commands:
-        named = [each.name for each in commands.values() if not {*each.flags}.isdisjoint(argv)]
+        named = [command.name for command in commands.values() if not {*command.flags}.isdisjoint(argv)]
         argv = [*named[:1], *argv]
     if argv[:1] == ["help"] and (len(argv) == 1 or argv[1] in commands):
         argv = [*argv[1:], "--help"]

@@ -216,7 +216,7 @@ def write_end(result: Result, err: TextIO, *, denied: bool, quiet: bool) -> None
     """Write the errors, with `denied` also the calls that the policy denied; and the session, for programs with the
     head of its log."""
     denials = result.denials if denied else ()
-    err.writelines(printable(f"sagent: denied {each.tool}: {each.reason}\n") for each in denials)
+    err.writelines(printable(f"sagent: denied {denial.tool}: {denial.reason}\n") for denial in denials)
     if result.error is not None:
         err.write(printable(f"sagent: {in_shell(result.error.message)}\n"))
     if result.session_path and result.head and not quiet:

@@ -218,7 +218,7 @@ def _late(name: str, head: Head) -> Reader:
     def read(value: object, base: PathBase) -> object:
         try:
             plugin = cast("Plugin", resolve(head.target))
-            return next(each for each in plugin.settings if each.name == name).read(value, base)
+            return next(setting for setting in plugin.settings if setting.name == name).read(value, base)
         except (SagentError, RefusedError):
             raise
         except BaseException as error:  # third-party code

@@ -132,7 +132,7 @@ def sources(places: Places) -> Iterator[Source]:
     """Yield the sources of plugins: ours, those of installed distributions, and files."""
     for path in sorted(OURS.glob("*/__init__.py")):
         yield Source(path.parent.name, OWN, f"sagent.plugins.{path.parent.name}:plugin")
-    yield from (Source(*each) for each in entry_points(places.sites))
+    yield from (Source(*entry_point) for entry_point in entry_points(places.sites))
     for file in places.files:
         yield Source(Path(file).stem, file, f"{file}:plugin")
 
@@ -202,7 +202,7 @@ def _check(known: Known) -> None:
                 if not _fits(getattr(each, name), hint):
                     raise TypeError(f"the {word} {each[0]!r} has {getattr(each, name)!r} as its {name}")
     texts = (plugin.name, plugin.about, plugin.version, *_tuple(plugin.needs, "needs"))
-    if not all(isinstance(each, str) for each in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise TypeError("its name, about, version and needs must be texts")
     for setting in plugin.settings:
         with suppress(TypeError):
@@ -228,7 +228,7 @@ def _check_names(plugin: Plugin) -> None:
     for word, (form, letters), name in named:
         if not re.fullmatch(form, name):
             raise ValueError(f"no {word} can be called {name!r}: use {letters}")
-    flags = [flag for each in plugin.settings for flag in (f"--{each.flag_name}", each.short) if flag]
+    flags = [flag for setting in plugin.settings for flag in (f"--{setting.flag_name}", setting.short) if flag]
     for flag in (*flags, *(flag for command in plugin.commands for flag in command.flags)):
         if not _FLAG.fullmatch(flag):
             raise ValueError(f"{flag!r} is not a flag: use -- and small letters, digits and -, or - and one letter")

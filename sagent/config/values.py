@@ -247,7 +247,7 @@ def directories(value: object, base: PathBase) -> tuple[Path, ...]:
 
 def triggers(value: object, _: object = None) -> tuple[str, ...]:
     """Parse names of triggers, or "all"; "none" for no triggers."""
-    names = [name.strip() for each in texts(value, "triggers") for name in each.split(",") if name.strip()]
+    names = [name.strip() for text in texts(value, "triggers") for name in text.split(",") if name.strip()]
     return () if names == ["none"] else tuple(dict.fromkeys(names))
 
 

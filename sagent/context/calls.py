@@ -254,7 +254,7 @@ def _cut(
 ) -> Reply:
     """Return the reply of a model that was stopped because it repeated itself, without the repetition."""
     thought, text = detectors[ThinkingPart].without_repetition, detectors[TextPart].without_repetition
-    unit = next(one.unit for one in detectors.values() if one.unit)
+    unit = next(detector.unit for detector in detectors.values() if detector.unit)
     parts = (*((Thinking(thought),) if thought else ()), *((Text(text),) if text else ()))
     own = sum((charge.usage for charge in charges if not charge.role), Usage())
     return Reply(

@@ -18,8 +18,8 @@ _HEADING = re.compile(r"^#{1,4} +(?:the )?plan\b", re.IGNORECASE | re.MULTILINE)
 def plan_in(reply: Message) -> str:
     """Return the plan under a heading in a reply; "" if it has none, or was cut or withdrawn."""
     whole = reply.role == "assistant" and reply.stop in _WHOLE
-    found = _HEADING.search(reply.content) if whole else None
-    return reply.content[found.start() :].strip() if found else ""
+    match = _HEADING.search(reply.content) if whole else None
+    return reply.content[match.start() :].strip() if match else ""
 
 
 def last_plan(messages: Sequence[Message]) -> str:

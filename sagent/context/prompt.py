@@ -50,5 +50,5 @@ def changed_directories(workspace: Workspace, system: str, history: Sequence[Mes
 
 def split_place(prompt: str) -> tuple[str, str, str]:
     """Split a prompt of `compose` into the text before the lines on directory and date, these, and the text after."""
-    found = _PLACE.search(prompt)
-    return (prompt[: found.start()], found[1], prompt[found.end() :]) if found else (prompt, "", "")
+    match = _PLACE.search(prompt)
+    return (prompt[: match.start()], match[1], prompt[match.end() :]) if match else (prompt, "", "")

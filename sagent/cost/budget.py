@@ -94,7 +94,7 @@ def _text_size(request: Request) -> int:
     parts = (part for message in request.messages for part in message.parts)
     results = (part.content if isinstance(part, ToolResult) else (part,) for part in parts)
     texts = (each for content in results for each in content)
-    return len(request.system) + sum(len(each.text) for each in texts if isinstance(each, Text))
+    return len(request.system) + sum(len(text.text) for text in texts if isinstance(text, Text))
 
 
 def counted_input(reply: Reply, ask: "Ask", request: Request) -> int:

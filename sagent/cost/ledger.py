@@ -486,7 +486,7 @@ class Ledger:
 
     def _holders(self, budget: _Budget) -> list[Reservation]:
         """Return the calls in flight that hold money of a budget."""
-        return [each for each in self._calls if each.held and each.budget.living() is budget]
+        return [call for call in self._calls if call.held and call.budget.living() is budget]
 
     async def _wait(self, ask: Ask, budget: _Budget, on_waiting: Callable[[str], None]) -> Reservation:
         from sagent.cost.waiting import NOTICE_SECONDS, REPEAT_SECONDS

@@ -321,7 +321,7 @@ class Listing:
         if tier is None:
             contexts: list[Mapping[str, str]] = [{}]
             contexts += [_when(variant) for variant in self._variants if "speed" not in _when(variant)]
-            found = {_tariff(self._select(moment, each)) for moment in self._moments(at) for each in contexts}
+            found = {_tariff(self._select(moment, context)) for moment in self._moments(at) for context in contexts}
         else:
             found = {self.tariff(moment, tier) for moment in self._moments(at)}
         known = tuple(tariff for tariff in found if tariff is not None)

@@ -50,8 +50,8 @@ def _frames_seconds(data: bytes) -> float:
     position, seconds = 0, 0.0
     if data[:3] == b"ID3":
         position = 10 + sum((byte & 127) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=False))
-    while found := _SYNC.search(data, position):
-        position = found.start()
+    while match := _SYNC.search(data, position):
+        position = match.start()
         if frame := _frame(data, position):
             seconds += frame[1]
             position += frame[0]

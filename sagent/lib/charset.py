@@ -139,8 +139,8 @@ def _declared(data: bytes) -> str:
 
 def _sample(data: bytes) -> bytes:
     """Return the lines that help to find the encoding, up to a limit."""
-    found = re.search(rb"[\x80-\xff]", data)
-    start = max(0, found.start() - 200) if found else 0
+    match = re.search(rb"[\x80-\xff]", data)
+    start = max(0, match.start() - 200) if match else 0
     text = _CONTROLS.sub(b"", data[start : start + 64 * 1024])  # chardet treats data with ESC differently
     lines = [line[:400] for line in text.split(b"\n") if not line.isascii()]
     return b"\n".join(dict.fromkeys(lines))[:_MAX_SAMPLE_BYTES]

@@ -33,10 +33,10 @@ class _Later:
     def _written(self) -> FunctionType:
         owner, name = self._owner, self._name
         known: dict[str, object] = {"__name__": owner.__module__}
-        for each in _fields(owner):
-            known[f"_set_{each.name}"] = getattr(owner, each.name).__set__
-            known[f"_default_{each.name}"] = each.default
-            known[f"_make_{each.name}"] = each.default_factory
+        for field in _fields(owner):
+            known[f"_set_{field.name}"] = getattr(owner, field.name).__set__
+            known[f"_default_{field.name}"] = field.default
+            known[f"_make_{field.name}"] = field.default_factory
         known["_freeze"] = _freeze
         exec(self._write(owner), known)  # noqa: S102 -- of the names of our own fields, as the standard library does
         method = known[name]
@@ -64,19 +64,19 @@ def _takes_json(of: object) -> bool:
 
 def _write_init(cls: type) -> str:
     parameters, named, lines = ["self"], list[str](), list[str]()
-    for each in _fields(cls):
-        name, given = each.name, each.name if each.init else ""
+    for field in _fields(cls):
+        name, given = field.name, field.name if field.init else ""
         default, value = "", given
-        if each.default_factory is not MISSING:
+        if field.default_factory is not MISSING:
             default = f"_make_{name}"
             value = f"{default}() if {given} is {default} else {given}" if given else f"{default}()"
-        elif each.default is not MISSING:
+        elif field.default is not MISSING:
             default = f"_default_{name}"
             value = given or default
-        if _takes_json(each.type):
+        if _takes_json(field.type):
             value = f"_freeze({value}, {name!r})" if value else value
         if given:
-            (named if each.kw_only else parameters).append(f"{name}={default}" if default else name)
+            (named if field.kw_only else parameters).append(f"{name}={default}" if default else name)
         if value:
             lines.append(f" _set_{name}(self, {value})")
     if hasattr(cls, "__post_init__"):
@@ -86,14 +86,14 @@ def _write_init(cls: type) -> str:
 
 
 def _write_eq(cls: type) -> str:
-    names = [each.name for each in _fields(cls) if each.compare]
+    names = [field.name for field in _fields(cls) if field.compare]
     mine, theirs = (f"({''.join(f'{of}.{name}, ' for name in names)})" for of in ("self", "other"))
     same = "other.__class__ is self.__class__"
     return f"def __eq__(self, other):\n return {mine} == {theirs} if {same} else NotImplemented"
 
 
 def _write_hash(cls: type) -> str:
-    known = [each.name for each in _fields(cls) if (each.compare if each.hash is None else each.hash)]
+    known = [field.name for field in _fields(cls) if (field.compare if field.hash is None else field.hash)]
     return f"def __hash__(self):\n return hash(({''.join(f'self.{name}, ' for name in known)}))"
 
 
@@ -109,12 +109,12 @@ def _refuse_to_delete(self: object, name: str) -> None:
 
 def _refuse(self: object, name: str, deed: str) -> None:
     """Reject a change of a field, but not of an attribute that a derived class has added."""
-    if "__dataclass_fields__" in vars(type(self)) or any(each.name == name for each in _fields(self)):
+    if "__dataclass_fields__" in vars(type(self)) or any(field.name == name for field in _fields(self)):
         raise FrozenInstanceError(f"cannot {deed} field {name!r}")
 
 
 def _get_state(self: object) -> list[object]:
-    return [getattr(self, each.name) for each in _fields(self)]
+    return [getattr(self, field.name) for field in _fields(self)]
 
 
 def _set_state(self: object, state: list[object]) -> None:
@@ -124,7 +124,7 @@ def _set_state(self: object, state: list[object]) -> None:
 
 @reprlib.recursive_repr()
 def _show(self: object) -> str:
-    shown = (f"{each.name}={getattr(self, each.name)!r}" for each in _fields(self) if each.repr)
+    shown = (f"{field.name}={getattr(self, field.name)!r}" for field in _fields(self) if field.repr)
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 

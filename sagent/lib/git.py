@@ -168,7 +168,7 @@ def harmless_config(text: bytes, path: str) -> bytes:
             kept += [] if bare.endswith("\\") else [line]
         elif bare.lstrip().startswith("["):
             section = ""
-        elif (found := _SETTING.fullmatch(bare)) and _is_harmless(section, found[1].lower(), found[2] or "", path):
+        elif (match := _SETTING.fullmatch(bare)) and _is_harmless(section, match[1].lower(), match[2] or "", path):
             kept.append(line)
     return os.fsencode("".join(kept))
 

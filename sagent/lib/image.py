@@ -91,8 +91,8 @@ def _colors(flags: int) -> int:
 def _measure_jpeg(data: bytes) -> tuple[int, int] | None:
     """Follow the segments to the end of the image. ITU-T T.81, B.1.1."""
     position, size = 2, None
-    while (found := _MARKER.match(data, position)) is not None:
-        marker, position = found[1][0], found.end()
+    while (match := _MARKER.match(data, position)) is not None:
+        marker, position = match[1][0], match.end()
         if marker == 0xD9:
             return size if len(data) - position < 4096 else None  # a phone's photo may be followed by a video
         if marker < 0xC0 or marker == 0xD8:

@@ -48,7 +48,7 @@ def _seen(data: bytes) -> int:
 
 def _plain(data: bytes) -> bytes:
     """Decode the names in a PDF: any character of a name may be written as its number."""
-    return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), data)
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), data)
 
 
 def answer() -> None:

@@ -128,7 +128,7 @@ class _Check(_Schema):
             if name in properties:
                 wrong += self.value(properties[name], item, place, depth + 1)
             elif others is False:
-                meant = next((f", but {_join(path, each)}.{name} is" for each in _homes(properties, name)), "")
+                meant = next((f", but {_join(path, home)}.{name} is" for home in _homes(properties, name)), "")
                 wrong.append(f"{place} is not a parameter{meant}; accepted: {', '.join(properties) or 'none'}")
             elif isinstance(others, JsonObject):
                 wrong += self.value(others, item, place, depth + 1)

@@ -69,12 +69,12 @@ def spelled(text: str) -> str:
         one for one in others if not one.isascii() and (one in _ALIKE or normalize("NFKC", one).isascii())
     )
     spelled = _LETTERS.sub(lambda word: _spelled_apart(word[0], alike), text) if alike else text
-    return _NAMED.sub(lambda found: f"⟨{_number(found[0])}⟩", spelled)
+    return _NAMED.sub(lambda match: f"⟨{_number(match[0])}⟩", spelled)
 
 
 def spelled_name(text: str) -> str:
     """Spell out a name or rule as `spelled` does, on one line: line ends and tabs become their numbers."""
-    return re.sub(r"[\t\n]", lambda found: f"⟨{_number(found[0])}⟩", spelled(text))
+    return re.sub(r"[\t\n]", lambda match: f"⟨{_number(match[0])}⟩", spelled(text))
 
 
 def _spelled_apart(word: str, alike: frozenset[str]) -> str:
@@ -91,7 +91,7 @@ def escaped(line: str) -> str:
     """Return an equivalent line of JSON, with characters that `printable` would replace as escapes."""
     import json
 
-    return line if line.isprintable() else _MISLEADING.sub(lambda found: json.dumps(found[0])[1:-1], line)
+    return line if line.isprintable() else _MISLEADING.sub(lambda match: json.dumps(match[0])[1:-1], line)
 
 
 def cut(text: str, width: int) -> str:

@@ -198,7 +198,7 @@ class CommandJudge:
         if any(not rule.pattern for rule in rules):
             return True
         commands = self._certain()
-        covered = bool(commands) and all(any(rule.allows_command(each) for rule in rules) for each in commands)
+        covered = bool(commands) and all(any(rule.allows_command(command) for rule in rules) for command in commands)
         return covered and not self.obeyed
 
     def obeys(self, *, shared: bool) -> tuple[str, ...]:
@@ -359,8 +359,8 @@ class _Whereabouts(NamedTuple):
         return self.below(text) if word.kind == "literal" and (self.certain or text.startswith("/")) else ()
 
     def below(self, text: str) -> tuple[str, ...]:
-        if found := re.fullmatch(r"/+proc/[^/]+/(?:task/[^/]+/)?(cwd|root)(/.*|)", text, re.DOTALL):
-            return tuple(f"{place}{found[2]}" for place in self.known) if found[1] == "cwd" else (found[2] or "/",)
+        if match := re.fullmatch(r"/+proc/[^/]+/(?:task/[^/]+/)?(cwd|root)(/.*|)", text, re.DOTALL):
+            return tuple(f"{place}{match[2]}" for place in self.known) if match[1] == "cwd" else (match[2] or "/",)
         return (text,) if text.startswith("/") else tuple(f"{place}/{text}" for place in self.known)
 
 

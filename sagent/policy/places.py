@@ -46,7 +46,7 @@ class Places:
         from sagent.sandbox import places
 
         known = places.known_places()
-        below = (places.really_below(each, known.secrets) for each in places.homes(self.home, os.environ))
+        below = (places.really_below(home, known.secrets) for home in places.homes(self.home, os.environ))
         variables = (*known.secret_variables, *places.in_variables(known.secrets))
         named = places.paths_in_variables(variables, os.environ)
         elsewhere = (place for place in named if not is_inside(self.home, place))
@@ -60,7 +60,7 @@ class Places:
         from sagent.sandbox import places
 
         names = places.known_places().run_by_themselves
-        below = (places.really_below(each, names) for each in places.homes(self.home, os.environ))
+        below = (places.really_below(home, names) for home in places.homes(self.home, os.environ))
         return self.obeyed.union(*below, places.paths_in_variables(places.in_variables(names), os.environ))
 
     @cached_property

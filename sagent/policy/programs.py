@@ -53,5 +53,5 @@ def spellings(program: str) -> str:
 
 def _parts(name: str) -> tuple[str, str]:
     """Split a name into the usual name and a version."""
-    found = _VERSION.fullmatch(name)
-    return (usual_name(found[1]), found[2]) if found else (usual_name(name.removesuffix(".exe")), "")
+    match = _VERSION.fullmatch(name)
+    return (usual_name(match[1]), match[2]) if match else (usual_name(name.removesuffix(".exe")), "")

@@ -49,7 +49,7 @@ def split_classes(pattern: str) -> list[str]:
 def doubtful(pattern: str) -> str:
     """Return a pattern with `?` for each class that programs read differently: with a backslash, a class of POSIX in
     it, or a range that runs backwards."""
-    return _DOUBTFUL.sub(lambda found: "?" if _is_doubtful(found[0]) else found[0], pattern)
+    return _DOUBTFUL.sub(lambda match: "?" if _is_doubtful(match[0]) else match[0], pattern)
 
 
 def _is_doubtful(piece: str) -> bool:

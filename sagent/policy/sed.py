@@ -51,9 +51,9 @@ def sed_acts(arguments: "Sequence[Word]", start: int = 0, *, edits: bool = False
         text, harmless = word.text, word.kind == "literal"
         if waits:
             harmless, waits = harmless and edits_text(text), False
-        elif not ends and (found := _EXPRESSION.fullmatch(text)):
-            has_script, waits = True, not found[1]
-            harmless = harmless and (waits or edits_text(found[1]))
+        elif not ends and (match := _EXPRESSION.fullmatch(text)):
+            has_script, waits = True, not match[1]
+            harmless = harmless and (waits or edits_text(match[1]))
         elif not ends and text.startswith("-"):
             known = _OPTION.fullmatch(text) or (edits and _IN_PLACE.fullmatch(text))
             harmless, ends = harmless and bool(known), text == "--"

@@ -70,8 +70,8 @@ def _modules(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
             yield words[at + 1 :]
             return
     for at, word in enumerate(words[1:], 1):
-        if found := re.fullmatch("-[A-Za-ln-z]*m(.+)", word.text):
-            yield (word._replace(text=found[1], raw=found[1]), *words[at + 1 :])
+        if match := re.fullmatch("-[A-Za-ln-z]*m(.+)", word.text):
+            yield (word._replace(text=match[1], raw=match[1]), *words[at + 1 :])
             return
 
 

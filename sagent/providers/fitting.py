@@ -261,9 +261,9 @@ class _Writer:
         if "const" in node:
             node["enum"] = (node.pop("const"),)
         values = node.get("enum")
-        if isinstance(values, tuple) and not all(isinstance(each, str) for each in values):
+        if isinstance(values, tuple) and not all(isinstance(value, str) for value in values):
             words.append(f"one of {_short(node.pop('enum'))}")
-            kinds = {_TYPE_OF.get(type(each), "") for each in values}
+            kinds = {_TYPE_OF.get(type(value), "") for value in values}
             if "type" not in node and len(kinds) == 1 and "" not in kinds:
                 node["type"] = kinds.pop()
         elif values:
@@ -297,7 +297,7 @@ class _Writer:
         items = node.get("items")
         if isinstance(items, tuple):  # of drafts before 2020-12
             rest = node.pop("additionalItems", True)
-            node["prefixItems"] = tuple(self._node(each, depth + 1, inlined) for each in items)
+            node["prefixItems"] = tuple(self._node(item, depth + 1, inlined) for item in items)
             node["items"] = self._node(rest, depth + 1, inlined)
         elif "items" in node:
             node["items"] = self._node(items, depth + 1, inlined)

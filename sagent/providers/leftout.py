@@ -230,7 +230,7 @@ def _element(whole: Mapping[str, object], path: Sequence[str]) -> tuple[object, 
             tool = tool or next((as_str(each["name"]) for each in own if "name" in each), "")
         elif fields := as_object(at):
             plain = step.replace("_", "").lower()
-            name = next((each for each in fields if each.replace("_", "").lower() == plain), None)
+            name = next((field for field in fields if field.replace("_", "").lower() == plain), None)
             at = at if name is None else fields[name]
     return item, tool if "tools" in path or "declarations" in path[0].lower() else ""
 

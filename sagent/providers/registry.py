@@ -104,7 +104,7 @@ def _own_way(row: Row, kind: type[object], key: str | None, arguments: Mapping[s
     make = own.from_env if key is None else partial(own.from_key, key)
     try:
         parameters = signature(make).parameters
-        whole = any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+        whole = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
         if arguments["base_url"] is not None and not whole and "base_url" not in parameters:
             raise UsageError(f"{row.name} has an address of its own: leave --base-url out.")
         taken = {name: value for name, value in arguments.items() if name in parameters or whole}

@@ -126,7 +126,7 @@ class Row:
 
     def able(self, model: str) -> Abilities:
         """Return the abilities under the longest matching prefix of a model's id; empty if there is none."""
-        fitting = [each for each in self.abilities if model.lower().startswith(each.of.lower())]
+        fitting = [ability for ability in self.abilities if model.lower().startswith(ability.of.lower())]
         return max(fitting, key=lambda each: len(each.of), default=Abilities())
 
 
@@ -256,8 +256,8 @@ def model_beginnings() -> Sequence[tuple[str, str]]:
 
     made = [(start, row.name) for row in MAKERS.values() for start in row.models]
     for name, text in _tables().items():
-        if found := _MODELS.search(text):
-            made += [(str(start), name) for start in as_array(tomllib.loads(found[0])["models"])]
+        if match := _MODELS.search(text):
+            made += [(str(start), name) for start in as_array(tomllib.loads(match[0])["models"])]
     return made
 
 

@@ -123,13 +123,13 @@ def _is_plain(schema: JsonObject, is_key: Callable[[str], object], depth: int) -
         values = [schema[name] for name in schema if name not in _PLAIN]
         if not _VALUES.issuperset(name for name in schema if name not in _PLAIN):
             return False
-        if any(isinstance(each, int | float) and abs(each) > MAX_NUMBER for each in values):
+        if any(isinstance(value, int | float) and abs(value) > MAX_NUMBER for value in values):
             return False
     kind, held = schema.get("type"), schema.get("properties")
     if kind not in _TYPES or depth > _MAX_PLAIN_DEPTH or (kind == "array" and "items" not in schema):
         return False
     values = schema.get("enum", ())
-    if not isinstance(values, tuple) or not all(isinstance(each, str) for each in values):
+    if not isinstance(values, tuple) or not all(isinstance(value, str) for value in values):
         return False
     if ("enum" in schema and (kind != "string" or not values)) or not isinstance(
         schema.get("additionalProperties", False), bool

@@ -154,7 +154,7 @@ class Checkpoints:
     async def _take_snapshots(self, mark: _RunningCall) -> None:
         skip = _own_places(mark.recorder)
         for root in sorted({os.fsencode(os.path.realpath(root)) for root in mark.recorder.workspace.roots}):
-            if any(_holds(each, root) for each in mark.trees.values()):
+            if any(_holds(tree, root) for tree in mark.trees.values()):
                 continue
             found: TreeSnapshot | str
             if root in self._refused:
@@ -168,7 +168,7 @@ class Checkpoints:
                 found = self._refused[root] = found.why
             if isinstance(found, str):
                 mark.omitted += (Omission(os.fsdecode(root), found),)
-            elif all(each.root != found.root for each in mark.trees.values()):
+            elif all(tree.root != found.root for tree in mark.trees.values()):
                 mark.trees[root] = _copy(found)
 
     async def _look(self, root: bytes, skip: tuple[bytes, ...], *, relist: bool) -> TreeSnapshot:
@@ -324,7 +324,7 @@ def only_looks(command: str) -> bool:
         return False
     for part in script.parts:
         words = unwrap(part.words)
-        writes = any(each.writes and each.target.text != "/dev/null" for each in part.redirects)
+        writes = any(redirect.writes and redirect.target.text != "/dev/null" for redirect in part.redirects)
         assigns = any(word.is_assignment for word in part.words[: len(part.words) - len(words)])
         if writes or assigns or not words:
             return False

@@ -160,7 +160,7 @@ class Guard:
         self._spare.clear()
 
     def _share(self) -> None:
-        states = (each for noted in self._before.values() for each in noted.items())
+        states = (item for noted in self._before.values() for item in noted.items())
         known = {real: PathState(state.link if state else "", copy) for real, (state, copy) in states}
         if known != self._shared:
             self._shared = known

@@ -144,13 +144,13 @@ def reach(address: Address) -> Reach:
 
 
 def _parse(text: str) -> tuple[str | Address, int | None]:
-    if not (found := _AUTHORITY.fullmatch(text)):
+    if not (match := _AUTHORITY.fullmatch(text)):
         raise ValueError(f"{text!r} is not a host")
-    port = int(found["port"]) if found["port"] else None
+    port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:
         raise ValueError(f"{text!r} has no port between 1 and 65535")
     try:
-        return IPv6Address(found["v6"]) if found["v6"] else _named(found["name"]), port
+        return IPv6Address(match["v6"]) if match["v6"] else _named(match["name"]), port
     except ValueError:
         raise ValueError(f"{text!r} is not a host") from None
 

@@ -60,7 +60,7 @@ class Mounts:
         """Return the current mounts of a profile, and a key that changes if they have to be made anew."""
         sockets = sorted(listening(()))
         mounts = tuple(self._mounts(profile, sockets))
-        files = tuple(identity(each) for each in mounts if each.startswith("/"))  # replaced, they lose their mounts
+        files = tuple(identity(mount) for mount in mounts if mount.startswith("/"))  # replaced, they lose their mounts
         return mounts, (mounts, files, tuple(path for path in sockets if is_below(path, self._seen)))
 
     def base(self, opened: set[int]) -> Iterator[str]:

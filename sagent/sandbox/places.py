@@ -105,9 +105,9 @@ def other_names(paths: Iterable[str]) -> Iterator[str]:
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
             _, _, device, *named = line.split(maxsplit=5)[:5]
-            root, point = (_OCTAL.sub(lambda found: chr(int(found[1], 8)), each).rstrip("/") for each in named)
+            root, point = (_OCTAL.sub(lambda match: chr(int(match[1], 8)), each).rstrip("/") for each in named)
             mounts.setdefault(device, []).append((root, point))
-    if not any(len(each) > 1 for each in mounts.values()):
+    if not any(len(mount) > 1 for mount in mounts.values()):
         return
     for path in filter(os.path.lexists, paths):
         number = os.lstat(path).st_dev

@@ -233,7 +233,7 @@ class Plants:
     def made_by_commands(self, paths: Iterable[str]) -> frozenset[str]:
         """Return those of these paths that only commands have made and changed, and that name no program. Later
         commands may go on with them, as with all else that they made: they are looked at again afterwards."""
-        return frozenset(each for each in paths if each in self._made and look_at(each) == self._made[each])
+        return frozenset(path for path in paths if path in self._made and look_at(path) == self._made[path])
 
     def _note_made(self, path: str, places: ProtectedPaths) -> None:
         config = f"{path.rpartition('/')[0]}/config"  # in a repository of commands, what is missing may come
@@ -302,7 +302,7 @@ class Plants:
 
     def _disarm(self, place: str, ways: Iterable[str], places: ProtectedPaths) -> Iterator[str]:
         parts = (*(f"{place}/{name}" for name in _LAYOUT), *ways)  # existing files may have been made into a repository
-        has_grown = any(self._is_new(each, places) for each in parts) or self._has_arrived(place)
+        has_grown = any(self._is_new(part, places) for part in parts) or self._has_arrived(place)
         suspect = partial(self._is_suspect, places=places, has_grown=has_grown)
         for name in _CONFIGURATIONS:
             if suspect(f"{place}/{name}") and (lost := self._clean(path := f"{place}/{name}")):
@@ -320,9 +320,9 @@ class Plants:
         for path in filter(suspect, (f"{place}/{name}" for name in _TODO_LISTS)):
             if self._unplan(path):
                 yield path
-        remotes = (each for name in _REMOTES for each in _entries(f"{place}/{name}"))
+        remotes = (entry for name in _REMOTES for entry in _entries(f"{place}/{name}"))
         states = [(f"{place}/{name}", program) for name, program in _STATES.items()]
-        for path, program in (*states, *((each, _HELPER) for each in remotes)):
+        for path, program in (*states, *((remote, _HELPER) for remote in remotes)):
             if suspect(path) and program.search(read_config(path) or b"::/"):
                 self._take(path)
                 yield path

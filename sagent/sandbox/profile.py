@@ -163,4 +163,4 @@ def _places(directories: tuple[str, ...]) -> frozenset[str]:
 
 def is_below(path: str, directories: Iterable[str]) -> bool:
     """Return True if an absolute path is one of the directories, or lies below one."""
-    return any(path == each or path.startswith(each.rstrip("/") + "/") for each in directories)
+    return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)

@@ -94,7 +94,7 @@ def _in_the_way(profile: Profile, output: str, starts: Iterable[Path]) -> list[s
     for start in dict.fromkeys(starts):
         above = (str(start), *map(str, start.parents))
         places = {os.path.normpath(start / name) for name in names}.difference(above)
-        found = [path for path in there if is_below(path, places) or any(is_below(each, [path]) for each in places)]
+        found = [path for path in there if is_below(path, places) or any(is_below(place, [path]) for place in places)]
         own = {str(work_tree_directories(Path(path).parent)[0]) for path in found if path.endswith("/.git")}
         if found:
             return [*dict.fromkeys((*found, *(path for path in there if path.removesuffix("/gitdir") in own)))]

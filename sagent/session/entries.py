@@ -81,7 +81,7 @@ class _Form(Generic[_C_co]):
     @cached_property
     def _members(self) -> list[tuple[str, _Member]]:
         assert isinstance(self.of, type)
-        every = {each.name: self._special.get(each.name) or _BY_TYPE[each.type] for each in fields(self.of)}
+        every = {field.name: self._special.get(field.name) or _BY_TYPE[field.type] for field in fields(self.of)}
         return [(name, member._replace(name=member.name or name)) for name, member in every.items()]
 
     def write(self, content: object) -> _Body:
@@ -178,9 +178,9 @@ _BY_TYPE: Mapping[object, _Member] = {
 
 def _write_tools(tools: Sequence[contents.StoredTool]) -> object:
     return [
-        {"name": each.name, "description": each.description, "schema": each.schema}
-        | ({"deferred": True} if each.deferred else {})
-        for each in tools
+        {"name": tool.name, "description": tool.description, "schema": tool.schema}
+        | ({"deferred": True} if tool.deferred else {})
+        for tool in tools
     ]
 
 
@@ -223,7 +223,7 @@ def show_advice(advice: Advice) -> dict[str, object]:
         "usd": number(advice.usd),
         "seconds": round(advice.seconds, 3),
     }
-    said = {each.name: getattr(advice, each.name) for each in fields(advice) if each.name not in measured}
+    said = {field.name: getattr(advice, field.name) for field in fields(advice) if field.name not in measured}
     return {name: value for name, value in said.items() if value} | measured
 
 

@@ -84,7 +84,7 @@ def _of(entries: Iterable[Entry], of: tuple[type[_C], ...]) -> tuple[_C, ...]:
 
 def _of_kinds(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:
     """Yield the entries of some kinds; from a view of a log, only these are read."""
-    return entries.of(*kinds) if isinstance(entries, LogView) else (each for each in entries if each.kind in kinds)
+    return entries.of(*kinds) if isinstance(entries, LogView) else (entry for entry in entries if entry.kind in kinds)
 
 
 def _on_branch(entries: Iterable[Entry], *kinds: str) -> Iterator[Entry]:

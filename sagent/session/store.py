@@ -186,9 +186,9 @@ def is_damaged(path: Path) -> bool:
         return True
     if _has_lock(path) and path.stat().st_mtime_ns > (path / "lock").stat().st_mtime_ns:
         return True  # something was removed since the lock was taken
-    if not is_named and {each.name for each in _entries(path)} - {"lock", *(each.name for each in _parts(path))}:
+    if not is_named and {entry.name for entry in _entries(path)} - {"lock", *(part.name for part in _parts(path))}:
         return False  # a directory of another name, with other things in it, is a person's own
-    empty = is_named and any(each.is_dir() and not any(each.iterdir()) for each in _parts(path))
+    empty = is_named and any(part.is_dir() and not any(part.iterdir()) for part in _parts(path))
     return empty or any(own_files(path))
 
 
@@ -213,7 +213,7 @@ def is_proven(path: Path) -> bool:
 
 
 def _parts(path: Path) -> list[Path]:
-    return [each for each in _entries(path) if _PART.fullmatch(each.name)]
+    return [entry for entry in _entries(path) if _PART.fullmatch(entry.name)]
 
 
 def own_files(path: Path) -> Iterator[Path]:

@@ -92,7 +92,7 @@ def decode_touched(body: Mapping[str, object]) -> Touched:
         as_str(body.get("call")),
         as_str(body.get("tool")),
         body.get("state") == "ended",
-        tuple(_decode_touch(as_object(each)) for each in as_array(body.get("files"))),
+        tuple(_decode_touch(as_object(file)) for file in as_array(body.get("files"))),
         _paths(body.get("made")),
         _paths(body.get("gone")),
         tuple(

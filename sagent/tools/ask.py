@@ -63,7 +63,7 @@ class AskUser(Harmless):
             raise ToolError("The question is empty.")
         if self._answer is None:
             raise ToolError("There is nobody to ask: decide yourself, and say in your answer what you assumed.")
-        options = tuple(dict.fromkeys(as_str(one) for one in as_array(arguments.get("options")) if one))
+        options = tuple(dict.fromkeys(as_str(option) for option in as_array(arguments.get("options")) if option))
         said = await self._answer(Question(run.agent, text, options, arguments.get("multiple") is True))
         if said is None:
             said = "The person left the question unanswered: decide yourself, or end your turn."

@@ -275,8 +275,8 @@ class Bash:
         from sagent.tools import capture
 
         del signs, capture  # loaded by now
-        for each in os.environ.items():
-            self._is_kept_back(*each)
+        for item in os.environ.items():
+            self._is_kept_back(*item)
 
     def _launch(
         self, confined: Confined, run: RunContext, env: dict[str, str], notices: list[str], stack: contextlib.ExitStack
@@ -308,7 +308,7 @@ class Bash:
         """Build the environment of a command, and list the variables that it lacks because it is not `sandboxed`."""
         workspace = run.workspace
         if (carried := self._exports.before(workspace, run.agent, sandboxed=sandboxed)) is None:
-            kept = (each for each in os.environ.items() if not self._is_kept_back(*each))
+            kept = (item for item in os.environ.items() if not self._is_kept_back(*item))
             start = {**dict(kept), **_QUIET, "PWD": str(workspace.cwd)}
         else:
             start = {**_QUIET, **carried, "PWD": str(workspace.cwd)}

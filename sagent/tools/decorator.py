@@ -46,7 +46,7 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         if self.is_method:
             self.description, self.parameters = description, EMPTY
             return
-        text, described = text_of(function, tuple(each.name for each in parameters))
+        text, described = text_of(function, tuple(parameter.name for parameter in parameters))
         self.description = description or text
         if not self.description:
             raise TypeError(
@@ -96,7 +96,7 @@ class FunctionTool(Generic[P, R, Deps_contra]):
         """Return True for the arguments of a tool call; the function itself may also take a mapping and a context."""
         if isinstance(arguments, JsonObject) or self.is_method:
             return not self.is_method
-        own = [each.name for each in self._signature.parameters[1:2]]
+        own = [parameter.name for parameter in self._signature.parameters[1:2]]
         return isinstance(arguments, Mapping) and isinstance(run, RunContext) and own != [self._signature.context]
 
     async def _run(self, arguments: JsonObject, run: RunContext) -> ToolOutput:

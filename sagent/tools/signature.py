@@ -55,7 +55,7 @@ class Signature:
             )
             raise ToolError(f"Invalid arguments for {name}: {wrong}. Call it again.") from None
         keys = {field.alias: key for key, field in self.arguments.model_fields.items()}
-        has_rest = any(each.kind is each.VAR_POSITIONAL for each in self.parameters)
+        has_rest = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in self.parameters)
         by_place, by_name = list[object](), dict[str, object]()
         for each in self.parameters:
             if each.name == self.context:
@@ -122,25 +122,25 @@ def read_signature(
     hints = _hints(function, name, parameters)
     context, deps = "", cast("object", None)
     fields: dict[str, tuple[object, object]] = {}
-    for each in parameters:
-        hint = _hint_of(each, hints, name)
+    for parameter in parameters:
+        hint = _hint_of(parameter, hints, name)
         asked = next((part for part in (hint, *get_args(hint)) if RunContext in (part, get_origin(part))), None)
         if asked is not None:  # RunContext, RunContext[Deps], or one of them or None
-            context, deps = each.name, next(iter(get_args(asked)), None)
+            context, deps = parameter.name, next(iter(get_args(asked)), None)
             continue
-        default = cast("object", each.default)
-        if each.kind is each.VAR_POSITIONAL:
+        default = cast("object", parameter.default)
+        if parameter.kind is parameter.VAR_POSITIONAL:
             hint, default = list[hint], list[object]()
-        elif each.kind is each.VAR_KEYWORD:
+        elif parameter.kind is parameter.VAR_KEYWORD:
             hint, default = (get_args(hint)[0] if get_origin(hint) is Unpack else dict[str, hint]), dict[str, object]()
         elif isinstance(default, FieldInfo):
             hint, default = Annotated[hint, default], default.default
         elif default is None:
             hint = hint | None if isinstance(hint, type) else hint
         notes = getattr(hint, "__metadata__", ())  # what follows the type in Annotated
-        if each.name in described and not any(getattr(note, "description", None) for note in notes):
-            hint = Annotated[hint, Field(description=described[each.name])]
-        fields[each.name] = (hint, _field(default, each.name, required=default is each.empty))
+        if parameter.name in described and not any(getattr(note, "description", None) for note in notes):
+            hint = Annotated[hint, Field(description=described[parameter.name])]
+        fields[parameter.name] = (hint, _field(default, parameter.name, required=default is parameter.empty))
     arguments, schema = _model_of(name, fields)
     return Signature(parameters, context, deps, arguments, schema)
 

@@ -34,8 +34,8 @@ def encode_event(event: Event) -> dict[str, Any]:
     out: dict[str, Any] = {"type": _type_of(type(event))}
     if isinstance(event, SessionOpened):
         out["version"] = VERSION
-    for each in fields(event):
-        out |= _encode_member(each.name, getattr(event, each.name))
+    for field in fields(event):
+        out |= _encode_member(field.name, getattr(event, field.name))
     return out
 
 
@@ -103,7 +103,7 @@ def _show_saving(saving: Saving) -> dict[str, Any]:
 
 
 def _show_tally(tally: AdvisorTally) -> dict[str, Any]:
-    counts = {each.name: getattr(tally, each.name) for each in fields(tally) if each.name not in ("usage", "usd")}
+    counts = {field.name: getattr(tally, field.name) for field in fields(tally) if field.name not in ("usage", "usd")}
     return {**counts, "usage": show_usage(tally.usage), "usd": number(tally.usd)}
 
 
@@ -177,7 +177,7 @@ def _show_data(data: object) -> Any:
     if callable(dump := getattr(data, "model_dump", None)):  # a pydantic model
         return _show_data(dump(by_alias=True))
     if is_dataclass(data):
-        return {each.name: _show_data(getattr(data, each.name)) for each in fields(data)}
+        return {field.name: _show_data(getattr(data, field.name)) for field in fields(data)}
     if isinstance(data, bytes):
         return b2a_base64(data, newline=False).decode()
     isoformat = getattr(data, "isoformat", None)

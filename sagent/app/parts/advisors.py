@@ -108,7 +108,7 @@ def remember_advisors(
             notices += (_GONE.format(one=one, place=place) for one, place in gone.items())
             return replace(settings, advisors=tuple(one for one in before if one not in gone)), off, ""
         named = settings.origins["advisors"].startswith("--")  # naming an advisor on the command line unmutes it
-        kept = [name for name in off if any(one.name == name for one in settings.advisors)]
+        kept = [name for name in off if any(advisor.name == name for advisor in settings.advisors)]
         before, off = ({}, ()) if named and kept else (before, kept)
     has = {one: _address(settings, one) if one.name in settings.advisor_addresses else "" for one in settings.advisors}
     listed = "; ".join(f"{one} at {place}" if place else str(one) for one, place in has.items())

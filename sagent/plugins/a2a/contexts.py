@@ -148,7 +148,7 @@ class Contexts:
 
     def tasks(self) -> Mapping[str, Collection[str]]:
         """Return the tasks of each session."""
-        return {each.path.name: each.records.tasks.keys() for each in self._contexts.values()}
+        return {context.path.name: context.records.tasks.keys() for context in self._contexts.values()}
 
     def session(self, name: str) -> str:
         """Return the session of a task. Raises TaskNotFoundError."""
@@ -190,7 +190,7 @@ class Contexts:
     async def aclose(self) -> None:
         """Interrupt running tasks, which can be continued."""
         self.closed = True
-        await asyncio.gather(*(each.aclose() for each in self._contexts.values()), return_exceptions=True)
+        await asyncio.gather(*(context.aclose() for context in self._contexts.values()), return_exceptions=True)
 
     def _place(self, task: str) -> Context:
         if (context := self._places.get(task)) is None:
@@ -294,7 +294,7 @@ class Contexts:
             self._coming -= 1
 
     def _open_ones(self) -> Sequence[Context]:
-        return [each for each in self._contexts.values() if each.is_open]
+        return [context for context in self._contexts.values() if context.is_open]
 
     # -- work
 

@@ -16,7 +16,7 @@ def read_prompt(blocks: Sequence[object]) -> Message | Callable[[], Message]:
     """Return the message of a prompt, or, if it has images or documents, a slower function that makes it. Both raise
     RpcError for an invalid prompt, or content that no model accepts."""
     fields = map(as_object, blocks)
-    slow = any(each.get("type") == "image" or "blob" in as_object(each.get("resource")) for each in fields)
+    slow = any(field.get("type") == "image" or "blob" in as_object(field.get("resource")) for field in fields)
     return partial(_read, blocks) if slow else _read(blocks)
 
 

@@ -59,12 +59,12 @@ def place_of(call: ToolCall, workspace: Workspace) -> Path | None:
 
 def line_of(call: ToolCall, diff: str) -> int | None:
     """Return the line, from 1, that it reads or has changed."""
-    found = _PLACE.search(diff)
-    if found is None:
+    match = _PLACE.search(diff)
+    if match is None:
         return as_int(call.arguments.get("offset")) or None
-    body = diff[found.end() :].split("\n")[1:]
+    body = diff[match.end() :].split("\n")[1:]
     kept = next((at for at, line in enumerate(body) if not line.startswith(" ")), 0)
-    return max(int(found[1]) + kept, 1)
+    return max(int(match[1]) + kept, 1)
 
 
 def current_proposal(change: Proposal) -> Proposal:

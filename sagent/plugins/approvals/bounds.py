@@ -112,7 +112,7 @@ def _modules_of(words: tuple[Word, ...], script: str, cwd: Path) -> Iterator[str
     texts = [word.text for word in words[1:]]
     if not _PYTHON.fullmatch(program(words[0])):
         return
-    names = [found[1] or after for text, after in pairwise([*texts, ""]) if (found := _MODULE.fullmatch(text))]
+    names = [match[1] or after for text, after in pairwise([*texts, ""]) if (match := _MODULE.fullmatch(text))]
     for name in (*names, *_IMPORTS.findall(script)):
         path = name.replace(".", "/")
         for file in (f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py"):

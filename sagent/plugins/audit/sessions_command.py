@@ -94,8 +94,8 @@ def run_sessions(argv: Sequence[str]) -> int:
     _prune_flags(operations.add_parser("prune", help="delete old sessions of this directory"))
     deleting = operations.add_parser("delete", help="delete sessions")
     deleting.add_argument("session", nargs="+", help="a path, an id or the beginning of an id")
-    for each in operations.choices.values():
-        each.add_cwd()
+    for choice in operations.choices.values():
+        choice.add_cwd()
     for name, extra in others.items():
         operations.add_parser(name, help=extra.help)
     operations.metavar = " | ".join(operations.choices)

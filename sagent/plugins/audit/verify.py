@@ -322,7 +322,7 @@ class _Record:
                 problems.append(f"{self.path('blobs')}/{name} was changed: its content does not match its name")
         used: set[str] = set()
         for agent, log in self.logs.items():
-            named = (each for segment in log.segments for each in segment.named_blobs(self.names))
+            named = (named_blob for segment in log.segments for named_blob in segment.named_blobs(self.names))
             for name, entry in named:
                 used.add(name)
                 if name not in kept:

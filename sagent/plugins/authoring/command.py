@@ -86,9 +86,9 @@ def _test(source: str) -> int:
 
     file = Path(source)
     findings = [*check_plugin(plugins_of(["--plugin", source] if file.suffix == ".py" else []), source)]
-    rows = tuple((each.state, printable(each.what), printable(each.detail)) for each in findings)
+    rows = tuple((finding.state, printable(finding.what), printable(finding.detail)) for finding in findings)
     write(binary_safe(sys.stdout), [Table(rows)])
-    return int(any(each.state == "bad" for each in findings))
+    return int(any(finding.state == "bad" for finding in findings))
 
 
 def _name(row: tuple[str, ...]) -> str:

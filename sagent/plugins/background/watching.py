@@ -73,7 +73,7 @@ class Watch:
     def _facts(self, session: str, stop: Stop) -> Sequence[tuple[str, str]]:
         del stop
         now = self.get(session)
-        asks = (("asks", each) for each in now.asks)
+        asks = (("asks", ask) for ask in now.asks)
         since = duration(max((now.ended or time.time()) - now.started, 0))
         rows = (*asks, ("state", now.condition), ("cost", now.bill), ("since", since), ("in", now.cwd))
         return [row for row in (*rows, ("model", now.model), ("id", now.id)) if row[1]]

@@ -101,7 +101,7 @@ async def rewind(
 async def _picked(context: CommandContext, points: tuple[Point, ...]) -> _Goal | None:
     from sagent.plugins.branches.undo import way_back
 
-    here = [each for each in reversed(points) if each.current]
+    here = [point for point in reversed(points) if point.current]
     options = [
         Option(_goal_of(each), _line_of(each), each.at[:16].replace("T", " "), keywords=each.text) for each in here
     ]

@@ -116,8 +116,8 @@ def _sequence(lines: Sequence[str]) -> tuple[dict[str, str], list[Message]]:
     for line in lines:
         if re.match(r"(?:de)?activate\b", line):
             continue
-        if one := _PARTICIPANT.match(line):
-            names[one[1]] = _label(one[2] or one[1])
+        if match := _PARTICIPANT.match(line):
+            names[match[1]] = _label(match[2] or match[1])
         elif said := _MESSAGE.match(line):
             for name in (said[1], said[4]):
                 names.setdefault(name, _label(name))

@@ -173,7 +173,7 @@ def _consultation(step: Consulted) -> Consultation:
 def _standing(
     name: str, consultations: Sequence[Consultation], judged: Sequence[AdviceOutcome | AdviceRated], spent: Sum
 ) -> AdvisorRecord:
-    own = [one for one in consultations if one.advisor == name]
+    own = [consultation for consultation in consultations if consultation.advisor == name]
     made = [one for one in own if one.status != "withheld"]
     outcomes = [(one.outcome, one.why) for one in own if one.outcome]
     outcomes += [(one.outcome, one.reason) for one in judged if isinstance(one, AdviceOutcome) and one.advisor == name]

@@ -43,7 +43,7 @@ class SharedFolder:
         about = {
             "title": timeline.heading(Redaction()),
             "at": timeline.first,
-            "turns": sum(each.turns for each in timeline.agents.values()),
+            "turns": sum(agent.turns for agent in timeline.agents.values()),
             "usd": str(spent.usd),
             "unpriced": spent.unpriced,
         }

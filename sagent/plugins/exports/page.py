@@ -49,8 +49,8 @@ def page(title: str, header: str, main: str, footer: str, skip_to: str, *, style
 
 def policy_of(page: str) -> str:
     """Return the policy of a page, for servers to send in a header too."""
-    found = _POLICY.search(page)
-    return html.unescape(found[1]) if found else "default-src 'none'"
+    match = _POLICY.search(page)
+    return html.unescape(match[1]) if match else "default-src 'none'"
 
 
 _POLICY = re.compile('<meta http-equiv="Content-Security-Policy" content="([^"]*)">')

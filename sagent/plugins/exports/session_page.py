@@ -98,8 +98,8 @@ class _Page:
         parts = (
             when(timeline.first),
             f"took {duration(took)}" if took else "",
-            count(sum(each.turns for each in timeline.agents.values()), "turn"),
-            count(sum(each.calls for each in timeline.agents.values()), "tool call"),
+            count(sum(agent.turns for agent in timeline.agents.values()), "turn"),
+            count(sum(agent.calls for agent in timeline.agents.values()), "tool call"),
             _usd(timeline.spent.whole),
         )
         return f'<p class="quiet">{" · ".join(filter(None, parts))}</p>\n'
@@ -113,7 +113,7 @@ class _Page:
             ("directory", timeline.cwd),
             ("from", when(timeline.first)),
             ("to", when(timeline.last)),
-            ("models", ", ".join(dict.fromkeys(model for each in timeline.agents.values() for model in each.models))),
+            ("models", ", ".join(dict.fromkeys(model for agent in timeline.agents.values() for model in agent.models))),
             ("git commit", f"{git}{dirty}" if git else ""),
             ("sagent", str(timeline.environment.get("sagent", ""))),
             ("head", timeline.agents["root"].log.head if "root" in timeline.agents else ""),

@@ -79,8 +79,8 @@ def _session(context: CommandContext, do: str) -> Path:
 def form_of(plugins: "Installed", file: str) -> str:
     """Return the name of the format that a file's name ends with; "" for a format's own name or another end."""
     forms = plugins.every(ExportFormat)
-    ending = "" if any(file == each.name for each in forms) else Path(file).suffix.removeprefix(".").lower()
-    return next((each.name for each in forms if ending and each.file_suffix == ending), "")
+    ending = "" if any(file == form.name for form in forms) else Path(file).suffix.removeprefix(".").lower()
+    return next((form.name for form in forms if ending and form.file_suffix == ending), "")
 
 
 async def _replaces(context: CommandContext, path: Path) -> bool:

@@ -88,5 +88,5 @@ def check_secrets(*texts: str) -> None:
         )
         if (name := next(known, None)) is not None:
             raise ToolError(f"Not sent: it holds the value of the environment variable {name}. Leave it out.")
-        if any(redact(each)[1] for each in spellings):
+        if any(redact(spelling)[1] for spelling in spellings):
             raise ToolError("Not sent: it holds what looks like a key or a password. Leave that out.")

@@ -180,7 +180,7 @@ class GoalPolicy(Policy):
             goal is None
             or turn.agent != self._path
             or not ends
-            or any(isinstance(one, Inject | Stop) for one in actions)
+            or any(isinstance(action, Inject | Stop) for action in actions)
         ):
             return actions
         tell = goal.agent.state.journal.notify

@@ -130,10 +130,10 @@ def _described(loop: Loop) -> str:
 
 def read_interval(text: str) -> tuple[int, str]:
     """Return the seconds and the prompt of "10m PROMPT". Raises UsageError."""
-    found = _INTERVAL.match(text)
-    if found is None:
+    match = _INTERVAL.match(text)
+    if match is None:
         raise UsageError("/loop needs an interval and a prompt: `/loop 10m check the build` (s, m, h or d).")
-    seconds = int(found[1]) * _UNITS[found[2].lower()]
+    seconds = int(match[1]) * _UNITS[match[2].lower()]
     if not MIN_INTERVAL_SECONDS <= seconds <= MAX_INTERVAL_SECONDS:
         raise UsageError("/loop: an interval is from one second to seven days.")
-    return seconds, text[found.end() :]
+    return seconds, text[match.end() :]

@@ -43,7 +43,7 @@ async def serve(
     ended = asyncio.create_task(server.ended.wait())
     await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
-    await asyncio.gather(*(each.aclose() for each in users))
+    await asyncio.gather(*(user.aclose() for user in users))
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a client that is cut off now is no error
     server.should_exit = True
     await serving

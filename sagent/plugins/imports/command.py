@@ -48,8 +48,8 @@ def run_import(argv: Sequence[str]) -> int:
         write(out, [f"Nothing is set up for {given.program} in {project} or in your home."])
         return 0
     rows = tuple(
-        (each.status, each.kind, printable(each.name), printable(each.note), printable(_place(each.file, plan)))
-        for each in plan.items
+        (item.status, item.kind, printable(item.name), printable(item.note), printable(_place(item.file, plan)))
+        for item in plan.items
     )
     write(out, [Table(rows, ("", "what", "name", "how", "from"))])
     both = {settings.config_dir / "config.toml": plan.own, project / ".sagent" / "config.toml": plan.shared}

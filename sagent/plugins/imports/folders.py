@@ -100,9 +100,9 @@ def read_plugin(folder: Path, name: str, plugins: Installed) -> FolderPlugin:
         found = _json(folder / ".mcp.json", folder)
         take_servers(plan, found.get("mcpServers", found), folder / ".mcp.json")
     parts += [
-        ("mcp", f"{each.name}: {each.note.partition(': ')[2]}") for each in plan.items if each.status != "left out"
+        ("mcp", f"{item.name}: {item.note.partition(': ')[2]}") for item in plan.items if item.status != "left out"
     ]
-    left_out = [f"mcp {each.name}: {each.note}" for each in plan.items if each.status == "left out"]
+    left_out = [f"mcp {item.name}: {item.note}" for item in plan.items if item.status == "left out"]
     left_out += [f"{key} in its manifest: only the usual folders are read" for key in _ELSEWHERE if key in manifest]
     if (folder / ".lsp.json").exists():
         left_out.append(".lsp.json: a plugin brings no language servers here")

@@ -193,11 +193,11 @@ def without_comments(text: str) -> str:
     """JSON as people write it, without comments and the commas before what closes a list or an object."""
     kept = re.sub(
         r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)',  # an unclosed one is scanned once
-        lambda found: found[0] if found[0][0] == '"' else " ",
+        lambda match: match[0] if match[0][0] == '"' else " ",
         text,
         flags=re.DOTALL,
     )
-    return re.sub(r'("(?:\\.|[^"\\\n])*"?)|,(?=\s*[}\]])', lambda found: found[1] or "", kept)
+    return re.sub(r'("(?:\\.|[^"\\\n])*"?)|,(?=\s*[}\]])', lambda match: match[1] or "", kept)
 
 
 def add_front_matter(fields: Mapping[str, str], body: str) -> str:

@@ -95,7 +95,7 @@ def _server(table: Mapping[str, object], project: Path, *, milliseconds: bool, e
             raise ValueError(f"{text!r:.40} is not a string")  # noqa: TRY004 -- as for all that means nothing here
         text = text if expands else text.replace("${", "$${")
         text = text.replace("${workspaceFolder}", str(project))
-        text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda found: f"${{{found[1] or found[2]}}}", text)
+        text = re.sub(r"\$\{env:(\w+)\}|\{env:(\w+)\}", lambda match: f"${{{match[1] or match[2]}}}", text)
         if left := re.search(r"(?:\$\{\w+:(?!-)|\{file:)[^}]{0,99}\}?", text):
             raise ValueError(f"{left[0]} is not supported: write the value, or ${{NAME}}")
         return re.sub(r"(?<!\$)\$\{(\w+)\}", r"${\1:-}", text)  # an unset one is no error then

@@ -78,7 +78,7 @@ def _checkout(folder: Path) -> Installation:
 def _single_file(package: Path) -> Path | None:
     """Return the archive that this program was started from, if it was: shiv unpacks it, zipapp does not."""
     started = Path(sys.argv[0])
-    inside = any(each.is_file() for each in package.parents)
+    inside = any(parent.is_file() for parent in package.parents)
     return started if inside or (package.is_relative_to(Path.home() / ".shiv") and started.is_file()) else None
 
 

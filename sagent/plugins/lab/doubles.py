@@ -182,7 +182,7 @@ class Player:
         """True if a tool still has to answer a call of the last turn that was answered before an interruption."""
         prompt = self.turns[0].prompt
         answers = self._answers({tool.name for tool in prompt.tools} if prompt else set(), self.returned)
-        return any(not each.denied and not each.text.startswith((INTERRUPTED, *_REFUSED)) for each in answers)
+        return any(not answer.denied and not answer.text.startswith((INTERRUPTED, *_REFUSED)) for answer in answers)
 
     def refused(self, name: str, reason: str = "") -> bool:
         """Return True if a call of this tool was rejected in the last played turn for its arguments."""

@@ -276,7 +276,7 @@ class _Reader:
                 placed = read_advisors(value, self._base)
                 settings["advisors"] = [str(each.advisor) for each in placed] or "none"
             elif setting.name == "add_dirs":
-                settings["add_dirs"] = [str(self._base.path(each)) for each in texts(value, "directories")]
+                settings["add_dirs"] = [str(self._base.path(text)) for text in texts(value, "directories")]
             elif key not in (_TEAM, _VISIBLE_HANDOFFS):
                 settings[setting.name] = value
         return Cell(name, settings, rules, team)

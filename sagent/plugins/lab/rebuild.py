@@ -201,7 +201,7 @@ class Rebuilder:
         """Yield guesses, first the one that was right for the last request."""
         yield self.guess
         asked = sampling_of(sent.parameters)
-        for options in self.proven or tuple(_joined(asked, each) for each in self._options):
+        for options in self.proven or tuple(_joined(asked, option) for option in self._options):
             for session in self._sessions:
                 for effort in dict.fromkeys((self.guess.effort, request.effort, None, *EFFORTS)):
                     guess = _Guess(effort, session, self.guess.order, options)

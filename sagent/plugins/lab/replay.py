@@ -77,12 +77,12 @@ class Replay:
 
     @property
     def is_same(self) -> bool:
-        return not self.problems and all(each.divergence is None for each in self.agents)
+        return not self.problems and all(agent.divergence is None for agent in self.agents)
 
     @property
     def is_exact(self) -> bool:
         """True if that is so, and every request was compared byte for byte."""
-        return self.is_same and all(each.is_exact for each in self.agents)
+        return self.is_same and all(agent.is_exact for agent in self.agents)
 
 
 async def replay(path: Path, *, agent: str = "", rows: Mapping[str, Row] | None = None) -> Replay:

@@ -140,7 +140,7 @@ def read_asked(session: Path, settings: Settings) -> RerunSource:
         RecordedCall(agent, *each) for agent, log in logs.items() for turn in log.turns for each in turn.answered_calls
     ]
     root = logs["root"]
-    git = next((each for each in contents(every["root"], Environment) if each.commit), Environment({}))
+    git = next((content for content in contents(every["root"], Environment) if content.commit), Environment({}))
     find = adapters(settings.rows)
     team = read_team(every["root"], logs, lambda log: effort_of(log, find))
     prompt = _prompt_of([root] if team is None else [logs[agent] for agent in team.agents])

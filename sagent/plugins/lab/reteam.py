@@ -54,7 +54,7 @@ def read_team(
     if not roles:
         return None
     mode: Mode = "parallel" if teams[-1].mode == "parallel" else "sequential"
-    joined = {each.taker for each in found.handoffs if each.giver and each.taker and each.given is None}
+    joined = {handoff.taker for handoff in found.handoffs if handoff.giver and handoff.taker and handoff.given is None}
     short = [len(each.given.visible) for each in begun.values() if each.given is not None and each.given.left_out]
     return AskedTeam(
         teams[-1].team,

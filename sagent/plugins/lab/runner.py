@@ -402,7 +402,7 @@ class _Run:
             usd=None if unknown else usd,
             least=usd,
             most=most if unsure and self.agent is not None else usd,
-            advisor_usd=None if None in advisors else sum((each or Decimal(0) for each in advisors), Decimal(0)),
+            advisor_usd=None if None in advisors else sum((advisor or Decimal(0) for advisor in advisors), Decimal(0)),
             turns=self.turns,
             read=sum(bill.usage.total_input for bill in made),
             written=sum(bill.usage.output for bill in made),

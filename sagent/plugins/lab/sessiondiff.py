@@ -135,7 +135,7 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
         for charge in charges(entries):
             spent.add(charge)
     root = logs["root"]
-    turns = [turn for each in logs.values() for turn in each.turns]
+    turns = [turn for log in logs.values() for turn in log.turns]
     replies = [turn.reply for turn in turns if turn.reply is not None]
     failed = [result for turn in turns for result in turn.answers if result.is_error]
     denied = sum(result.denied for result in failed)
@@ -148,7 +148,7 @@ def _read(session: Path) -> tuple[Side, Mapping[str, Recording]]:
         dirty=bool(next((each.dirty for each in git if each.commit), False)),
         sandbox=next((each.sandbox for each in reversed(git) if each.sandbox), ""),
         recorded_by=root.origin.recorded_by,
-        models=tuple(dict.fromkeys(model for each in logs.values() for model in models_of(each))),
+        models=tuple(dict.fromkeys(model for log in logs.values() for model in models_of(log))),
         turns=len(replies),
         tool_calls=sum(len(reply.calls) for reply in replies),
         errors=len(failed) - denied,
@@ -293,8 +293,8 @@ def _plain(value: _Part) -> Thawed:
             fees: dict[str, Thawed] = dict(usage.fees)
             return {"usd": f"{usd:f}", "unpriced": unpriced, "calls": charges, "tokens": tokens, "fees": fees}
         case Side() | Row() | Move() | CheckResult():
-            return {_KEYS.get(each.name, each.name): _plain(getattr(value, each.name))
-                    for each in fields(value) if each.name != "parts"}  # fmt: skip
+            return {_KEYS.get(field.name, field.name): _plain(getattr(value, field.name))
+                    for field in fields(value) if field.name != "parts"}  # fmt: skip
         case tuple():
             return [_plain(each) for each in value]
         case None | str() | int() | float():

@@ -90,7 +90,7 @@ def _row(cell: Arm, tries: Sequence[Trial], planned: int, lost: Sequence[Decimal
     last = list(latest_trials(tries).values())
     runs = [trial for trial in last if trial.outcome in FINISHED]
     apart = [trial for trial in last if trial.outcome not in FINISHED]
-    by_task = {trial.task: [each for each in runs if each.task == trial.task] for trial in runs}
+    by_task = {trial.task: [run for run in runs if run.task == trial.task] for trial in runs}
     measured: dict[str, list[float]] = {
         "usd": [float(_known(trial)) for trial in runs],
         "turns": [float(trial.turns) for trial in runs],

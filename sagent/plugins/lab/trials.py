@@ -126,7 +126,7 @@ def decode_trial(line: bytes | str, arms: Collection[Arm] = ARMS) -> Trial:
     if as_str(body.get("arm")) not in arms or outcome is None or number < 1 or not body.get("task"):
         raise ValueError("not the line of a run")
     empty = Trial(task="", digest="", arm="", number=number, outcome=outcome)
-    read = {each.name: _READERS[each.type](body.get(each.name)) for each in fields(Trial) if each.type in _READERS}
+    read = {field.name: _READERS[field.type](body.get(field.name)) for field in fields(Trial) if field.type in _READERS}
     return replace(empty, **read)
 
 

@@ -275,7 +275,7 @@ def _arguments(environ: Mapping[str, str]) -> tuple[str, ...]:
         arguments = tuple(str(path_of(each)) if each.startswith("~/") else each for each in shlex.split(text))
     except ValueError as error:
         raise UsageError(f"LLAMA_CPP_ARGS: {error} in {text!r}.") from error
-    if taken := next((each for each in arguments if each.partition("=")[0] in _OURS), None):
+    if taken := next((argument for argument in arguments if argument.partition("=")[0] in _OURS), None):
         raise UsageError(
             f"LLAMA_CPP_ARGS: {taken} is chosen by sagent. Start such a server yourself and name it in"
             " LLAMA_CPP_BASE_URL and LLAMA_CPP_API_KEY."

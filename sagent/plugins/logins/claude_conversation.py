@@ -421,7 +421,7 @@ class _Reading:
     def served(self, charges: Sequence[Charge]) -> tuple[Charge, ...]:
         """Charges by the answering model: "opus" is only the requested name."""
         asked = self._origin.model
-        return tuple(replace(each, model=self._model) if each.model == asked else each for each in charges)
+        return tuple(replace(charge, model=self._model) if charge.model == asked else charge for charge in charges)
 
     def _event(self, event: Line, out: list[Delta]) -> None:
         kind = event.get("type")

@@ -207,7 +207,7 @@ class _Tokens(Keys):
 
 def _family(model_id: str, entry: Mapping[str, object]) -> str:
     """Return the best family for a model: its maker's own protocol, if the list allows it."""
-    served = [as_str(each) for each in as_array(entry.get("supported_endpoints"))]
+    served = [as_str(supported_endpoint) for supported_endpoint in as_array(entry.get("supported_endpoints"))]
     if "claude" in model_id:
         likes = ("anthropic", "chat", "responses")
     elif "codex" in model_id or gpt_version(model_id) >= (5, 1):

@@ -46,9 +46,9 @@ def mend_answer(result: MutableMapping[str, object], version: str, *, of_call: b
     if not result.keys().isdisjoint(("content", "structuredContent", "isError")):
         _mend_call(result, version)
     elif isinstance(result.get("messages"), list):
-        result["messages"] = [_message(each, version) for each in as_array(result["messages"])]
+        result["messages"] = [_message(message, version) for message in as_array(result["messages"])]
     elif isinstance(result.get("contents"), list):
-        result["contents"] = [_resource(each, version) for each in as_array(result["contents"])]
+        result["contents"] = [_resource(content, version) for content in as_array(result["contents"])]
 
 
 def _keep_unknown(result: MutableMapping[str, object]) -> None:

@@ -85,7 +85,7 @@ async def list_prompts(link: Link) -> Sequence[Prompt]:
     if client.server_capabilities.prompts is None:
         return ()
     pages = await every_page(lambda cursor: client.list_prompts(cursor=cursor, cache_mode="refresh"))
-    return [_prompt(link.name, one) for page in pages for one in page.prompts][:MAX_LISTED]
+    return [_prompt(link.name, prompt) for page in pages for prompt in page.prompts][:MAX_LISTED]
 
 
 def _prompt(server: str, prompt: "McpPrompt") -> Prompt:
@@ -115,7 +115,7 @@ async def list_resources(link: Link) -> Sequence[str]:
     if client.server_capabilities.resources is None:
         return ()
     pages = await every_page(lambda cursor: client.list_resources(cursor=cursor, cache_mode="refresh"))
-    found = [str(one.uri) for page in pages for one in page.resources]
+    found = [str(resource.uri) for page in pages for resource in page.resources]
     return [uri for uri in found if uri.isprintable() and not {*uri} & {*' "@'}][:MAX_LISTED]
 
 

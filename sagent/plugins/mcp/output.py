@@ -48,7 +48,7 @@ def is_said(data: object, content: Sequence[Media]) -> bool:
     if any(_holds(text, wanted) for text in texts for wanted in (data, *wrapped)):
         return True
     items = [as_array(each) for each in (data, *wrapped)]
-    return any(each and len(each) == len(texts) and all(map(_holds, texts, each)) for each in items)
+    return any(item and len(item) == len(texts) and all(map(_holds, texts, item)) for item in items)
 
 
 def _holds(text: str, wanted: object) -> bool:

@@ -43,5 +43,5 @@ def _wanted(builder: AgentBuilder) -> Mapping[str, McpServer]:
 
 async def ask_about_changes(builder: AgentBuilder) -> None:
     """Add the question about changed tools to the policy; mode full asks nothing."""
-    servers, policy = next(each for each in builder.sources if isinstance(each, Servers)), builder.policy
+    servers, policy = next(source for source in builder.sources if isinstance(source, Servers)), builder.policy
     builder.judge = PinPolicy(builder.judge, servers.by_name, lambda: policy.mode == "full")

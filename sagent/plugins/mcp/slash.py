@@ -11,7 +11,7 @@ async def show_servers(context: CommandContext) -> None:
     from sagent.plugins.mcp.servers import Servers
     from sagent.plugins.mcp.table import servers_of
 
-    there = next((each for each in context.opened.surface.sources if isinstance(each, Servers)), Servers())
+    there = next((source for source in context.opened.surface.sources if isinstance(source, Servers)), Servers())
     servers = there.configured or servers_of(context.settings)
     if not servers:
         raise UsageError("No MCP server is configured: sagent mcp add NAME URL adds one.")

@@ -107,9 +107,9 @@ def find_note(settings: Settings, name: str) -> Note:
     """Return the file that a person names, with or without its folder and `.md`. Raises UsageError."""
     notes = list_notes(settings)
     names = {name, f"{name}.md"}
-    found = [one for one in notes if names & {one.name, one.path.name}]
+    found = [note for note in notes if names & {note.name, note.path.name}]
     if not found:
-        there = [one.name for one in notes]
+        there = [note.name for note in notes]
         known = (
             nearest(name, there) or f"; there {'are ' + ', '.join(there[:MAX_LISTED_FILES]) if there else 'is none'}."
         )

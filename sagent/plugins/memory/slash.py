@@ -76,7 +76,7 @@ async def _chosen(context: CommandContext, name: str) -> Note | None:
     notes = await asyncio.to_thread(list_notes, context.settings)
     if not notes:
         raise UsageError("The memory has no files.")
-    return await context.pick("Which note?", [Option(one, one.name, one.about, also=one.name) for one in notes])
+    return await context.pick("Which note?", [Option(note, note.name, note.about, also=note.name) for note in notes])
 
 
 async def _edit(context: CommandContext, note: Note) -> None:

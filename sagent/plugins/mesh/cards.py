@@ -108,7 +108,7 @@ def check_name(name: str) -> str:
 
 def encode_card(card: Card) -> JsonObject:
     """Encode a card as JSON. Optional members that are empty are left out."""
-    members = {each.name: getattr(card, each.name) for each in fields(card)}
+    members = {field.name: getattr(card, field.name) for field in fields(card)}
     known = {name: value for name, value in members.items() if value or name in ("description", "load")}
     return json_freeze_object({"version": names.VERSION, **known})
 

@@ -62,7 +62,7 @@ class Files:
         if self._kind == "git" and name:
             bundles = await _fetch(self._store, name)
             await asyncio.to_thread(_check_out, self._directory, bundles)
-            self._chain = [(each.name, each.commit) for each in bundles]
+            self._chain = [(bundle.name, bundle.commit) for bundle in bundles]
         return self._directory
 
     async def keep(self) -> str:
@@ -198,9 +198,9 @@ def _bundle(directory: Path, commit: str, known: list[str]) -> bytes:
 def _unbundle(directory: Path, bundles: list[Snapshot]) -> None:
     with temporary() as aside:
         file = aside / "bundle"
-        for each in bundles:
-            if not _git(directory, "cat-file", "-t", each.commit, worst=255):
-                file.write_bytes(each.bundle)
+        for bundle in bundles:
+            if not _git(directory, "cat-file", "-t", bundle.commit, worst=255):
+                file.write_bytes(bundle.bundle)
                 _git(directory, "bundle", "unbundle", str(file))
 
 

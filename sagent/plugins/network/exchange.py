@@ -105,8 +105,8 @@ def target(request: h11.Request) -> tuple[Endpoint, str]:
     try:
         if request.method == b"CONNECT":
             return Endpoint.parse(text), ""
-        if found := re.fullmatch(r"(?i:http)://([^/?#]*)([^#]*)", text):
-            return Endpoint.parse(found[1], 80), found[2] if found[2].startswith("/") else f"/{found[2]}"
+        if match := re.fullmatch(r"(?i:http)://([^/?#]*)([^#]*)", text):
+            return Endpoint.parse(match[1], 80), match[2] if match[2].startswith("/") else f"/{match[2]}"
     except ValueError as error:
         raise Refusal(403, f"The sandbox refuses a request that can be read in two ways: {error}.") from None
     raise Refusal(400, "This is a proxy: ask it for http://HOST/PATH, or for CONNECT HOST:PORT.")

@@ -42,7 +42,7 @@ async def status(context: CommandContext) -> None:
     rows = [
         ("sagent", __version__),
         ("model", f"{now.model}{f', effort {now.effort}' if now.effort else ''}"),
-        ("advisors", ", ".join(f"{one.name} ({one.model})" for one in settings.advisors) or "none"),
+        ("advisors", ", ".join(f"{advisor.name} ({advisor.model})" for advisor in settings.advisors) or "none"),
         ("context", f"about {count(now.context_tokens)} tokens{window}"),
         ("cost", cost_line(agent.cost())),
         ("limits", ", ".join(f"{name} {value}" for name, value in now.limits.items()) or "none"),

@@ -28,8 +28,8 @@ def _arxiv_entries(feed: ET.Element) -> Iterator[Paper]:
         address = _line(entry.findtext("a:id", "", _ATOM))
         if "/api/errors" in address:
             raise ToolError(f"arXiv says: {_line(entry.findtext('a:summary', '', _ATOM))}")
-        found = re.search(r"/abs/(.+?)(?:v\d+)?$", address)
-        if found is None:
+        match = re.search(r"/abs/(.+?)(?:v\d+)?$", address)
+        if match is None:
             continue
         names = (_line(name.text or "") for name in entry.iterfind("a:author/a:name", _ATOM))
         year = _line(entry.findtext("a:published", "", _ATOM))[:4]
@@ -40,8 +40,8 @@ def _arxiv_entries(feed: ET.Element) -> Iterator[Paper]:
             venue=_line(entry.findtext("x:journal_ref", "", _ATOM)) or "arXiv",
             abstract=_line(entry.findtext("a:summary", "", _ATOM)),
             doi=_line(entry.findtext("x:doi", "", _ATOM)).lower(),
-            arxiv=found[1],
-            pdf=f"https://arxiv.org/pdf/{found[1]}",
+            arxiv=match[1],
+            pdf=f"https://arxiv.org/pdf/{match[1]}",
         )
 
 
@@ -53,7 +53,7 @@ def read_s2(item: object) -> Paper | None:
     ids = as_object(found.get("externalIds"))
     return Paper(
         title=_line(as_str(found.get("title"))),
-        authors=tuple(as_str(as_object(each).get("name")) for each in as_array(found.get("authors"))),
+        authors=tuple(as_str(as_object(author).get("name")) for author in as_array(found.get("authors"))),
         year=as_int(found.get("year")),
         venue=as_str(found.get("venue")),
         abstract=_line(as_str(found.get("abstract"))),
@@ -75,10 +75,10 @@ def read_openalex(item: object) -> Paper | None:
     place = as_object(as_object(found.get("primary_location")).get("source"))
     doi = as_str(found.get("doi")).lower().removeprefix("https://doi.org/")
     arxiv = doi.removeprefix("10.48550/arxiv.") if doi.startswith("10.48550/arxiv.") else ""
-    people = (as_object(as_object(each).get("author")) for each in as_array(found.get("authorships")))
+    people = (as_object(as_object(authorship).get("author")) for authorship in as_array(found.get("authorships")))
     return Paper(
         title=_line(title),
-        authors=tuple(as_str(each.get("display_name")) for each in people),
+        authors=tuple(as_str(person.get("display_name")) for person in people),
         year=as_int(found.get("publication_year")),
         venue=as_str(place.get("display_name")),
         abstract=_rebuilt(as_object(found.get("abstract_inverted_index"))),

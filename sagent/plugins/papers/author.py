@@ -51,11 +51,11 @@ class PaperAuthor(WebTool):
             return ToolOutput.of(mark(listed(papers), "semanticscholar"), summary=f"{len(papers)} papers")
         people = await library.authors(query, limit)
         lines = [
-            f"id {as_str(each.get('authorId'))}: {as_str(each.get('name'))}"
-            + "".join(f", {as_str(place)}" for place in as_array(each.get("affiliations")))
-            + f" · {as_int(each.get('paperCount'))} papers · cited {as_int(each.get('citationCount'))} times"
-            + f" · h-index {as_int(each.get('hIndex'))}"
-            for each in people
+            f"id {as_str(person.get('authorId'))}: {as_str(person.get('name'))}"
+            + "".join(f", {as_str(place)}" for place in as_array(person.get("affiliations")))
+            + f" · {as_int(person.get('paperCount'))} papers · cited {as_int(person.get('citationCount'))} times"
+            + f" · h-index {as_int(person.get('hIndex'))}"
+            for person in people
         ]
         text = "\n".join(lines) or "(no author of that name)"
         return ToolOutput.of(mark(text, "semanticscholar"), summary=f"{len(people)} authors")

@@ -94,7 +94,7 @@ async def _show(response: "WebResponse", address: "WebAddress", arguments: JsonO
     read = await read_pdf(response.body, str(address))
     whole = "\n\n".join(f"--- page {number} ---\n{text}" for number, text in enumerate(read.pages, 1))
     kept = (run.blobs.put(response.body), run.blobs.put(whole.encode("utf-8", "replace")))
-    text = _shown(read, as_str(arguments.get("pages")), [as_str(each) for each in as_array(arguments.get("parts"))])
+    text = _shown(read, as_str(arguments.get("pages")), [as_str(part) for part in as_array(arguments.get("parts"))])
     notes = f"(The PDF is in {kept[0]}, its whole text in {kept[1]}.)"
     summary = f"{len(read.pages)} pages, {len(read.figures)} figures, {len(read.references)} references"
     marked = mark(f"{address}: {summary}\n\n{text}", str(address.host))

@@ -62,7 +62,7 @@ class RaceEnd:
 def run_race(argv: Sequence[str]) -> int:
     """Race and show the table. Raises UsageError."""
     given, flags = _parse(argv)
-    models = [name.strip() for each in given.models for name in each.split(",") if name.strip()]
+    models = [name.strip() for model in given.models for name in model.split(",") if name.strip()]
     if len(models) < 2:
         raise UsageError("A race needs two models or more: --models anthropic/claude-sonnet-4-6,openai/gpt-5.5.")
     rules = Rules(given.task, given.check, given.check_timeout, given.attempts, given.time_limit)

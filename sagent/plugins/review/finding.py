@@ -88,13 +88,13 @@ class Review:
     def at_least(self, severity: str) -> Sequence[Finding]:
         """Return the findings of at least a severity; none for "none"."""
         worst = SEVERITIES.index(severity) + 1 if severity in SEVERITIES else 0
-        return [each for each in self.findings if each.severity in SEVERITIES[:worst]]
+        return [finding for finding in self.findings if finding.severity in SEVERITIES[:worst]]
 
 
 def read_findings(data: Mapping[str, object], changes: Changes) -> Sequence[Finding]:
     """Return the findings in a model's answer, worst first and without duplicates. Each is moved to a near line that
     the diff shows."""
-    found = [_placed(decode_finding(as_object(each)), changes) for each in as_array(data.get("findings"))]
+    found = [_placed(decode_finding(as_object(finding)), changes) for finding in as_array(data.get("findings"))]
     found = list({(each.file, each.line, each.title): each for each in found}.values())
     found.sort(key=lambda each: (SEVERITIES.index(each.severity), each.file, each.line))
     seen = Counter[str]()

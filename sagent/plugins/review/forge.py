@@ -136,6 +136,6 @@ def _said(response: "httpx2.Response") -> str:
     except ValueError:
         return one_line(printable(response.text), 300)
     reason = value.get("message") or value.get("error")
-    errors = "; ".join(str(each) for each in as_array(value.get("errors")))
+    errors = "; ".join(str(error) for error in as_array(value.get("errors")))
     words = as_str(reason) or (json.dumps(reason) if reason else "")
     return one_line(printable(f"{words} {errors}".strip()), 300)

@@ -36,7 +36,7 @@ class GitHub:
     async def comment_lines(self, commit: str, comments: Sequence[LineComment]) -> int:
         """Add comments in one review, and return how many GitHub refused. One wrong line makes it refuse them all: then
         they are added one by one."""
-        body = {"commit_id": commit, "event": "COMMENT", "comments": [_at_line(each) for each in comments]}
+        body = {"commit_id": commit, "event": "COMMENT", "comments": [_at_line(comment) for comment in comments]}
         try:
             await self._api.call("POST", f"pulls/{self._number}/reviews", body)
         except ForgeError as error:

@@ -31,9 +31,9 @@ class GitLab:
     async def comment_lines(self, commit: str, comments: Sequence[LineComment]) -> int:
         """Add comments, each a thread at its line, and return how many GitLab refused."""
         refused = 0
-        for each in comments:
+        for comment in comments:
             try:
-                body = {"body": each.body, "position": self._position(commit, each)}
+                body = {"body": comment.body, "position": self._position(commit, comment)}
                 await self._api.call("POST", f"{self._root}/discussions", body)
             except ForgeError as error:
                 if error.status not in (400, 422):

@@ -33,11 +33,11 @@ def as_text(review: Review) -> str:
 def as_markdown(review: Review) -> str:
     """Format a review as Markdown, the worst findings first."""
     rows = [
-        f"| {each.severity} | `{_place(each)}` | {_cell(for_page(each.title))}{_moved(each)} |"
-        for each in review.findings
+        f"| {finding.severity} | `{_place(finding)}` | {_cell(for_page(finding.title))}{_moved(finding)} |"
+        for finding in review.findings
     ]
     table = ["", "| severity | place | what |", "|---|---|---|", *rows] if rows else []
-    outside = [each for each in review.findings if not each.in_diff]
+    outside = [finding for finding in review.findings if not finding.in_diff]
     more = [f"\n**{for_page(each.title)}** (`{_place(each)}`)\n\n{for_page(each.message)}" for each in outside]
     return "\n".join([for_page(review.summary), *table, *more, "", f"<sub>{for_page(figures(review))}</sub>"]) + "\n"
 
@@ -70,7 +70,7 @@ def read_review(text: str) -> Review:
         as_str(value.get("base")),
         as_str(value.get("head")),
         as_str(value.get("summary")),
-        tuple(decode_finding(as_object(each)) for each in as_array(value["findings"])),
+        tuple(decode_finding(as_object(finding)) for finding in as_array(value["findings"])),
         as_str(value.get("model")),
         str(value.get("cost_usd", 0)),
         value.get("unpriced") is True,
@@ -85,7 +85,7 @@ def as_sarif(review: Review) -> str:
     rules = [_sarif_rule(each) for each in SEVERITIES]
     run = {
         "tool": {"driver": {"name": "sagent review", "version": __version__, "rules": rules}},
-        "results": [_sarif(each) for each in review.findings],
+        "results": [_sarif(finding) for finding in review.findings],
         "columnKind": "unicodeCodePoints",
         "properties": {"cost_usd": float(review.usd), "model": review.model, "summary": review.summary},
     }
@@ -131,13 +131,13 @@ def as_quality(review: Review) -> str:
     """Return a report of code quality. GitLab shows it at the lines of a merge request."""
     rows = [
         {
-            "description": f"{each.title}: {each.message}",
-            "check_name": f"sagent-review-{each.severity}",
-            "fingerprint": each.mark,
-            "severity": _QUALITY[each.severity],
-            "location": {"path": each.file, "lines": {"begin": each.line}},
+            "description": f"{finding.title}: {finding.message}",
+            "check_name": f"sagent-review-{finding.severity}",
+            "fingerprint": finding.mark,
+            "severity": _QUALITY[finding.severity],
+            "location": {"path": finding.file, "lines": {"begin": finding.line}},
         }
-        for each in review.findings
+        for finding in review.findings
     ]
     return _as_json(rows)
 

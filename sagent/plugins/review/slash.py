@@ -51,14 +51,14 @@ async def review(context: CommandContext, text: Annotated[str, "range"] = "") ->
     if result.error is not None:
         raise UsageError(f"The review failed: {result.error.message.rstrip('.')}. It has cost {money(result.run_usd)}.")
     lines: list[Line] = [*wrap([("", printable(found.summary))], width), ()] if found.summary else []
-    for each in found.findings:
-        lines += _lines(each, width)
+    for finding in found.findings:
+        lines += _lines(finding, width)
     nothing = "" if found.findings else "Nothing was found · "
     context.write([*lines, (("class:dim", f"{nothing}{money(result.run_usd)}, session {found.session}"),)])
     if found.findings and context.has_person:
         options = [Option("fix", "Yes, send them to the model", key="y"), Option("", "No", key="n")]
         if await context.pick(lambda _: [(("class:ask", "? Fix these findings?"),)], options) == "fix":
-            listed = "\n".join(f"- {each.place}: {each.title}. {each.message}" for each in found.findings)
+            listed = "\n".join(f"- {finding.place}: {finding.title}. {finding.message}" for finding in found.findings)
             context.prompt(
                 f"Fix these findings of a review; check each first, and leave out what is wrong:\n\n{listed}"
             )

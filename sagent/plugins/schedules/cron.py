@@ -68,7 +68,7 @@ def moment_of(line: str, time: datetime, now: datetime) -> datetime:
     repeats = any(field.startswith("*") for field in line.split()[:2])
     come = now.astimezone()
     moments = (time.replace(fold=fold).astimezone() for fold in ((1, 0) if repeats else (0,)))
-    return next((each for each in moments if each <= come), come)
+    return next((moment for moment in moments if moment <= come), come)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def fields_of(line: str) -> CronFields | None:
     from cronsim import CronSim
 
     known = CronSim(line, local_now())
-    days, weekdays = set(known.days), [each for each in known.weekdays if isinstance(each, int)]
+    days, weekdays = set(known.days), [weekday for weekday in known.weekdays if isinstance(weekday, int)]
     if len(weekdays) < len(known.weekdays) or min(days) < 0 or min(weekdays) < 0:
         return None
     return CronFields(

@@ -22,9 +22,9 @@ _BACK: Mapping[_How, _How] = {"written": "written", "created": "deleted", "delet
 def list_points(session: Path) -> Sequence[dict[str, object]]:
     """Return the prompts on every branch. May block."""
     return [
-        {"id": each.before if each.current else each.tip, "text": one_line(each.text, 200), "at": each.at,
-         "current": each.current, "depth": each.depth}
-        for each in points(read_contents(session / "root.jsonl"))
+        {"id": point.before if point.current else point.tip, "text": one_line(point.text, 200), "at": point.at,
+         "current": point.current, "depth": point.depth}
+        for point in points(read_contents(session / "root.jsonl"))
     ]  # fmt: skip
 
 

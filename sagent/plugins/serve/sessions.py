@@ -171,7 +171,7 @@ class Hosted:
     def questions(self) -> Sequence[Mapping[str, object]]:
         """Return the open questions, as JSON."""
         open_ones = self.live.questions.values() if self.live else ()
-        return [{**show_question(each), **offered(each, self.keep)} for each in open_ones]
+        return [{**show_question(open_one), **offered(open_one, self.keep)} for open_one in open_ones]
 
     def _on_event(self, event: Event) -> None:
         if self.live is None:
@@ -244,7 +244,7 @@ class Sessions:
             closing.add_done_callback(self._leaving.discard)
             known.feed.close()
         if name not in self._hosted:
-            path = next((each for each in sessions(self.place.state) if each.name == name), None)
+            path = next((session for session in sessions(self.place.state) if session.name == name), None)
             if path is not None:
                 check_log(path)  # otherwise it has its directory
             if path is None or not self.place.allows(Path(origin(read_log(path / "root.jsonl")).cwd)):
@@ -258,7 +258,7 @@ class Sessions:
     def earlier(self) -> Sequence[Mapping[str, object]]:
         """Return the sessions on the disk that are not open, the latest first. May block."""
         known = {each.id for each in self.open()}
-        paths = [each for each in sessions(self.place.state) if each.name not in known]
+        paths = [session for session in sessions(self.place.state) if session.name not in known]
         found: list[Mapping[str, object]] = []
         for path in sorted(paths, key=lambda each: each.name, reverse=True):
             with suppress(SagentError, OSError):

@@ -27,12 +27,12 @@ def _with_html(item: Item, fetch: Fetch) -> bytes:
         return item.data
     event = dict(as_object(json.loads(item.data)))
     if item.name:
-        questions = [dict(as_object(each)) for each in as_array(event.get("questions"))]
-        for each in questions:
-            if plan := as_str(each.get("plan")):
-                each["html"] = plan_fragment(plan)
-            elif diff := as_str(each.get("diff")):
-                each["html"] = changes(diff, as_str(each.get("path")))
+        questions = [dict(as_object(question)) for question in as_array(event.get("questions"))]
+        for question in questions:
+            if plan := as_str(question.get("plan")):
+                question["html"] = plan_fragment(plan)
+            elif diff := as_str(question.get("diff")):
+                question["html"] = changes(diff, as_str(question.get("path")))
         event["questions"] = questions
     elif html := fragment(event, fetch):
         event["html"] = html

@@ -244,7 +244,7 @@ class ThreadSession:
     ) -> tuple[str, Person] | None:
         """Post a whole question, and wait for an answer; None if nobody answers. Then the buttons are removed. Raises
         ChatError if it cannot be posted, or is too long."""
-        choices = {secrets.token_urlsafe(12): each for each in options}
+        choices = {secrets.token_urlsafe(12): option for option in options}
         answers = {choice: answer for choice, (_, answer) in choices.items()}
         pending = Pending(answers, asyncio.get_running_loop().create_future(), is_approval)
         buttons = [Button(choice, label, answer == "no") for choice, (label, answer) in choices.items()]
@@ -295,7 +295,7 @@ def _footer(result: Result, problems: Sequence[str]) -> str:
     """Describe the outcome of a run in a line."""
     error = f"{result.error.message}; " if result.error is not None else ""
     least = "at least " if result.cost.unpriced else ""
-    notes = "".join(f"; {each}" for each in problems)
+    notes = "".join(f"; {problem}" for problem in problems)
     return outgoing(
         printable(f"{one_line(error, 500)}{least}{show(result.run_usd)}, thread {show(result.cost.total)}{notes}")
     )

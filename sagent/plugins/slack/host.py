@@ -41,7 +41,7 @@ class ChatHost:
                 async for incoming in self._surface.incoming():
                     self._take(incoming)
             finally:
-                await asyncio.gather(*(each.aclose() for each in self._threads.values()), return_exceptions=True)
+                await asyncio.gather(*(thread.aclose() for thread in self._threads.values()), return_exceptions=True)
                 for task in self._answers:
                     task.cancel()
                 await asyncio.gather(*self._answers, return_exceptions=True)

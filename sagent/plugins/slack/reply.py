@@ -98,7 +98,7 @@ def _whole_words(text: str) -> str:
 
 def outgoing(text: str) -> str:
     """Return a text that may be sent to a chat: without secrets and mentions of people."""
-    return _CALLED.sub(lambda found: f"{found[0]}\u200b", Redaction().text(text))
+    return _CALLED.sub(lambda match: f"{match[0]}\u200b", Redaction().text(text))
 
 
 def split(text: str, limit: int) -> Sequence[str]:

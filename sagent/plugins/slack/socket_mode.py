@@ -196,7 +196,7 @@ def _message(text: str, buttons: Sequence[Button]) -> dict[str, object]:
     """Return a message of Markdown and buttons; `text` is what notifications show."""
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": text or " "}]
     if buttons:
-        blocks.append({"type": "actions", "elements": [_button(each) for each in buttons]})
+        blocks.append({"type": "actions", "elements": [_button(button) for button in buttons]})
     return {"text": one_line(text, 300) or " ", "blocks": blocks}
 
 
@@ -210,7 +210,7 @@ def _plain(text: str) -> str:
     """Return a message without Slack's marks: `<url|words>`, `<#C1|general>`, `&lt;`."""
     text = re.sub(r"<([^<>|]+)\|([^<>]*)>", r"\2 (\1)", text)
     text = re.sub(r"<([^<>|]+)>", r"\1", text)
-    return re.sub(r"&(?:lt|gt|amp);", lambda found: _ENTITIES[found[0]], text)
+    return re.sub(r"&(?:lt|gt|amp);", lambda match: _ENTITIES[match[0]], text)
 
 
 def _data(response: object) -> Mapping[str, object]:

@@ -40,7 +40,7 @@ async def usage(context: CommandContext, by: Literal["day", "week", "project", "
     found = await asyncio.to_thread(lambda: list(paid(context.settings.state_dir)))
     spending = grouped(found, by or "day")
     budgets = [] if by else await asyncio.to_thread(budgets_of, context.settings)
-    lines: list[Line] = [] if by else [*_sums(found), *((("", f"  {in_words(each)}"),) for each in budgets), ()]
+    lines: list[Line] = [] if by else [*_sums(found), *((("", f"  {in_words(budget)}"),) for budget in budgets), ()]
     lines += _rows(spending, is_path=by == "project") or [(("class:dim", "  nothing was spent yet"),)]
     if spending.unpriced:
         lines.append((("class:warning", f"  At least: no known price of {', '.join(spending.unpriced)}"),))

@@ -92,7 +92,7 @@ def _earlier_model(settings: Settings) -> str | None:
 
 def report(file: TeamFile, result: TeamResult) -> str:
     """Return a team's work as Markdown, from its log: roles, hand-offs, what each handed on."""
-    done = (each for each in result.roles if each.state in ("done", "kept"))  # the last one has the team's answer
+    done = (role for role in result.roles if role.state in ("done", "kept"))  # the last one has the team's answer
     answers = [line for each in done for line in ("", f"## {each.name}", "", each.text)]
     return "\n".join([*_head(file, result), *_roles(result), *_handoffs(result.handoffs), *answers]) + "\n"
 
@@ -124,16 +124,16 @@ def _head(file: TeamFile, result: TeamResult) -> Sequence[str]:
 def _roles(result: TeamResult) -> Sequence[str]:
     rows = [
         (
-            each.name,
-            each.model,
-            each.state if each.error is None else f"failed: {each.error.kind}: {each.error.message}",
-            str(each.turns),
-            str(each.usage.total_input),
-            str(each.usage.output),
-            in_words(each.usd),
-            f"`{each.agent}`" if each.agent else "",
+            role.name,
+            role.model,
+            role.state if role.error is None else f"failed: {role.error.kind}: {role.error.message}",
+            str(role.turns),
+            str(role.usage.total_input),
+            str(role.usage.output),
+            in_words(role.usd),
+            f"`{role.agent}`" if role.agent else "",
         )
-        for each in result.roles
+        for role in result.roles
     ]
     head = ("role", "model", "state", "turns", "tokens in", "tokens out", "cost", "agent")
     return ["", "## Roles", "", *_table(head, rows)]
@@ -141,8 +141,8 @@ def _roles(result: TeamResult) -> Sequence[str]:
 
 def _handoffs(handoffs: Sequence[HandOff]) -> Sequence[str]:
     rows: list[tuple[str, ...]] = []
-    for each in handoffs:
-        said, given = each.said, each.given
+    for handoff in handoffs:
+        said, given = handoff.said, handoff.given
         what = f"{said.size} B `{said.sha256[:12]}`" if said.error is None else f"failed: {said.error.kind}"
         begun = ("",) * 5
         if given is not None:
@@ -151,7 +151,7 @@ def _handoffs(handoffs: Sequence[HandOff]) -> Sequence[str]:
             budget = budget if given.budget is None else f"${given.budget}"
             sees = (f"{name} ({given.shown[name]} B)" if name in given.shown else name for name in given.visible)
             begun = (prompt, given.model, budget, ", ".join(sees), ", ".join(given.left_out))
-        rows.append((each.giver or "(task)", each.taker or "(answer)", what, *begun, f"`{each.entry[:12]}`"))
+        rows.append((handoff.giver or "(task)", handoff.taker or "(answer)", what, *begun, f"`{handoff.entry[:12]}`"))
     head = ("from", "to", "handed on", "prompt", "model", "budget", "sees", "left out", "entry")
     return ["", "## Hand-offs", "", "Sizes are bytes; the rest begins a sha256.", "", *_table(head, rows)]
 

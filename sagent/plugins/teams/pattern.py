@@ -29,9 +29,9 @@ class Pattern(Composite):
     def __init__(self, members: Sequence[Runnable]) -> None:
         if not members:
             raise UsageError(f"{self.name} needs at least one agent")
-        for each in members:
-            if not callable(getattr(each, "run", None)):
-                kind = type(each).__name__
+        for member in members:
+            if not callable(getattr(member, "run", None)):
+                kind = type(member).__name__
                 raise UsageError(f"{kind} is not an agent: pass agents or patterns, each as its own argument")
         self.members = tuple(members)
         self._task: asyncio.Task[object] | None = None  # the task of the current run

@@ -144,7 +144,7 @@ class Team(Pattern):
         )
         found = last_round(log.entries())
         logged = _read_result(lead, self._setup.roles, found) if caller is None else TeamResult("", (), "")
-        own = {each.name: getattr(result, each.name) for each in fields(Result)}
+        own = {field.name: getattr(result, field.name) for field in fields(Result)}
         return TeamResult(**own, roles=logged.roles, handoffs=logged.handoffs, task=task)
 
     def _notify(self, report: RoleReport) -> None:
@@ -216,9 +216,9 @@ def _read_result(lead: Node, roles: Sequence[Role], team_round: Round | None) ->
         text,
         (Text(text),) if text else (),
         "end",
-        usage=sum((each.usage for each in reports), Usage()),
+        usage=sum((report.usage for report in reports), Usage()),
         cost=lead.ledger.cost(),
-        turns=sum(each.turns for each in reports),
+        turns=sum(report.turns for report in reports),
         session_id=lead.log.session_id,
         session_path=lead.log.path,
         head=lead.log.head,

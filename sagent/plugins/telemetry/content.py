@@ -12,7 +12,7 @@ MAX_TEXT_CHARS = 20_000  # of one text
 
 def messages_text(messages: Sequence[Message]) -> str:
     """Messages as the conventions have them: JSON, each with a role and parts."""
-    found = [{"role": _role(each), "parts": list(map(_part, each.parts))} for each in messages]
+    found = [{"role": _role(message), "parts": list(map(_part, message.parts))} for message in messages]
     return _json(Redaction().value(found))
 
 

@@ -270,9 +270,9 @@ class BlockReader:
         if self._open is None and self._thought_at < 0 and text.lstrip().startswith(_THOUGHT):
             self._thought_at = len(self._calls)
             self._thinks = not (self._calls or self._texts or "".join(self._prose).strip())
-        found = _THOUGHT_END.search(text) if "<" in text or "[" in text else None
+        match = _THOUGHT_END.search(text) if "<" in text or "[" in text else None
         shown = self._open is not None and self._open.kind in ("file", "text") and self._thought_at < 0
-        return 0 if found is None or shown else found.end()
+        return 0 if match is None or shown else match.end()
 
     def _void(self, line: str) -> None:
         """Turn calls within the thinking into text, up to the end of a line."""

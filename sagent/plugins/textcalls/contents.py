@@ -139,7 +139,7 @@ def _changed_values(
 def _leaves(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
     """Yield the values within objects and lists, with the keys to them."""
     items = as_object(value).items() if isinstance(value, JsonObject) else enumerate(as_array(value))
-    inner = [each for key, item in items for each in _leaves(item, (*path, str(key)))]
+    inner = [leave for key, item in items for leave in _leaves(item, (*path, str(key)))]
     yield from inner or ((path, value),)
 
 

@@ -43,10 +43,10 @@ def read_element(text: str, start: int, depth: int = 2) -> Element | None:
         return None
     attributes = {"name": tag[2]} if tag[2] else {}
     at = tag.end()
-    while found := _ATTRIBUTE.match(text, at):
-        value = next((value for value in found.groups()[1:] if value is not None), "")
-        attributes[found[1]] = html.unescape(value)
-        at = found.end()
+    while match := _ATTRIBUTE.match(text, at):
+        value = next((value for value in match.groups()[1:] if value is not None), "")
+        attributes[match[1]] = html.unescape(value)
+        at = match.end()
     closed = _TAG_END.match(text, at)
     if closed is None:
         return None
@@ -86,8 +86,8 @@ def _end_of_json(text: str, position: int) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
 
 
 def call_of_element(element: Element, offered: Offered) -> Call | None:

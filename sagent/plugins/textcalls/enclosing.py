@@ -94,7 +94,7 @@ async def admit(
     named = {name for name, _ in files}
     kept = tuple(part for part in prompt.parts if _attached_name(part) not in named)
     left = prompt if len(kept) == len(prompt.parts) else replace(prompt, parts=kept)
-    shown = (left, *map(_shown, files), *[_shown(each) async for each in _listings(state, prompt)])
+    shown = (left, *map(_shown, files), *[_shown(listing) async for listing in _listings(state, prompt)])
     return [each for message in read for each in (shown if message is prompt else (message,))]
 
 
@@ -324,7 +324,7 @@ async def _files_for(state: AgentState, message: Message) -> Sequence[Message]:
     if message.sender not in ("", state.above) or not is_text_model(state.model):
         return ()
     files = [_shown(file) async for file in _readable(state, message)]
-    return [*files, *[_shown(each) async for each in _listings(state, message)]]
+    return [*files, *[_shown(listing) async for listing in _listings(state, message)]]
 
 
 def _shown(file: tuple[str, str]) -> Message:
@@ -348,8 +348,8 @@ def is_text_model(model: object) -> bool:
 
 def _attached_name(part: Part) -> str | None:
     """Return the name of the file or directory that a part holds, if somebody attached it with @; None for others."""
-    found = _ATTACHED.match(part.text) if isinstance(part, MessageText) else None
-    return found and found[1]
+    match = _ATTACHED.match(part.text) if isinstance(part, MessageText) else None
+    return match and match[1]
 
 
 def names_in(text: str) -> Iterator[str]:
@@ -359,7 +359,7 @@ def names_in(text: str) -> Iterator[str]:
     to be mended.
     """
     if not mends_command(text):
-        text = _BACKTICKS.sub(lambda found: " " if len(found[1].split()) > 1 else found[0], text)
+        text = _BACKTICKS.sub(lambda match: " " if len(match[1].split()) > 1 else match[0], text)
     seen: set[str] = set()
     for match in _WORDS.finditer(text):
         word = match[1] or match[2] or ""

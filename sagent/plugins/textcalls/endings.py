@@ -218,7 +218,7 @@ def _done(messages: Sequence[Message]) -> Iterator[Done]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
         calls |= {call.id: call for call in message.calls}
-        yield from ((calls[each.call_id], each) for each in message.results if each.call_id in calls)
+        yield from ((calls[result.call_id], result) for result in message.results if result.call_id in calls)
 
 
 def _command(call: ToolCall) -> str:
@@ -295,4 +295,4 @@ def echoes(reply: str, text: str) -> bool:
     """Return True for a reply that repeats a long sentence of the note."""
     known = " ".join(text.split())
     sentences = (" ".join(each.split()) for each in _SENTENCES.split(reply))
-    return any(each in known for each in sentences if len(each.split()) > MIN_ECHO_WORDS)
+    return any(sentence in known for sentence in sentences if len(sentence.split()) > MIN_ECHO_WORDS)

@@ -98,9 +98,9 @@ class Holder:
 
     def _begin(self, text: str, start: int) -> int:
         """Return where a call begins in the text after the start, -1 if there is none."""
-        for found in _BEGUN.finditer(text):
-            if found.end() > start and self._is_call(found):
-                return max(0, found.start() - start)
+        for match in _BEGUN.finditer(text):
+            if match.end() > start and self._is_call(match):
+                return max(0, match.start() - start)
         return -1
 
     def _is_call(self, match: re.Match[str]) -> bool:

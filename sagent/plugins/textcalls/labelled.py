@@ -72,16 +72,16 @@ def _pairs(text: str, start: int, outside: int) -> tuple[list[tuple[str, str]], 
     at, indent = start, -1
     while at < len(text):
         line = _line(text, at)
-        found = _LINE.match(line)
-        if found is None or (indent >= 0 and len(found["indent"]) != indent) or len(found["indent"]) <= outside:
+        match = _LINE.match(line)
+        if match is None or (indent >= 0 and len(match["indent"]) != indent) or len(match["indent"]) <= outside:
             break
-        indent = len(found["indent"])
+        indent = len(match["indent"])
         at += len(line) + 1
-        value = found["value"] or ""
+        value = match["value"] or ""
         if block := _BLOCK.match(value):
             lines, at = _deeper(text, at, indent)
             value = (" " if block["style"] == ">" else "\n").join(lines)
-        pairs.append((found["quoted"] or found["key"], _unquoted(value.strip(" \t"))))
+        pairs.append((match["quoted"] or match["key"], _unquoted(value.strip(" \t"))))
     return pairs, min(at, len(text))
 
 

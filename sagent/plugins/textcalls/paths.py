@@ -48,8 +48,8 @@ def path_in(line: str) -> str:
 
 def path_in_comment(line: str) -> str:
     """Return the path that a comment consists of; "" for any other line."""
-    found = _COMMENT.fullmatch(line.strip())
-    return path_in(found[1]) if found else ""
+    match = _COMMENT.fullmatch(line.strip())
+    return path_in(match[1]) if match else ""
 
 
 def path_after(info: str) -> str:

@@ -42,24 +42,24 @@ def read_literal(text: str, at: int, depth: int = 0) -> tuple[object, int]:
         return _dict(text, at + 1, depth)
     if opening in ("[", "("):
         return _list(text, at + 1, "]" if opening == "[" else ")", depth)
-    if found := _STRING.match(text, at):
-        return _string(found[0]), found.end()
-    if found := _WORD.match(text, at):
-        return _VALUES[found[0]], found.end()
-    if (found := _NUMBER.match(text, at)) and len(found[0]) <= _MAX_DIGITS:
-        digits = found[0]
-        return (int(digits) if digits.lstrip("+-").isdecimal() else float(digits)), found.end()
+    if match := _STRING.match(text, at):
+        return _string(match[0]), match.end()
+    if match := _WORD.match(text, at):
+        return _VALUES[match[0]], match.end()
+    if (match := _NUMBER.match(text, at)) and len(match[0]) <= _MAX_DIGITS:
+        digits = match[0]
+        return (int(digits) if digits.lstrip("+-").isdecimal() else float(digits)), match.end()
     raise ValueError(f"no literal at character {at}")
 
 
 def read_call(text: str, at: int) -> PythonCall:
     """Parse the call that begins at a position. Raises ValueError."""
-    found = _NAME.match(text, at)
-    if found is None:
+    match = _NAME.match(text, at)
+    if match is None:
         raise ValueError(f"no call at character {at}")
     named: dict[str, object] = {}
     unnamed: list[object] = []
-    at = _skip(text, found.end())
+    at = _skip(text, match.end())
     while text[at : at + 1] != ")":
         key = _KEY.match(text, at)
         value, at = read_literal(text, key.end() if key else at)
@@ -68,7 +68,7 @@ def read_call(text: str, at: int) -> PythonCall:
         else:
             unnamed.append(value)
         at = _comma(text, at, ")")
-    return PythonCall(found[1], named, unnamed, at + 1)
+    return PythonCall(match[1], named, unnamed, at + 1)
 
 
 def read_calls(text: str) -> list[PythonCall]:
@@ -133,8 +133,8 @@ def _comma(text: str, at: int, closing: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
 
 
 def _string(source: str) -> str:

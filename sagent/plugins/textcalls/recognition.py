@@ -235,18 +235,18 @@ class _Reader:
     def _headed(self, token: re.Match[str]) -> Span | None:
         """Read arguments under or after a tool's name. Without further words it must be a tool that takes them."""
         text, start = self._text, token.end()
-        found = _NAME_IN_HEAD.match(token["head"])
+        match = _NAME_IN_HEAD.match(token["head"])
         values = list(itertools.islice(json_values(text[start:]), 1))
-        if found is None or (values and not isinstance(values[0][0], JsonObject)):
+        if match is None or (values and not isinstance(values[0][0], JsonObject)):
             return None
         said = token["head"].startswith(("✿", "to="))
         if not values:
-            call: Call = (found[1], JsonObject(), valid_text(text[start:]))
+            call: Call = (match[1], JsonObject(), valid_text(text[start:]))
             return self._span(token.start(), len(text), (call,), marked=False) if said else None
         given, end = as_object(values[0][0]), start + len(values[0][1])
-        if text[end:].partition("\n")[0].strip(" \t\r;,}]") or not (said or self._offered.fits(found[1], given)):
+        if text[end:].partition("\n")[0].strip(" \t\r;,}]") or not (said or self._offered.fits(match[1], given)):
             return None
-        return self._span(token.start(), end, ((found[1], json_freeze(given), None),), marked=False)
+        return self._span(token.start(), end, ((match[1], json_freeze(given), None),), marked=False)
 
     def _element(self, token: re.Match[str]) -> Span | None:
         """Read an element with a tool's name, one whose content is a call, or one of code that is calls."""
@@ -317,15 +317,15 @@ class _Reader:
     def _channel(self, start: int) -> Span | None:
         if thinking := _ANALYSIS.match(self._text, start):
             return Span(start, thinking.end(), (), marked=True)
-        found = _CHANNEL.match(self._text, start)
-        if found is None:
+        match = _CHANNEL.match(self._text, start)
+        if match is None:
             return None
-        value = next(json_values(found[2].strip()), None)
-        if value and isinstance(value[0], JsonObject) and value[1] == found[2].strip():
-            call: Call = (found[1], value[0], None)
+        value = next(json_values(match[2].strip()), None)
+        if value and isinstance(value[0], JsonObject) and value[1] == match[2].strip():
+            call: Call = (match[1], value[0], None)
         else:
-            call = (found[1], JsonObject(), valid_text(found[2]))
-        return self._span(start, found.end(), (call,), marked=True)
+            call = (match[1], JsonObject(), valid_text(match[2]))
+        return self._span(start, match.end(), (call,), marked=True)
 
     _end_of_json = 0  # end of the last JSON value that was read
 
@@ -382,8 +382,8 @@ class _Reader:
 
     def _is_short_form(self, start: int) -> bool:
         """Return True for `{"NAME": {` if a tool has the name."""
-        found = re.compile(r"\{\s*\"([\w.:-]+)\"\s*:\s*\{").match(self._text, start)
-        return found is not None and self._offered.has(found[1])
+        match = re.compile(r"\{\s*\"([\w.:-]+)\"\s*:\s*\{").match(self._text, start)
+        return match is not None and self._offered.has(match[1])
 
     def _python_list(self, match: re.Match[str], line: int) -> Span | None:
         """Read `[read(path="a")]`, the call of Llama 3.2 and LFM, if a tool has the name."""

@@ -201,8 +201,8 @@ def mends_command(text: str) -> bool:
 
 def command_to_run(message: Message) -> str:
     """Return the command in backticks that a message says to run; "" if there is none."""
-    found = _RUN.search(said_in(message))
-    return found[1] if found else ""
+    match = _RUN.search(said_in(message))
+    return match[1] if match else ""
 
 
 def counts(message: Message) -> bool:
@@ -302,17 +302,17 @@ def commands_to_run(message: Message) -> Sequence[str]:
     """Return the commands that a request orders to run, whatever the circumstances."""
     said = said_in(message)
     found: list[str] = []
-    for each in _SENTENCE.finditer(_QUESTION.sub(". ", said)):
-        if not _CONDITION.search(_COMMAND.sub("", each[0])):
-            found += [order[1] for order in _RUN_ORDER.finditer(each[0].strip())]
+    for match in _SENTENCE.finditer(_QUESTION.sub(". ", said)):
+        if not _CONDITION.search(_COMMAND.sub("", match[0])):
+            found += [order[1] for order in _RUN_ORDER.finditer(match[0].strip())]
     return [*dict.fromkeys(found)]
 
 
 def _plain_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a text that neither ask nor ask to tell something."""
-    for found in _SENTENCE.finditer(text):
-        if text[found.end() : found.end() + 1] != "?" and not _TELLS.search(_without_names(found[0])):
-            yield found[0]
+    for match in _SENTENCE.finditer(text):
+        if text[match.end() : match.end() + 1] != "?" and not _TELLS.search(_without_names(match[0])):
+            yield match[0]
 
 
 def alters_files(message: Message) -> bool:

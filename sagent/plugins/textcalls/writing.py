@@ -347,7 +347,7 @@ def _file(path: str, content: str) -> str:
 
 
 def _edit(path: str, arguments: JsonObject) -> str:
-    given = [as_object(each) for each in as_array(arguments.get("edits"))] or [arguments]
+    given = [as_object(edit) for edit in as_array(arguments.get("edits"))] or [arguments]
     if any(each.get("replace_all") for each in given):
         return ""
     text = write_search([(as_str(each.get("old_string")), as_str(each.get("new_string"))) for each in given])

@@ -154,8 +154,8 @@ class _Converted(Protocol):
 
 def _from_html(text: str, extractor: Extractor, base: str, *, plain: bool) -> Page:
     start = re.search("<title", text, re.IGNORECASE)  # only the first one: trying each would take quadratic time
-    found = _TITLE.match(text, start.start()) if start else None
-    title = " ".join(unescape(found[1]).split())[:300] if found else ""
+    match = _TITLE.match(text, start.start()) if start else None
+    title = " ".join(unescape(match[1]).split())[:300] if match else ""
     if stated := _BASE.search(text):
         with suppress(ValueError):
             base = urljoin(base, unescape(stated[1]))

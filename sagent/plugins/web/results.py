@@ -45,19 +45,19 @@ def filter_domains(
 ) -> Iterator[SearchResult]:
     """Yield the results in allowed domains, if there are any such, and outside blocked ones; each once."""
     seen = set[str]()
-    for each in results:
+    for result in results:
         try:
-            parts = urlsplit(each.url)
+            parts = urlsplit(result.url)
             host = (parts.hostname or "").lower().rstrip(".")
         except ValueError:
             continue
-        if parts.scheme not in ("http", "https") or not host or each.url in seen:
+        if parts.scheme not in ("http", "https") or not host or result.url in seen:
             continue
         if (not allowed or any(_lies_in(host, name) for name in allowed)) and not any(
             _lies_in(host, name) for name in blocked
         ):
-            seen.add(each.url)
-            yield each
+            seen.add(result.url)
+            yield result
 
 
 def _lies_in(host: str, domain: str) -> bool:
@@ -77,7 +77,7 @@ def format_results(results: Sequence[SearchResult]) -> str:
 
 def encode(results: Sequence[SearchResult]) -> dict[str, object]:
     """Results as JSON."""
-    return {"found": [[each.title, each.url, each.text, each.date] for each in results]}
+    return {"found": [[result.title, result.url, result.text, result.date] for result in results]}
 
 
 def decode(stored: Mapping[str, object]) -> list[SearchResult]:

@@ -52,7 +52,7 @@ def run_worktree(argv: Sequence[str]) -> int:
 
 def _only(repository: Repository, operation: str) -> str:
     """Return the name of the only worktree. Raises UsageError if there are several, or none."""
-    names = [each.name for each in records(repository)]
+    names = [record.name for record in records(repository)]
     if len(names) == 1:
         return names[0]
     raise UsageError(f"sagent worktree {operation} needs a name. There are: {', '.join(names) or 'none'}.")

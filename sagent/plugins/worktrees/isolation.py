@@ -154,7 +154,7 @@ class IsolatingSpawn(AgentSpawn):
     async def _watched(self, record: "Record", done: "Outcome", run: RunContext, work: Callable[[], object]) -> None:
         """Carry out a merge, one at a time, as a change of its files that a rewind can undo."""
         agent = cast("Agent", run.caller)
-        paths = tuple(record.root / each.path for each in done.changes)
+        paths = tuple(record.root / change.path for change in done.changes)
 
         async def merge() -> None:
             async with self._turn:
@@ -220,6 +220,6 @@ def _kept(record: "Record") -> str:
 
 
 def _files(done: "Outcome") -> str:
-    rows = [f"\n{each.path} +{each.added} -{each.removed}" for each in done.changes]
+    rows = [f"\n{change.path} +{change.added} -{change.removed}" for change in done.changes]
     more = [f"\nand {len(rows) - MAX_FILES} more"] if len(rows) > MAX_FILES else []
     return "".join((*rows[:MAX_FILES], *more))

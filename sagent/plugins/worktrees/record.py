@@ -132,7 +132,7 @@ def find_record(repository: Repository, name: str) -> Record:
     try:
         return read_record(repository.record_file(name))
     except (OSError, ValueError):
-        known = ", ".join(each.name for each in records(repository)) or "none"
+        known = ", ".join(record.name for record in records(repository)) or "none"
         raise UsageError(f"There is no worktree {name!r} of {repository.root}. There are: {known}.") from None
 
 

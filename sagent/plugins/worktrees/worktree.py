@@ -44,10 +44,10 @@ class Outcome:
         return not (self.changes or self.commits or self.submodules)
 
     def __str__(self) -> str:
-        added, removed = (sum(getattr(each, name) for each in self.changes) for name in ("added", "removed"))
+        added, removed = (sum(getattr(change, name) for change in self.changes) for name in ("added", "removed"))
         parts = [f"{count(len(self.changes), 'file')} +{added} -{removed}"] if self.changes else []
         parts += [count(self.commits, "commit")] if self.commits else []
-        parts += [f"changes in the submodule {each}" for each in self.submodules]
+        parts += [f"changes in the submodule {submodule}" for submodule in self.submodules]
         return ", ".join(parts) or "no changes"
 
 
@@ -109,7 +109,7 @@ def clean_name(text: str) -> str:
 
 def _free_name(repository: Repository, stem: str) -> str:
     taken = git(repository.root, "for-each-ref", "--format=%(refname)", f"refs/heads/sagent/{stem}*").splitlines()
-    used = {each.rpartition("/")[2].lower() for each in taken} | {each.name.lower() for each in records(repository)}
+    used = {each.rpartition("/")[2].lower() for each in taken} | {record.name.lower() for record in records(repository)}
     return next(name for number in range(1, len(used) + 2) if (name := f"{stem}{number}").lower() not in used)
 
 
@@ -266,6 +266,6 @@ def described(record: Record, done: Outcome) -> dict[str, object]:
         "state": "in use" if record.state == "working" else record.state,
         "purpose": record.purpose,
         "commits": done.commits,
-        "files": [{"path": each.path, "added": each.added, "removed": each.removed} for each in done.changes],
+        "files": [{"path": change.path, "added": change.added, "removed": change.removed} for change in done.changes],
         "submodules": [*done.submodules],
     }

@@ -36,7 +36,7 @@ def tokens_of(counts: Mapping[str, object]) -> Usage:
     if "market_cost" in counts and reasoning > completion and total == prompt + completion:
         completion += reasoning  # Vercel's gateway, which states a price, counts Gemini's thoughts separately
     lives = [lived(place.get(name)) for place in (details, counts) for name in _LIVES]
-    hour = max(each[1] for each in lives)
+    hour = max(live[1] for live in lives)
     read = first_count(details.get("cached_tokens"), *map(counts.get, _READ))
     written = first_count(*map(details.get, _WRITTEN), counts.get(_WRITTEN[-1]), *map(sum, lives))
     if not (total or details or "prompt_tokens" in counts) and (_READ[2] in counts or _WRITTEN[-1] in counts):

@@ -31,10 +31,10 @@ def data_url(media_type: str, data: bytes) -> str:
 def image_at(url: str) -> Image | None:
     """Return the image in a data URL; None for any other address or invalid base64."""
     head, _, data = url.partition(",")
-    if not (found := _IMAGE_URL.fullmatch(head)):
+    if not (match := _IMAGE_URL.fullmatch(head)):
         return None
     try:
-        return Image(found[1], a2b_base64(data))
+        return Image(match[1], a2b_base64(data))
     except ValueError:
         return None
 

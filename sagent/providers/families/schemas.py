@@ -138,7 +138,7 @@ class _Writer:
         alternatives = _alternatives(schema)
         if alternatives is not None:
             nodes: list[Mapping[str, object]] = []
-            for node in [self.node(each, depth + 1) for each in alternatives]:
+            for node in [self.node(alternative, depth + 1) for alternative in alternatives]:
                 nodes += map(as_object, as_array(node["anyOf"])) if set(node) == {"anyOf"} else [node]
             if not nodes:
                 raise _NotExpressible

@@ -302,7 +302,7 @@ def _retry_info(details: Sequence[Mapping[str, object]]) -> float | None:
     wait = next(
         (span for detail in details if (span := _span(as_str(detail.get("retryDelay")) or "-")) is not None), None
     )
-    quotas = [as_object(each) for detail in details for each in as_array(detail.get("violations"))]
+    quotas = [as_object(violation) for detail in details for violation in as_array(detail.get("violations"))]
     if any("perday" in as_str(quota.get("quotaId")).lower() for quota in quotas):
         return max(wait or 0.0, _until_pacific_midnight())
     return wait
@@ -381,7 +381,7 @@ def _plain(page: str) -> str:
     """Return the text of an HTML page: its title, and the beginning of its body."""
     page = page[:20_000]  # each unclosed tag searches the rest again
     hidden, title = r"(?is)<(script|style|head)\b(?!er).*?</\1>", r"(?is)<title[^>]*>(.*?)</title>"
-    page = re.sub(hidden, lambda found: " ".join(re.findall(title, found.group())), page)
+    page = re.sub(hidden, lambda match: " ".join(re.findall(title, match.group())), page)
     text = " ".join(re.sub(r"(?s)<[^>]*>", " ", page).split())
     return (text[:200] + "…" if len(text) > 200 else text) or "an empty page"
 

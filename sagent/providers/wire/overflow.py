@@ -34,8 +34,8 @@ def is_overflow(
     too_large = bool(limit and sent and sent > limit)
     if re.search(_any("codes"), coded):
         return status != 429
-    if found := re.search(_TEXT, text):
-        return int(found[1]) >= _MIN_LONG_TEXT_CHARS
+    if match := re.search(_TEXT, text):
+        return int(match[1]) >= _MIN_LONG_TEXT_CHARS
     if status == 429 or re.search(_RATE, text) or re.search(f"{_RATE}|throttl|too_?many_?requests|quota", coded):
         return "must be reduced" in text or too_large  # it never fits into a minute
     if re.search(_any("other"), text):
@@ -115,8 +115,8 @@ def _listed(kind: str) -> tuple[str, ...]:
 
 def _first(patterns: tuple[str, ...], words: str) -> int | None:
     for pattern in patterns:
-        if found := re.search(pattern, words, re.IGNORECASE):
-            number = int(re.sub("[,_]", "", found[1]))
+        if match := re.search(pattern, words, re.IGNORECASE):
+            number = int(re.sub("[,_]", "", match[1]))
             if 0 < number < 10**9:
                 return number
     return None

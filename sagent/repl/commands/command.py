@@ -201,7 +201,7 @@ class Command:
     @property
     def usage(self) -> str:
         """The command as it is typed."""
-        words = [f"<{one.shown}>" if one.required else f"[{one.shown}]" for one in self.arguments]
+        words = [f"<{argument.shown}>" if argument.required else f"[{argument.shown}]" for argument in self.arguments]
         return " ".join((f"/{self.name}", *words))
 
     def read(self, text: str) -> dict[str, str]:

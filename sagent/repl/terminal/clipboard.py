@@ -133,8 +133,8 @@ async def _output(command: tuple[str, ...]) -> bytes:
 
 def _bytes_of(written: bytes) -> bytes:
     """Return the image in a program's output: raw, in base64, or as AppleScript's `«data PNGf89504E47...»`."""
-    if found := re.fullmatch(rb"\S*data PNGf([0-9A-Fa-f]+)\S*\s*", written):
-        return bytes.fromhex(found[1].decode())
+    if match := re.fullmatch(rb"\S*data PNGf([0-9A-Fa-f]+)\S*\s*", written):
+        return bytes.fromhex(match[1].decode())
     if re.fullmatch(rb"iVBOR[A-Za-z0-9+/=\s]+", written):
         return base64.b64decode(written)
     return written

@@ -52,12 +52,12 @@ class InputCompleter(Completer):
                 places = {one: place for place, one in enumerate(dict.fromkeys(self._first()))}
                 commands = sorted(self._commands(), key=lambda row: places.get(row[0], len(places)))
                 yield from _ranked(name, commands, "/")
-        elif found := _PATH.search(document.current_line_before_cursor):
-            for path in nearest(found[1], self._files()):
+        elif match := _PATH.search(document.current_line_before_cursor):
+            for path in nearest(match[1], self._files()):
                 if '"' in path or "\n" in path:
                     continue  # no mention can have it
                 text = path if _BARE.fullmatch(path) else f'"{path}"'
-                yield Completion(text, -len(found[1]), display=printable(path))
+                yield Completion(text, -len(match[1]), display=printable(path))
 
 
 def _ranked(typed: str, options: Iterable[tuple[str, str]], mark: str = "") -> Iterator[Completion]:

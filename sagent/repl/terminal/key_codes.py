@@ -28,9 +28,9 @@ _CONTROL = {**dict.fromkeys("/-7", "\x1f"), " ": "\x00", "2": "\x00"}
 
 def read_key(sequence: str) -> Keys | tuple[Keys | str, ...] | None:
     """Return the key or keys of a whole sequence; None if it is another sequence."""
-    if found := _KEY.match(sequence):
-        state = int(found[1] or found[4] or "1") - 1
-        return _key(int(found[2] or found[3]), state & ~_LOCKS)
+    if match := _KEY.match(sequence):
+        state = int(match[1] or match[4] or "1") - 1
+        return _key(int(match[2] or match[3]), state & ~_LOCKS)
     if (locked := _LOCKED.match(sequence)) and (state := int(locked[2]) - 1) & _LOCKS:
         number, end = locked[1], locked[3]
         held = f"{number};{(state & ~_LOCKS) + 1}" if state & ~_LOCKS else number if end == "~" else ""

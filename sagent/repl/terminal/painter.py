@@ -105,7 +105,7 @@ class Painter:
 
         def show_output(text: str) -> None:
             nonlocal shown
-            others = tuple(one for one in self.view.shells if one is not shown)
+            others = tuple(shell for shell in self.view.shells if shell is not shown)
             shown = replace(shown, tail=text[-MAX_TAIL_CHARS:])
             self.view = replace(self.view, shells=(*others, shown))
             self._schedule(redraw=True)
@@ -114,7 +114,7 @@ class Painter:
         try:
             yield show_output
         finally:
-            self.view = replace(self.view, shells=tuple(one for one in self.view.shells if one is not shown))
+            self.view = replace(self.view, shells=tuple(shell for shell in self.view.shells if shell is not shown))
             self._redraw()
 
     def write(self, *blocks: Block) -> None:
@@ -173,7 +173,7 @@ class Painter:
         try:
             pieces = finish((self.view if self.near == ROOT else self._near_view).flow, live=True)
             rows = self._live_rows(pieces, width)
-            table = next((one for one in pieces if one.kind == "table"), Piece("table"))
+            table = next((piece for piece in pieces if piece.kind == "table"), Piece("table"))
             if not (table.text and self._table.measured):
                 self._measure(table, len(rows))
                 rows = self._live_rows(pieces, width) if self._table.measured else rows

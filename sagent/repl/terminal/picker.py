@@ -134,7 +134,7 @@ class Picker(Generic[T]):
     chosen: "asyncio.Future[T | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def __post_init__(self) -> None:
-        if wrong := [each for each in self.options if not hasattr(each, "label")]:
+        if wrong := [option for option in self.options if not hasattr(option, "label")]:
             raise TypeError(f"a list has {wrong[0]!r:.60} among its options, which is not an Option")
         self.begin()
         self.options = [replace(each, label=f"{each.label} ✓") if each.current else each for each in self.options]
@@ -152,7 +152,7 @@ class Picker(Generic[T]):
         words = self.query.lower().split()
         named = [one for one in self.options if all(word in f"{one.label} {one.hint}".lower() for word in words)]
         known = {one.value for one in named}
-        rest = (one for one in self.options if self.excerpt(one) and one.value not in known)
+        rest = (option for option in self.options if self.excerpt(option) and option.value not in known)
         return [*named, *(replace(one, hint=f"{one.hint}  {self.excerpt(one)}") for one in rest)]
 
     def excerpt(self, option: Option[T]) -> str:

@@ -48,7 +48,7 @@ def one_sign_each(text: str) -> str:
     letters of flags."""
     if text.isascii():
         return text
-    return _JOINED.sub(lambda found: chr(ord(found[0]) - 0x1F1E6 + ord("A")) if found[0] in _FLAGS else "", text)
+    return _JOINED.sub(lambda match: chr(ord(match[0]) - 0x1F1E6 + ord("A")) if match[0] in _FLAGS else "", text)
 
 
 def plain(lines: Iterable[Line]) -> str:

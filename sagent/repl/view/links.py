@@ -36,9 +36,9 @@ def names_file(text: str) -> bool:
 def address(style: str, directory: "Path | None") -> str:
     """Return the URI of a style's target; "" if it is neither a page nor a file. Relative paths are below a directory;
     missing files get no link, because any word may look like a path."""
-    if (found := _REFERENCE.search(style)) is None:
+    if (match := _REFERENCE.search(style)) is None:
         return ""
-    reference = found[1]
+    reference = match[1]
     if _PAGE.match(reference):
         return reference
     path = _PLACE.sub("", reference.partition("#")[0])

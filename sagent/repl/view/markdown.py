@@ -193,12 +193,12 @@ class _Reader:
             case "code":
                 self._emit(self._code(lines))
             case "item":
-                found = _ITEM.match(lines[0])
-                assert found is not None
-                text = "\n".join((found[4], *(line.strip() for line in lines[1:])))
-                self._emit(Piece("item", text, len(found[1]), found[2]))
+                match = _ITEM.match(lines[0])
+                assert match is not None
+                text = "\n".join((match[4], *(line.strip() for line in lines[1:])))
+                self._emit(Piece("item", text, len(match[1]), match[2]))
             case "quote":
-                inner = (found[1] if (found := _QUOTE.match(line)) else line for line in lines)
+                inner = (match[1] if (match := _QUOTE.match(line)) else line for line in lines)
                 self._emit(Piece("quote", "\n".join(inner), indent))
             case "table" if len(lines) > 1 and _DELIMITER.match(lines[1]):
                 self._emit(Piece("table", "\n".join(lines), indent))

@@ -36,7 +36,7 @@ def run_wait(argv: Sequence[str]) -> int:
     record, known = find(state, given.session), set[str]()
     until = None if given.timeout is None else time.monotonic() + given.timeout
     while record.state in ("working", "asking") and record.is_alive:
-        for asks in (each for each in record.asks if each not in known):
+        for asks in (ask for ask in record.asks if ask not in known):
             known.add(asks)
             report(f"{record.id} asks: {asks} (to answer: sagent attach {record.id})")
         if until is not None and time.monotonic() >= until:

@@ -37,7 +37,7 @@ def run_ps(argv: Sequence[str]) -> int:
         names = ("id", "state", "node", "title")
         show([dict(zip(names, row, strict=False)) for row in rows], [table], as_json=as_json)
         return 0
-    known = [one for one in records(state) if given.all or is_current(one)]
+    known = [record for record in records(state) if given.all or is_current(record)]
     table = Table(tuple(map(_row, known)), ("session", "state", "cost", "since", "directory", "task"), (2,))
     none = 'No session runs in the background. To start one: sagent --bg "TASK"'
     show([describe(one) for one in known], [table] if known else [none], as_json=as_json)

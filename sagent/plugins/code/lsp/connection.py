@@ -167,7 +167,7 @@ def _call(method: str, params: object) -> Mapping[str, object]:
 
 def _length(header: bytes) -> int:
     """Return the number of bytes that follow. Raises ValueError."""
-    found = re.search(rb"(?i)(?:^|\r\n)content-length: *(\d{1,9}) *\r\n", header)
-    if found is None or int(found[1]) > MAX_MESSAGE_BYTES:
+    match = re.search(rb"(?i)(?:^|\r\n)content-length: *(\d{1,9}) *\r\n", header)
+    if match is None or int(match[1]) > MAX_MESSAGE_BYTES:
         raise ValueError(f"a header {header[:60]!r}")
-    return int(found[1])
+    return int(match[1])

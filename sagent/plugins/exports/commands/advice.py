@@ -92,7 +92,7 @@ def _as_json(session: str, reviewed: Review) -> Mapping[str, object]:
         "consultations": reviewed.calls,
         "consult_rate": reviewed.consult_rate,
         "advisors": {name: _standing_json(standing) for name, standing in reviewed.standings.items()},
-        "list": [asdict(one) for one in reviewed.consultations],
+        "list": [asdict(consultation) for consultation in reviewed.consultations],
     }
 
 

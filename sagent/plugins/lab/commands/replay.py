@@ -176,8 +176,8 @@ def _lines(done: "Replay") -> Iterator[str]:
     for problem in done.problems:
         yield f"! {problem}"
     yield from (f"- {each}" for each in done.torn)
-    for each in done.agents:
-        yield from _show_agent(each, done.recorded_by)
+    for agent in done.agents:
+        yield from _show_agent(agent, done.recorded_by)
     if done.problems:
         yield "NOT REPLAYED: the session does not verify, so a replay would prove nothing"
     elif not done.is_same:
@@ -224,7 +224,7 @@ def _as_json(done: "Replay") -> dict[str, object]:
         "replayed_by": __version__,
         "problems": done.problems,
         "torn": done.torn,
-        "agents": [_agent_json(each) for each in done.agents],
+        "agents": [_agent_json(agent) for agent in done.agents],
     }
 
 

@@ -366,7 +366,7 @@ class ChatReplyReader(ReplyReader):
         Some servers number every call 0, some omit the index, some repeat id and name in each delta, and some give
         continuations a new number. `more` says that the delta has arguments.
         """
-        same = next((each for each in reversed(self._calls) if call_id and each.id == call_id), None)
+        same = next((call for call in reversed(self._calls) if call_id and call.id == call_id), None)
         if same is not None and name and more and same.is_whole():
             same = None
         if isinstance(index, int) and not isinstance(index, bool):
