@@ -45,6 +45,7 @@ def test_plain_source_passes(tmp_path: Path, source: str) -> None:
         ("A, _LONGEST_NAME = 1, 2\n", "sagent/module.py:1"),
         ("class Clock:\n    PATIENCE: float = 1.0\n", "sagent/module.py:2"),
         ("x = 1\nGRACE = 2\n", "sagent/module.py:2"),
+        ("def late(day, *, found):\n    return day in found\n", "sagent/module.py:1"),
         ("x = 1\n_PAUSE = 8 * 3_600.0  # seconds between tries\n", "sagent/module.py:2"),
     ],
 )

@@ -52,9 +52,9 @@ def wire_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _free(name: str, taken: dict[str, int], place: int, max_length: int) -> str:
+def _free(name: str, owners: dict[str, int], place: int, max_length: int) -> str:
     new, number = name, 1
-    while taken.setdefault(new, place) != place:
+    while owners.setdefault(new, place) != place:
         number += 1
         ending = f"_{number}"
         new = name[: max_length - len(ending)] + ending

@@ -216,10 +216,10 @@ class Checkpoints:
                 other.recorder.journal.record(_begun(other))
 
     def _pass_on(
-        self, mark: _RunningCall, files: Sequence[Touch], made: Sequence[str], states: Mapping[bytes, FileState | None]
+        self, mark: _RunningCall, files: Sequence[Touch], new: Sequence[str], states: Mapping[bytes, FileState | None]
     ) -> None:
         """Tell the other calls which changes a call that names files has made."""
-        self.report(mark, states, made, ())
+        self.report(mark, states, new, ())
         for touch in files:  # no other call that names the file has written this
             for other in self._marks:
                 if other is not mark and touch.path in other.named and touch.after.kind != "unknown":

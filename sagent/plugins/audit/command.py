@@ -43,7 +43,7 @@ def _check(args: argparse.Namespace, path: Path, place: StoreAt | None) -> int:
     signers = path_of(args.signers) if args.check_signature else None
     with _sharing(path) as each:
         try:
-            proof = verify(path, args.head or "", signers=signers, each=each)
+            proof = verify(path, args.head or "", signers=signers, parallel_map=each)
         except OSError as error:
             raise UsageError(f"{error.filename or path}: cannot be read: {error.strerror or error}.") from error
     signed = ""

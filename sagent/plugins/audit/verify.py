@@ -77,20 +77,20 @@ class Proof:
         return tuple(part.torn for part in self.parts if part.torn)
 
 
-def verify(path: Path, head: str = "", *, signers: Path | None = None, each: Each = map) -> Proof:
+def verify(path: Path, head: str = "", *, signers: Path | None = None, parallel_map: Each = map) -> Proof:
     """Check every byte of a session or exported bundle: ids, chains, blobs, references from a parent's log to its
     children's, the manifest.
 
     With `head`, check that this entry is in the root's log; with `signers`, a file of allowed signers, that one of them
-    has signed. Needs no lock; a running session may show an incomplete last line. `each` is used for work that several
-    processes can share. Raises SessionNotFound, UsageError and OSError.
+    has signed. Needs no lock; a running session may show an incomplete last line. `parallel_map` is used for work that
+    several processes can share. Raises SessionNotFound, UsageError and OSError.
     """
     if signers is not None and not signers.is_file():
         raise UsageError(
             f"{signers} is missing: the file of allowed signers, each line like `me@example.org ssh-ed25519 AAAA...`. "
             "Give it with --signers."
         )
-    asked = _Asked(head, signers, each)
+    asked = _Asked(head, signers, parallel_map)
     if path.is_file() and path.name != "root.jsonl" and is_bundle(path):
         return _verify_bundle(path, *open_bundle(path), asked)
     if path.is_dir() and unpacked(path):

@@ -30,7 +30,7 @@ def read_answer_line(question: Question, line: str) -> str | PlanDecision | None
         raise UsageError(f"{line!r} does not answer this question: give {how}.") from None
 
 
-async def settle(connection: Connection, question: Question, said: str | PlanDecision | None) -> None:
+async def settle(connection: Connection, question: Question, answer: str | PlanDecision | None) -> None:
     """Answer a question. Raises SagentError, also if somebody else was faster."""
-    answer = as_object(json_load(encode_answer(question, said)))
-    await connection.ask(op="answer", question=question.id, **{key: answer[key] for key in answer if key != "id"})
+    encoded = as_object(json_load(encode_answer(question, answer)))
+    await connection.ask(op="answer", question=question.id, **{key: encoded[key] for key in encoded if key != "id"})

@@ -129,9 +129,9 @@ def _question(question: Question) -> tuple[str, list[Option[str]]]:
     return words_of(question)[0], [Option("words", "answer it", key="w")]
 
 
-async def _answer(context: CommandContext, connection: Connection, question: Question, way: str) -> None:
+async def _answer(context: CommandContext, connection: Connection, question: Question, choice: str) -> None:
     """Answer a question as the person chose. Raises SagentError, also if somebody else was faster."""
-    match way:
+    match choice:
         case "yes":
             said = None
         case "no":

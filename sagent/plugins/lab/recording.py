@@ -191,12 +191,12 @@ class _Reader:
             self.turns.append(self._turn)
             self._turn = None
 
-    def _message(self, place: int, entry: Entry, said: contents.MessageEntry) -> None:
-        message = said.message.load(self._fetch)
+    def _message(self, place: int, entry: Entry, content: contents.MessageEntry) -> None:
+        message = content.message.load(self._fetch)
         if place <= self._inherited:
             self._step(entry, InheritedMessage(message))
         elif message.role == "user":
-            self._step(entry, IncomingMessage(entry.id, message, said.received))
+            self._step(entry, IncomingMessage(entry.id, message, content.received))
         else:
             if self._turn is None or self._turn.reply is not None or self._turn.failed is not None:
                 self._open(place, entry)

@@ -35,22 +35,22 @@ class Announced:
     end: int
 
 
-def read_announced(text: str, found: re.Match[str], offered: Offered) -> Announced | None:
+def read_announced(text: str, match: re.Match[str], offered: Offered) -> Announced | None:
     """Return the call that a match of ANNOUNCED in the text begins; None if it is not meant as one. One
     that neither words nor a sign announce can only end a reply."""
-    name, said = found["bare"] or found["called"], found["said"] or ""
+    name, said = match["bare"] or match["called"], match["said"] or ""
     known, knows = offered.has(name), bool(_KNOWS.search(said))
     if not (known or knows):
         return None
-    at = found.start("bracket")
-    read = _object_at(text, at) if found["bracket"] == "{" else _between_brackets(text, at, offered.schema(name))
+    at = match.start("bracket")
+    read = _object_at(text, at) if match["bracket"] == "{" else _between_brackets(text, at, offered.schema(name))
     if read is None:
         meant = known and (knows or said == "@")
         return Announced((name, EMPTY, valid_text(text[at:])), len(text)) if meant else None
     given, end = read
     if known and not offered.fits(name, given):
         return None
-    if found["opened"] and (closed := _END_OF_FENCE.match(text, end)):
+    if match["opened"] and (closed := _END_OF_FENCE.match(text, end)):
         end = closed.end()
     line, _, after = text[end:].partition("\n")
     if line.strip(" \t\r;.]}`*") or not (said or _ENDS.match(after)):

@@ -50,19 +50,19 @@ def read_labelled(text: str, start: int, offered: Offered) -> Labelled | None:
         return None if _line(text, end).strip() else Labelled((name, values[0], None), end, said)
     line = _line(text, at)
     if line.strip():
-        return _plain(name, line.strip(), at + len(line), offered, said=said)
+        return _plain(name, line.strip(), at + len(line), offered, explicit=said)
     pairs, end = _pairs(text, at + len(line) + 1, len(head["indent"]))
     if not pairs:
         return None
     return Labelled((name, cast_arguments(pairs, offered.schema(name)), None), end, said)
 
 
-def _plain(name: str, value: str, end: int, offered: Offered, *, said: bool) -> Labelled | None:
+def _plain(name: str, value: str, end: int, offered: Offered, *, explicit: bool) -> Labelled | None:
     """Return a call of one text that stands behind the label."""
     key = offered.only_text(name)
     given = json_freeze({key: _unquoted(value)}) if key else EMPTY
-    if offered.has(name) and said:
-        return Labelled((name, given, None if key else valid_text(value)), end, said)
+    if offered.has(name) and explicit:
+        return Labelled((name, given, None if key else valid_text(value)), end, explicit)
     return None
 
 

@@ -36,10 +36,10 @@ BELL_AFTER_SECONDS = 10.0  # of work, whose end then rings a bell
 
 
 class Presence:
-    """Knows the time of the last key press, and alerts an absent person. `way` is "off", "bell" or "osc9"."""
+    """Knows the time of the last key press, and alerts an absent person. `kind` is "off", "bell" or "osc9"."""
 
-    def __init__(self, screen: Screen, way: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._screen, self._way, self.clock = screen, way, clock
+    def __init__(self, screen: Screen, kind: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen, self._way, self.clock = screen, kind, clock
         self._typed_at = -QUIET_SECONDS
         self._typed = asyncio.Event()
         screen.app.key_processor.after_key_press += self._on_typed

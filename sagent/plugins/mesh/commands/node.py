@@ -125,14 +125,14 @@ def _options(options: Mapping[str, object], settings: "Settings") -> "NodeOption
     return NodeOptions(name, slots, tuple(texts), place, shared)
 
 
-async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent", told: _Told, metrics: int | None) -> int:
+async def _work(url: str, options: "NodeOptions", open_agent: "OpenAgent", notices: _Told, metrics: int | None) -> int:
     from sagent.plugins.mesh.journal import shown
     from sagent.plugins.mesh.node import Node
 
     async with AsyncExitStack() as stack:
         bus = await _reached(stack, url, f"sagent node {options.name}")
-        node = Node(bus, options, open_agent, told.warn)
-        told.follow(node)
+        node = Node(bus, options, open_agent, notices.warn)
+        notices.follow(node)
         if metrics is not None:
             try:
                 port = await stack.enter_async_context(shown("127.0.0.1", metrics, node.figures))
