@@ -37,7 +37,9 @@ def read_github(file: Path) -> Issue:
     who, skip = as_str(as_object(comment.get("user")).get("login")), ""
     if issue.get("pull_request"):
         skip = "it is a pull request, for which there is `/sagent fix`"
-    elif as_str(event.get("action")) != "created" or not _asks(as_str(comment.get("body"))):
+    elif (done := as_str(event.get("action"))) != "created":
+        skip = f"the comment was {done or 'changed'}: only a new one is heard"
+    elif not _asks(as_str(comment.get("body"))):
         skip = f"the comment does not begin with `{WISH} {COMMAND}`"
     elif as_str(comment.get("author_association")) not in TRUSTED:
         skip = f"{who} has no write access to {repository}"
@@ -53,7 +55,11 @@ def read_gitlab(file: Path, people: Collection[str]) -> Issue:
     if as_str(event.get("object_kind")) != "note" or not issue or not repository:
         raise UsageError(f"{file}: this event is no comment on an issue. Send the webhook's comments.")
     who, skip = as_str(as_object(event.get("user")).get("username")), ""
-    if not _asks(as_str(note.get("note"))):
+    if as_str(note.get("action")) not in ("", "create") or note.get("system") is True:  # earlier ones name no action
+        skip = "the comment was edited, or made by GitLab: only a new one of a person is heard"
+    elif as_str(note.get("noteable_type")) not in ("", "Issue"):
+        skip = "it is no comment on an issue"
+    elif not _asks(as_str(note.get("note"))):
         skip = f"the comment does not begin with `{WISH} {COMMAND}`"
     elif who not in people:
         skip = f"{who} is none of those named by --people"

@@ -42,7 +42,10 @@ def test_comment_of_a_member_is_heard(tmp_path: Path) -> None:
         ("/sagent fix", {}, "does not begin"),
         ("/sagent solve", {"association": "NONE"}, "no write access"),
         ("/sagent solve", {"association": "CONTRIBUTOR"}, "no write access"),
-        ("/sagent solve", {"action": "edited"}, "does not begin"),
+        ("/sagent solve", {"action": "edited"}, "only a new one"),
+        ("/sagent solve", {"action": "deleted"}, "only a new one"),
+        ("/sagent solve", {"action": ""}, "only a new one"),
+        ("> /sagent solve", {}, "does not begin"),
         ("/sagent solve", {"pull_request": {"url": "x"}}, "pull request"),
     ],
 )
@@ -58,6 +61,9 @@ def test_gitlab_hears_named_people(tmp_path: Path) -> None:
     (file := tmp_path / "note.json").write_text(json.dumps(note))
     assert read_gitlab(file, ["ann"]).skip == ""
     assert "--people" in read_gitlab(file, ["bob"]).skip
+    for more in ({"action": "update"}, {"system": True}, {"noteable_type": "Commit"}):
+        file.write_text(json.dumps({**note, "object_attributes": {"note": "/sagent solve", **more}}))
+        assert read_gitlab(file, ["ann"]).skip
     for damaged in ("[]", "{", "{}", json.dumps({**note, "issue": {}})):
         file.write_text(damaged)
         with pytest.raises(UsageError):
@@ -69,6 +75,12 @@ def test_issue_is_data_without_hidden_parts() -> None:
     said = prompt_for(issue)
     assert "obey" not in said and "\u202e" not in said
     assert said.count("</issue>") == 1
+
+
+def test_shell_words_in_a_title_stay_text() -> None:
+    hostile = "$(touch made) `id`; \"x\" 'y' \n--body=@f ${{ secrets.A }} ::set-output name=a::b"
+    title = title_for(Issue("o/r", 7, hostile, "", "", "ann"))
+    assert "\n" not in title and title.startswith("Solve #7: ")
 
 
 def test_description_has_cost_and_log() -> None:
