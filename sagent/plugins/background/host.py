@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from sagent.messages import user
 from sagent.peer import Stop
 from sagent.plugins.background import place
 from sagent.plugins.background.clients import Clients
-from sagent.plugins.background.records import Record, State, log_path, write
+from sagent.plugins.background.records import Record, State, log_path, write, write_end
 from sagent.plugins.background.starting import Place, places_of
 from sagent.plugins.hosting.asking import call_text
 from sagent.plugins.hosting.figures import Judgement
@@ -234,7 +234,7 @@ class Host:
         if self._stopped or self._signal:
             code = code or 128 + (self._signal or signal.SIGINT)
         self._change(state="ended", asks=(), ended=time.time(), code=code)
-        self._write()
+        self._write(write_end)
         self.clients.tell(_line("closed", code=code))
         if self._server is not None:
             self._server.close()
@@ -392,9 +392,9 @@ class Host:
         if not self._over.is_set():  # otherwise its end is written next
             self._write()
 
-    def _write(self) -> None:
+    def _write(self, by: Callable[[Path, Record], None] = write) -> None:
         try:
-            write(self._settings.state_dir, self.record)
+            by(self._settings.state_dir, self.record)
         except OSError as error:
             sys.stderr.write(f"the record of the session could not be written: {error}\n")
 

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
@@ -103,7 +103,25 @@ def log_path(state_dir: Path, name: str) -> Path:
 
 def write(state_dir: Path, record: Record) -> None:
     """Write a record. Raises OSError."""
-    put(folder(state_dir) / f"{record.id}.json", json.dumps({"version": _VERSION, **asdict(record)}).encode() + b"\n")
+    put(folder(state_dir) / f"{record.id}.json", _encode(record))
+
+
+def write_end(state_dir: Path, record: Record) -> None:
+    """Write the record of a session that has ended; on a full disk in the place of the one that is there, if need be
+    without the result. Raises OSError."""
+    try:
+        write(state_dir, record)
+    except OSError:
+        with (folder(state_dir) / f"{record.id}.json").open("r+b", buffering=0) as file:
+            room = os.fstat(file.fileno()).st_size
+            less = replace(record, result={}, note=f"The disk is full: its result is in `sagent logs {record.id}`.")
+            every = (record, less, replace(less, flags={}, title="", model=""))
+            data = next((data for data in map(_encode, every) if len(data) <= room), _encode(every[-1]))
+            file.write(data.ljust(room))
+
+
+def _encode(record: Record) -> bytes:
+    return json.dumps({"version": _VERSION, **asdict(record)}).encode() + b"\n"
 
 
 def read(path: Path) -> Record:

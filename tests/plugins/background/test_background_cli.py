@@ -1,12 +1,16 @@
 """`sagent --bg`, `ps`, `wait` and `stop`, with the processes and sockets that they have."""
 
+import errno
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sagent.plugins.background.records import Record, find, folder, write, write_end
+from sagent.session.log import make_directory
 from sagent.testing.server import Call, Fail, Turn
 from tests.cli.test_asked_for import PNG
 from tests.depth import later
@@ -156,3 +160,18 @@ def test_background_plan_that_is_none(place: Place) -> None:
     place.shell.serve([Turn("I have none.")])
     done = place.run("wait", place.start("--plan", "plan something"))
     assert done.code == 6 and "without a plan" in done.err
+
+
+def test_end_is_noted_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record("s", "/s", "/", 1, os.uname().nodename, "/s.sock", "/s.log", 1.0, "task", "asking", ("Bash x",))
+    make_directory(folder(tmp_path))
+    write(tmp_path, record)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sagent.plugins.background.records.put", full)
+    ended = replace(record, state="ended", asks=(), code=1, result={"result": "x" * 5_000})
+    write_end(tmp_path, ended)
+    found = find(tmp_path, "s")
+    assert (found.state, found.code, found.result) == ("ended", 1, {}) and "sagent logs s" in found.note
