@@ -78,7 +78,8 @@ class _Open:
 
 class BlockContext(NamedTuple):
     """Facts of the conversation about blocks: texts of files by path, for blocks without a path; commands that were
-    advised, for blocks without a word after the fence; and whether this model's replies begin within its thinking."""
+    advised, for blocks without a word after the fence and replies without a block; and whether this model's replies
+    begin within its thinking."""
 
     files: Mapping[str, str] = MappingProxyType({})
     commands: Container[str] = ()
@@ -147,6 +148,12 @@ class BlockReader:
         if self._ending:
             self._close()
         held, self._held = "".join(self._held), []
+        said = "".join((*self._texts, *self._prose))
+        if not cut and not self._calls and self._open is None and said.strip() in self._commands:
+            bare = _Open("shell", [], 0, "", "", [said], said.strip().splitlines())
+            self._texts, self._prose = [], []
+            self._add(bare, _read(bare, self._tools))
+            return held
         if (block := self._open) is None:
             return held if self._late or not self._called else ""
         self._open = None

@@ -273,7 +273,8 @@ def enclose(path: str, text: str) -> Text:
 def meant_by(messages: Sequence[Message], tools: Mapping[str, ToolSpec]) -> BlockContext:
     """Return the files and commands that unnamed blocks of the next reply may be meant for."""
     last = messages[-1] if messages else None
-    advised = read(last.content, tools, "end", "advised") if last and is_advice(last) and "Bash" in tools else ()
+    told = last is not None and (is_advice(last) or last.sender == "sagent")
+    advised = read(last.content, tools, "end", "advised") if last and told and "Bash" in tools else ()
     commands = {as_str(part.arguments.get("command")) for part in advised if isinstance(part, ToolCall)}
     return BlockContext(_meant_files(messages) if "Write" in tools else {}, commands - {""})
 

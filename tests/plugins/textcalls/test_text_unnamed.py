@@ -1,5 +1,6 @@
 """A block without a path that is a new version of a known file is written, and no other is."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,11 @@ async def test_path_in_other_case_is_known_file() -> None:
     assert [call.arguments["file_path"] for call in (await reply_to(said)).calls] == ["conf.yaml"]
     both = user("Mend them.", enclose("conf.yaml", CONF), enclose("Conf.yaml", CONF))
     assert [call.arguments["file_path"] for call in (await reply_to(said, both)).calls] == ["CONF.yaml"]
+
+
+async def test_bare_command_that_was_told_is_made() -> None:
+    told = user("It is still there:\n\n```bash\nrm -r old\n```", sender="sagent")
+    for sender, made in (("sagent", True), ("root/other", False), ("", False)):
+        message = await reply_to("rm -r old\n", ASKED, assistant("Done."), replace(told, sender=sender))
+        assert [call.arguments["command"] for call in message.calls] == ["rm -r old"] * made
+    assert not (await reply_to("rm -r new", ASKED, assistant("Done."), told)).calls
