@@ -181,11 +181,12 @@ class Tree:
             raise UsageError(f"{parent} cannot spawn: agents may be at most {most} deep. Do the work yourself.")
         if len(self._living) - 1 >= limits.max_live:
             raise UsageError(
-                f"no more than {limits.max_live} agents may run at a time. Wait for one of them to end: "
+                f"no more than {limits.max_live} agents may run at a time (max_live_agents), and {limits.max_spawns} "
+                f"be spawned in a session (max_spawns), {self._spawns} so far. Wait for one of them to end: "
                 f"{', '.join(sorted(self._living))}."
             )
         if self._spawns >= limits.max_spawns:
-            raise UsageError(f"this session has reached its limit of spawned agents, {self._spawns}.")
+            raise UsageError(f"this session has reached its limit of spawned agents, {self._spawns} (max_spawns).")
         path = f"{parent}/{_segment(name)}" if name else self._numbered(f"{parent}/")
         if path.lower() in self._used:
             path = self._numbered(f"{path}-", 2)

@@ -51,5 +51,5 @@ def _held(call: Holder) -> str:
     pinged = call.silent >= call.own_limit  # pings are not visible here
     left = max(0.0, (call.max_silence if pinged else min(call.own_limit, call.max_silence)) - call.silent)
     until = f"{'kept alive by its provider, ' if pinged else ''}given up after {left:.0f} s more"
-    role = "" if call.ask.role == "executor" else f" as {call.ask.role}"
-    return f"{call.ask.agent}{role} holds {show(call.held)} (silent for {call.silent:.0f} s, {until})"
+    who = call.ask.agent + ("" if call.ask.role == "executor" else f" as {call.ask.role}")
+    return f"{who} holds {show(call.held)} (for {call.seconds:.0f} s, silent {call.silent:.0f} s, {until})"

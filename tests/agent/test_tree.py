@@ -154,7 +154,7 @@ async def test_cousins_write_by_name_or_pattern() -> None:
     [
         (TreeLimits(max_depth=0), 1, "at most 0 deep"),
         (TreeLimits(max_spawns=1), 2, "this session has reached its limit of spawned agents, 1"),
-        (TreeLimits(max_live=1), 2, "no more than 1 agents may run at a time"),
+        (TreeLimits(max_live=1), 2, "(max_live_agents), and 256 be spawned in a session (max_spawns), 1 so far"),
     ],
 )
 async def test_limits_hold_in_code(limits: TreeLimits, spawns: int, words: str) -> None:

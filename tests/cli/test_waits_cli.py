@@ -19,7 +19,7 @@ output = 100
 """
 WAIT = re.compile(
     r"root/a/c: waiting for money \(3 s so far\): the next call needs \$[\d.]+, and \$[\d.]+ of \$0.75 is free\. "
-    r"In flight: root/a/b holds \$[\d.]+ \(silent for \d s, given up after \d s more\)\. "
+    r"In flight: root/a/b holds \$[\d.]+ \(for \d s, silent \d s, given up after \d s more\)\. "
 )
 
 
