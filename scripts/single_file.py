@@ -18,7 +18,7 @@ def main(extras: list[str]) -> int:
     wanted = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
     build = [sys.executable, "-m", "shiv", "--console-script", "sagent", "--compressed", "--reproducible"]
     build += ["--python", "/usr/bin/env python3", "--output-file", str(target)]
-    code = subprocess.call([*build, "-c", str(ROOT / "constraints.txt"), wanted])
+    code = subprocess.call([*build, "--constraint", str(ROOT / "constraints.txt"), wanted])
     if code == 0:
         sys.stdout.write(f"{target}: {target.stat().st_size / 1e6:.0f} MB\n")
     return code

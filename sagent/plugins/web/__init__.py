@@ -31,7 +31,7 @@ plugin = Plugin(
         ToolEntry("WebSearch", "sagent.plugins.web.search:make", ("web",)),
         ToolEntry("WebFetch", "sagent.plugins.web.fetch:make", ("web",)),
     ),
-    parts=(Part("sagent.plugins.web.part:add", ("web_tools=auto",)),),
+    parts=(Part("sagent.plugins.web.part:add", ("somebody answers", "allow", "permission_mode=full")),),
     settings=(WEB_TOOLS,),
     tables=(WEB,),
     needs=("gateway",),

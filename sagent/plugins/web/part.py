@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from sagent.app.builder import AgentBuilder
 from sagent.plugin import ToolEntry
-from sagent.plugins.web import WEB
+from sagent.plugins.web import WEB, WEB_TOOLS
 from sagent.providers.access import Access, loopback
 from sagent.providers.registry import row_called
 
@@ -17,6 +17,8 @@ async def add(builder: AgentBuilder) -> None:
     """Offer the tools, unless a person has chosen others, each call would be refused, or the model is on this machine:
     it is small, and every tool costs it attention."""
     settings, model = builder.settings, builder.choice.model
+    if settings.of(WEB_TOOLS) == "off":
+        return
     row, source = row_called(model.provider, builder.choice.rows), getattr(model, "source", None)
     here = isinstance(source, Access) and loopback(source.base_url)
     if settings.tools is not None or not _may_reach(builder) or row is None or (here and row.family == "chat"):
