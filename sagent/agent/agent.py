@@ -95,7 +95,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         given = resources or Resources()
         check_resources(given)
         self._models = NamedModels()
-        model = self._models.open(model)
+        model = self._models.resolve(self._models.add(model))
         given = _with_models(given, self._models, advisor, fallbacks)
         ledger = ledger_of(given.ledger, given.path, max_budget_usd)
         own_tools = tools_of(tools or ())
@@ -545,8 +545,8 @@ def _with_models(
     if given.resolve is None:
         for each in getattr(given.advisory, "models", ()):
             models.add(each)
-    ahead = tuple(models.open(each) for each in (*given.fallbacks, *fallbacks))
-    compactor = None if given.compactor is None else models.open(given.compactor)
+    ahead = tuple(models.resolve(models.add(each)) for each in (*given.fallbacks, *fallbacks))
+    compactor = None if given.compactor is None else models.resolve(models.add(given.compactor))
     return replace(given, fallbacks=ahead, compactor=compactor, resolve=given.resolve or models.resolve)
 
 

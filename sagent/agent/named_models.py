@@ -18,7 +18,7 @@ class NamedModels:
         self._opened: list[Provider] = []
 
     def add(self, chosen: Model | str) -> str:
-        """Add a model and return its full name. Raises UsageError."""
+        """Add a model and return its full name, for `resolve`. Raises UsageError."""
         if isinstance(chosen, str):
             from sagent.providers.aliases import spelled_out
 
@@ -40,10 +40,6 @@ class NamedModels:
             self._opened.append(provider_named(provider))
             self._models[full] = self._opened[-1].model(model)
         return self._models[full]
-
-    def open(self, chosen: Model | str) -> Model:
-        """Add a model, and return it."""
-        return self.resolve(self.add(chosen))
 
     async def aclose(self) -> None:
         """Close the providers that were opened."""

@@ -107,6 +107,8 @@ class AgentBuilder:
         match fact:
             case "had advisors":
                 return bool(self.past.advisors)
+            case "resumed":
+                return self.past.resumed
             case "proposes a plan":
                 return self.past.proposes or self.plans
             case "defers tools":

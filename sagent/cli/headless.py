@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from sagent.agent import Agent
 from sagent.cli.render import PROPOSED, Renderer, StreamRenderer, TextRenderer, binary_safe, renderer_for, report
-from sagent.context.plan import EXIT_PLAN, is_planning, last_plan
 from sagent.errors import SagentError, UsageError
 from sagent.events import Event, Failure, Notice, Result
 from sagent.lib.dataclass import dataclass
@@ -193,13 +192,17 @@ async def _answer_all(
                 text = await carry_out(said.text, settings, agent, surface)
                 if not text and not said.parts:
                     continue
-                if settings.plan or (settings.permission_mode != "plan" and is_planning(agent.messages)):
-                    from sagent.tools.plan import PLANNED, plan_notice
+                if settings.plan or (agent.messages and settings.permission_mode != "plan"):
+                    from sagent.context.plan import is_planning
+                    from sagent.tools.plan import plan_notice
 
-                    notice = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if settings.plan else PLANNED
-                    agent.send(user(notice, sender="plan mode"), "next")
+                    if settings.plan or is_planning(agent.messages):
+                        notice = plan_notice(agent.state.tools, is_on=settings.plan)
+                        agent.send(user(notice, sender="plan mode"), "next")
                 result = await _answer(agent, user(text, *said.parts), schema)
                 if settings.plan or result.stop_reason == PROPOSED:
+                    from sagent.context.plan import last_plan
+
                     result = planned(result, last_plan(agent.messages))
                 renderer.on_result(result)
                 worst = worst or exit_code(result, interrupter.received)

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from sagent.context.plan import EXIT_PLAN, is_planning
+from sagent.context.plan import is_planning
 from sagent.context.todo import tasks_in
 from sagent.errors import SagentError, SessionBusy, UsageError
 from sagent.events import (
@@ -440,12 +440,11 @@ class SessionLoop(CurrentSession):
         ticking = asyncio.create_task(self._status.tick(agent))
         planning = opened.policy.mode == "plan" and opened.elsewhere is None
         if planning != self._planning or (planning and not is_planning(agent.messages)):  # cleared, or gone back
-            from sagent.tools.plan import PLANNED, plan_notice
+            from sagent.tools.plan import plan_notice
 
             self._planning = planning
-            has_tool = any(tool.name == EXIT_PLAN for tool in agent.tools)
-            text = plan_notice(has_tool=has_tool) if planning else PLANNED
-            agent.send(user(text, sender=PLAN_MODE), "next")
+            notice = plan_notice([tool.name for tool in agent.tools], is_on=planning)
+            agent.send(user(notice, sender=PLAN_MODE), "next")
         if selected := opened.surface.selected():
             agent.send(user(selected, sender="editor"), "next")
         try:

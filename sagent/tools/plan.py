@@ -1,6 +1,6 @@
 """Plan mode: its notices for the model, and the ExitPlan tool, which proposes a plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Literal
 
 from sagent.context.plan import EXIT_PLAN, ON
@@ -21,9 +21,9 @@ _OPEN = "The person has not decided on the plan, and plan mode is still on. End 
 PLANNED = "Plan mode is off: you may change what the permissions allow."
 
 
-def plan_notice(*, has_tool: bool) -> str:
-    """Return the notice for the model when plan mode begins."""
-    return _ON + (_BY_TOOL if has_tool else _BY_HEADING)
+def plan_notice(tools: Container[str], *, is_on: bool) -> str:
+    """Return the notice for a model with these tools when plan mode begins or ends."""
+    return _ON + (_BY_TOOL if EXIT_PLAN in tools else _BY_HEADING) if is_on else PLANNED
 
 
 @dataclass(frozen=True, slots=True)

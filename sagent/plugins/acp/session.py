@@ -329,12 +329,10 @@ class Session:
     def _say_whether_planning(self, agent: "Agent") -> None:
         """Tell the model when plan mode begins or ends."""
         if (planning := self.policy.mode == "plan") != self._planning:
-            from sagent.context.plan import EXIT_PLAN
-            from sagent.tools.plan import PLANNED, plan_notice
+            from sagent.tools.plan import plan_notice
 
             self._planning = planning
-            text = plan_notice(has_tool=EXIT_PLAN in agent.state.tools) if planning else PLANNED
-            agent.send(user(text, sender="plan mode"), "next")
+            agent.send(user(plan_notice(agent.state.tools, is_on=planning), sender="plan mode"), "next")
 
     async def _accepted(self, agent: "Agent") -> str:
         """Return the prompt to carry out the plan in the model's answer, if the person wants that; "" otherwise."""

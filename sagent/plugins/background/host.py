@@ -18,7 +18,7 @@ from sagent.cli.interactive import open_session
 from sagent.cli.render import PROPOSED
 from sagent.cli.settings import load_settings
 from sagent.codec import decode_message
-from sagent.context.plan import EXIT_PLAN, PLAN_MODE, is_planning, last_plan
+from sagent.context.plan import PLAN_MODE, is_planning, last_plan
 from sagent.errors import SagentError, SessionBusy
 from sagent.events import Advised, Event, Finished, Notice, Received, ReplyFinished, Result, Switched, ToolFinished
 from sagent.lib import flock
@@ -44,7 +44,7 @@ from sagent.plugins.hosting.typed import encode
 from sagent.policy.permissions import MODES
 from sagent.session.folds import title
 from sagent.tools.ask import Question as Inquiry
-from sagent.tools.plan import PLANNED, PlanDecision, plan_notice
+from sagent.tools.plan import PlanDecision, plan_notice
 from sagent.transcript.event_json import encode_result
 
 if TYPE_CHECKING:
@@ -307,10 +307,9 @@ class Host:
                     self._result = Result("", (), "end", session_id=agent.log.session_id, session_path=agent.log.path)
                     return
                 message = user(text)
-            if self._live.policy.mode == "plan":
-                agent.send(user(plan_notice(has_tool=EXIT_PLAN in agent.state.tools), sender=PLAN_MODE), "next")
-            elif is_planning(agent.messages):
-                agent.send(user(PLANNED, sender=PLAN_MODE), "next")
+            planning = self._live.policy.mode == "plan"
+            if planning or is_planning(agent.messages):
+                agent.send(user(plan_notice(agent.state.tools, is_on=planning), sender=PLAN_MODE), "next")
             result = await self._live.answer(agent, message)
             plans = self._settings.plan or result.stop_reason == PROPOSED
             self._result = planned(result, last_plan(agent.messages)) if plans else result

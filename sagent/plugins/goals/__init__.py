@@ -24,7 +24,7 @@ ATTEMPTS = Setting(
 plugin = Plugin(
     "goals",
     "goals that are worked towards until they are reached, and repeated prompts",
-    parts=(Part("sagent.plugins.goals.goal:add", ("goal",)), Part("sagent.plugins.goals.restored:add", ("always",))),
+    parts=(Part("sagent.plugins.goals.goal:add", ("goal",)), Part("sagent.plugins.goals.restored:add", ("resumed",))),
     settings=(GOAL, ATTEMPTS),
     slash_commands=(SlashCommand("goal", f"{_SLASH}:goal"), SlashCommand("loop", f"{_SLASH}:loop")),
 )
