@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from decimal import Decimal
-from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias, cast
 
 from sagent.config import Settings
 from sagent.errors import BudgetExceeded, SagentError, UsageError
@@ -15,16 +15,11 @@ from sagent.plugins.spending.limits import Limit, team_limits_of
 _Period: TypeAlias = Literal["day", "month"]
 
 
-class _Short(NamedTuple):
-    period: _Period
-    spent: int
-    held: int
-
-
 class Money(Protocol):
-    """Money that many machines spend, in billionths of a USD."""
+    """Money that many machines spend, in billionths of a USD. A refused reservation is the period whose budget is too
+    small, with what is spent and held of it."""
 
-    async def reserve(self, caps: Mapping[_Period, int], nano: int) -> str | _Short: ...
+    async def reserve(self, caps: Mapping[_Period, int], nano: int) -> str | tuple[_Period, int, int]: ...
 
     def settle(self, hold: str, nano: int) -> None: ...
 

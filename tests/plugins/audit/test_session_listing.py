@@ -73,6 +73,6 @@ def test_unchanged_sessions_are_not_read_again(tmp_path: Path, monkeypatch: pyte
         step(tmp_path, tmp_path, made, "n", 0)
     before = list_sessions(tmp_path)
     read: list[Path] = []
-    monkeypatch.setattr(listing, "glance", lambda path, room: read.append(path))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(listing, "glance", lambda path, room: read.append(path))
     assert list_sessions(tmp_path) == before
     assert not read

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from program import Shell
 
 from sagent.config import load
 from sagent.plugins.setup.first import find_offers
+from tests.cli.program import Shell
 
 pytestmark = pytest.mark.plugin("setup")
 

@@ -17,7 +17,7 @@ from tests.depth import slow
 from tests.plugins.mesh.places import MODEL, Place, by_results, place
 
 
-def node(here: Place, name: str, warn: Callable[[str], object] = pytest.fail) -> Node:
+def node(here: Place, name: str, warn: Callable[[str], None] = pytest.fail) -> Node:
     """A node in this process."""
     options = NodeOptions(name, 2, (), here.directory / name)
     flags = {"model": MODEL, "permission_mode": "full", "sandbox": "off"}

@@ -5,16 +5,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from program import Shell
 
+from sagent.lib.json import as_array, as_object, as_str
 from sagent.testing.server import Call, Received, Turn
+from tests.cli.program import Shell
 
 pytestmark = pytest.mark.plugin("toolsearch")
 FULL = ("--permission-mode", "full")
 
 
 def names(received: Received) -> list[str]:
-    return [tool["name"] for tool in received.json["tools"]]
+    return [as_str(as_object(tool)["name"]) for tool in as_array(received.json["tools"])]
 
 
 def first(shell: Shell, *flags: str, model: str = "anthropic/claude-sonnet-4-6") -> Received:
@@ -60,7 +61,8 @@ def test_model_on_this_machine_gets_none(shell: Shell) -> None:
     flags = ("--base-url", f"{server.url}/v1", "--provider", "openai-compatible")
     done = shell.run(*flags, *FULL, "what is new in ripgrep?", model="qwen3:8b")
     assert done.code == 0, done.err
-    sent = [tool["function"]["name"] for tool in server.requests[-1].json["tools"]]
+    tools = as_array(server.requests[-1].json["tools"])
+    sent = [as_str(as_object(as_object(tool)["function"])["name"]) for tool in tools]
     assert "Read" in sent and not {"find_tools", "WebFetch"} & {*sent}
 
 
