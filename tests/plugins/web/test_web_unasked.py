@@ -74,7 +74,7 @@ def test_found_tool_reads_a_page(shell: Shell) -> None:
             self.end_headers()
             self.wfile.write(b"High water is at noon.")
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *_: object) -> None:  # noqa: A002 -- as there
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
