@@ -50,6 +50,7 @@ class Pauses:
 
     def __init__(self) -> None:
         self._allowed: set[str] = set()
+        self._answering = asyncio.Lock()  # two answers to one call make it once
 
     async def __call__(self, call: ToolCall, question: Ask) -> str | None:
         """Return None for a call that was allowed before, otherwise that it waits."""
@@ -71,6 +72,15 @@ class Pauses:
         """
         if agent.running:
             raise UsageError(f"agent {agent.path} is running: wait for its end, then answer")
+        async with self._answering:
+            parts = await self._answered(agent, answers, deps)
+        if not parts:
+            raise UsageError("there is no answer to a call that waits")
+        message = Message("user", tuple(parts), sender=SENDER)
+        return await (agent.run(message) if deps is None else agent.run(message, deps=deps))
+
+    async def _answered(self, agent: Agent[Deps], answers: Mapping[str, Answer], deps: Deps | None) -> list[Part]:
+        """Make and refuse calls, and return what came of them and of those that were lost, for the model."""
         waiting = {each.call.id: each.call for each in self.waiting(agent)}
         if unknown := [name for name in answers if name not in waiting]:
             raise UsageError(f"{unknown[0]!r} is not a call that waits; these do: {', '.join(waiting) or 'none'}")
@@ -81,10 +91,7 @@ class Pauses:
             _record(agent, call, outcome)
             head = "was made" if not outcome.output.is_error else "failed" if not outcome.denied else "was not allowed"
             parts += [Text(f"Your call of {call.name} ({name}) {head}:"), *outcome.output.content]
-        if not parts:
-            raise UsageError("there is no answer to a call that waits")
-        message = Message("user", tuple(parts), sender=SENDER)
-        return await (agent.run(message) if deps is None else agent.run(message, deps=deps))
+        return parts
 
     async def _made(self, agent: Agent[Deps], name: str, call: ToolCall, deps: Deps | None) -> "_Outcome":
         """Make a call, once the log says that it begins."""

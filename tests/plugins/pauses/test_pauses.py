@@ -1,5 +1,6 @@
 """Calls that wait for an answer over the end of a process."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sagent import Agent, Resources, UsageError
+from sagent import Agent, Resources, Result, UsageError
 from sagent.lib.json import JsonObject
 from sagent.messages import Message, ToolCall
 from sagent.model import Request
@@ -89,6 +90,14 @@ async def test_each_call_is_answered_once(shop: Shop) -> None:
             with pytest.raises(UsageError, match="waits"):
                 await shop.pauses.resume(agent, answers)
     assert shop.deployed == ["production"]
+
+
+async def test_two_answers_at_once_make_one_call(shop: Shop) -> None:
+    async with shop.agent((CALLS[0],), "I wait.", "Done.") as agent:
+        await agent.run("Deploy.")
+        answers = [shop.pauses.resume(agent, {"staging": True}) for _ in range(2)]
+        first, second = await asyncio.gather(*answers, return_exceptions=True)
+        assert isinstance(first, Result) and isinstance(second, UsageError) and shop.deployed == ["staging"]
 
 
 async def test_answered_call_is_judged_again(shop: Shop) -> None:
