@@ -15,7 +15,7 @@ from sagent.advisor.tool import is_answer, is_consent, message_of, prompt_text, 
 from sagent.events import Advice
 from sagent.messages import Message, ToolCall, user
 from sagent.peer import Action, Inject
-from sagent.policy import Allow, Ask, Hold, Policy, Turn, Verdict
+from sagent.policy import Allow, Ask, Policy, Postpone, Turn, Verdict
 from sagent.tool import Effect, Workspace
 
 NUDGE_TURN = 3  # turn of a task after which an executor that never asked is reminded once
@@ -54,9 +54,9 @@ class AdvisorPolicy:
             answers = await self._ask(trigger, what)
             self._holds = any(map(is_answer, answers)) or self._holds
             if trigger == "destructive" and not any(map(is_answer, answers)):
-                return Hold(held_without(refusal_of(answers)))
+                return Postpone(held_without(refusal_of(answers)))
         if self._holds and (changes or found is not None):  # until the executor has read the advice
-            return Hold(HELD)
+            return Postpone(HELD)
         self._watch.wrote = self._watch.wrote or changes
         return verdict
 

@@ -16,7 +16,7 @@ from sagent.lib.json import EMPTY
 from sagent.messages import Message, ToolCall, user
 from sagent.model import Effort, Model, full_name
 from sagent.peer import Action, SpawnRequest
-from sagent.policy import Allow, Ask, Deny, Hold, Policy, Turn, Verdict
+from sagent.policy import Allow, Ask, Deny, Policy, Postpone, Turn, Verdict
 from sagent.session.contents import EXECUTOR, MessageEntry, Opened, Spawned, StoredMessage
 from sagent.session.log import Log, MemoryLog
 from sagent.tool import Effect, PathFilter, ProfileOf, Tool, Workspace
@@ -218,7 +218,7 @@ class CombinedPolicy:
 def _leniency(verdict: Verdict) -> float:
     if isinstance(verdict, Allow) and verdict.arguments is not None:
         return 1.5  # after a denial, before a question about a call that will not be made
-    return (Deny, Hold, Ask, Allow).index(type(verdict))
+    return (Deny, Postpone, Ask, Allow).index(type(verdict))
 
 
 def _combined_profile(own: "ProfileOf | None", parent: Workspace) -> "ProfileOf | None":

@@ -22,7 +22,7 @@ from sagent.lib.raised import ends
 from sagent.lib.text import cut, failure
 from sagent.messages import DENIED, Message, Text, ToolCall, ToolResult
 from sagent.peer import JobState
-from sagent.policy import Allow, Ask, Deny, Hold, Verdict
+from sagent.policy import Allow, Ask, Deny, Postpone, Verdict
 from sagent.tool import Answer, Effect, RunContext, Tool, ToolOutput, conflict, foresee
 
 INTERRUPTED = "interrupted before it ended"
@@ -184,7 +184,7 @@ async def _refusal(state: AgentState, call: ToolCall, verdict: Verdict) -> Denia
             return None
         case Deny(reason):
             refusal = reason
-        case Hold(reason):
+        case Postpone(reason):
             return _error(reason)
         case Ask() if (ask := state.neighbours.ask) is not None:
             refusal = await ask(call, replace(verdict, agent=state.path))

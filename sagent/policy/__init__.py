@@ -37,13 +37,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Postpone:
     """Verdict "not yet": the model reads the reason, and may make the call again."""
 
     reason: str
 
 
-Verdict: TypeAlias = Allow | Deny | Ask | Hold
+Verdict: TypeAlias = Allow | Deny | Ask | Postpone
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,5 +18,5 @@ def no_verdict(policy: object, call: str, value: Never) -> ToolError:
     name = type(getattr(policy, "inner", policy)).__name__
     return ToolError(
         f"{call} was not run: {name}.before_tool returned {value!r:.60}, and it must return "
-        "Allow, Deny, Ask or Hold, of sagent.policy."
+        "Allow, Deny, Ask or Postpone, of sagent.policy."
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sagent.providers.toolforms import Naming
 
 Shown: TypeAlias = Text | Image | Document
-Said: TypeAlias = Text | Thinking | ToolCall | Opaque
+ModelPart: TypeAlias = Text | Thinking | ToolCall | Opaque
 
 INTERRUPTED = "[interrupted: this call was not finished, there is no result]"
 NO_OUTPUT = "(no output)"
@@ -82,7 +82,7 @@ class UserTurn:
 class ModelTurn:
     """A model's turn. Ids of calls are unique in the conversation and safe; `malformed` arguments are removed."""
 
-    parts: tuple[Said, ...]
+    parts: tuple[ModelPart, ...]
 
 
 Turn: TypeAlias = UserTurn | ModelTurn
@@ -177,10 +177,10 @@ class Handover:
                 answers.append(CallResult(call.id, call.name, (Text(INTERRUPTED),), is_error=True))
         return tuple(answers)
 
-    def _accept(self, message: Message) -> tuple[tuple[tuple[str, ToolCall], ...], tuple[Said, ...]]:
+    def _accept(self, message: Message) -> tuple[tuple[tuple[str, ToolCall], ...], tuple[ModelPart, ...]]:
         """Return the calls and the parts of a model's message that this family may read."""
         calls: list[tuple[str, ToolCall]] = []
-        parts: list[Said] = []
+        parts: list[ModelPart] = []
         own = bool(self._rules.own_ids) and message.model.startswith(self._rules.own_ids)
         for part in message.parts:
             match part:
@@ -288,7 +288,7 @@ def _typed(part: Shown) -> Shown:
     return replace(part, media_type=kind) if isinstance(part, Image) and kind not in ("", part.media_type) else part
 
 
-def _settled(parts: tuple[Said, ...]) -> tuple[Said, ...]:
+def _settled(parts: tuple[ModelPart, ...]) -> tuple[ModelPart, ...]:
     """Drop a server tool's use without a result: it will never be continued (Anthropic answers 400)."""
     uses = [as_str(_data(part).get("id")) for part in parts if _is_use(part)]
     named = [as_str(_data(part).get("tool_use_id")) for part in parts if isinstance(part, Opaque)]

@@ -10,10 +10,9 @@ from sagent.lib.raised import reason
 from sagent.model import Provider
 from sagent.plugin import resolve
 from sagent.providers.access import Access, check_text, first_set
-from sagent.providers.families.endpoint import Endpoint, Way, read_access
+from sagent.providers.families.endpoint import Endpoint, GivenTransport, read_access
 from sagent.providers.rows import Row, built_in, built_in_row, installed_rows, lacking, model_beginnings, row_for_url
 from sagent.providers.wire.exchange import Timeouts
-from sagent.providers.wire.transport import Transport
 
 if TYPE_CHECKING:
     from sagent.providers.families.anthropic.provider import Anthropic
@@ -34,7 +33,7 @@ def provider_named(
     auth: str | None = None,
     rows: Mapping[str, Row] | None = None,
     environ: Mapping[str, str] | None = None,
-    transport: Transport | Way | None = None,
+    transport: GivenTransport = None,
     timeouts: Timeouts | None = None,
     source: str = "",
 ) -> Provider:
@@ -61,7 +60,7 @@ class _Own(Protocol):
     """A class of providers: made from a row and an access, or with its own constructor."""
 
     def __call__(
-        self, row: Row, access: Access, *, transport: Transport | Way | None, timeouts: Timeouts | None
+        self, row: Row, access: Access, *, transport: GivenTransport, timeouts: Timeouts | None
     ) -> Provider: ...
 
     from_env: Callable[..., Provider]

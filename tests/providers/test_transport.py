@@ -16,7 +16,7 @@ import pytest
 from sagent.errors import ModelError, UsageError
 from sagent.lib.inflate import encodings
 from sagent.providers import OpenAI
-from sagent.providers.families.endpoint import Way
+from sagent.providers.families.endpoint import GivenTransport
 from sagent.providers.wire.faults import ExchangeFailed
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 from tests.certificates import write_certificate
@@ -452,7 +452,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     ["http://[::1", "http://proxy:70000", "proxy:port", "http:/proxy:8080", "htp://proxy:1", "http://us:p#s@h:1"],
 )
 @pytest.mark.parametrize("way", TRANSPORTS)
-def test_non_proxy_variable_is_named(monkeypatch, name: str, value: str, way: Way) -> None:
+def test_non_proxy_variable_is_named(monkeypatch, name: str, value: str, way: GivenTransport) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=rf"^{name} is not a proxy address") as caught:
         OpenAI.from_key("key-for-tests", transport=way)
@@ -463,7 +463,7 @@ def test_non_proxy_variable_is_named(monkeypatch, name: str, value: str, way: Wa
 
 @pytest.mark.usefixtures("no_proxies")
 @pytest.mark.parametrize("way", TRANSPORTS)
-def test_socks_proxy_is_refused(monkeypatch, way: Way) -> None:
+def test_socks_proxy_is_refused(monkeypatch, way: GivenTransport) -> None:
     monkeypatch.setitem(sys.modules, "socksio", None)
     monkeypatch.setenv("ALL_PROXY", "socks5://us:secret@127.0.0.1:1")
     with pytest.raises(UsageError, match=r"ALL_PROXY names a socks5 proxy.*--transport sdk.*NO_PROXY") as caught:

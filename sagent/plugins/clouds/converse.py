@@ -18,7 +18,7 @@ from sagent.plugins.clouds.converse_events import ConverseReplyReader
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, error_text, in_words, media_tokens
 from sagent.providers.families.model import Outgoing, WireModel, nearest
-from sagent.providers.handover import CallResult, ModelTurn, Rules, Said, Shown, UserTurn, safe_name
+from sagent.providers.handover import CallResult, ModelPart, ModelTurn, Rules, Shown, UserTurn, safe_name
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.toolforms import ToolForm
 from sagent.providers.wire.encoding import Dialect, body_start, sendable
@@ -129,7 +129,7 @@ def _document_name(name: str, seed: str) -> str:
     return f"{stem} {hashlib.sha256(seed.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
 
-def _said_block(part: Said) -> object:
+def _said_block(part: ModelPart) -> object:
     match part:
         case Text(text):
             return {"text": text}

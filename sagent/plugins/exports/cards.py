@@ -11,7 +11,7 @@ from sagent.lib.json import as_object, json_dump
 from sagent.lib.text import MAIN_ARGUMENTS, count, cut
 from sagent.plugins.exports.page import escape
 from sagent.plugins.exports.prose import Prose
-from sagent.plugins.exports.steps import Consulted, Remark, Said
+from sagent.plugins.exports.steps import Consulted, MessageStep, Remark
 from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, advisor_of, asked_of, verdict_of, words_of
 from sagent.plugins.exports.times import seconds_between
 from sagent.repl.view.diff import diff_rows
@@ -100,7 +100,7 @@ class Cards:
         agent = agent_of(shown)
         who = "" if agent == "root" else f" to {_name(agent)}"
         match shown:
-            case Said(_, _, sender):
+            case MessageStep(_, _, sender):
                 return "said" if not sender else "told", text((_name(sender) or "Person") + who)
             case TurnShown(turn, number, usd=usd):
                 before, self._models[agent] = self._models.get(agent), turn.model
@@ -116,11 +116,11 @@ class Cards:
             case _:
                 assert_never(shown)
 
-    def content(self, shown: Said | TurnShown | Consulted) -> Iterator[str]:
+    def content(self, shown: MessageStep | TurnShown | Consulted) -> Iterator[str]:
         """Yield the body of a card."""
         prose = self._prose
         match shown:
-            case Said(_, text, sender, media=media):
+            case MessageStep(_, text, sender, media=media):
                 yield prose.asked(text) if not sender.startswith("job:") else _pre(prose.text(text))
                 yield from map(self._image, media)
             case TurnShown(turn, calls=calls):

@@ -95,7 +95,7 @@ def export_cast(exporting: Exporting) -> Exported:
 def _blocks(shown: Shown, redaction: Redaction) -> Sequence[Block]:
     """Return the blocks that the REPL would print. For other agents these are their calls and the results."""
     match shown:
-        case steps.Said("root", text, sender):
+        case steps.MessageStep("root", text, sender):
             return (MessageBlock(redaction.text(text), sender, len(shown.media)),)
         case TurnShown(turn, _, calls):
             own = turn.agent == "root"
@@ -107,7 +107,7 @@ def _blocks(shown: Shown, redaction: Redaction) -> Sequence[Block]:
         case steps.Remark(agent):
             who = "" if agent == "root" else f"{agent}: "
             return (Report(f"{who}{redaction.text(words_of(shown))}"),)
-        case steps.Said():
+        case steps.MessageStep():
             return ()
         case _:
             assert_never(shown)

@@ -18,11 +18,11 @@ from sagent.plugins.exports.steps import (
     Consulted,
     Damaged,
     Judged,
+    MessageStep,
     Opened,
     Refused,
     Remark,
     Requested,
-    Said,
     Step,
     Turn,
     torn,
@@ -168,7 +168,7 @@ class LogReader:
     def _message(self, message: StoredMessage, at: str) -> Iterable[Step]:
         text, media = "".join(message.texts("text", "opaque")), message.media
         if message.role != "assistant":
-            return [Said(self.agent, text, message.sender, at, media)] if text or media else []
+            return [MessageStep(self.agent, text, message.sender, at, media)] if text or media else []
         calls = message.calls
         self._names |= {call.id: call.name for call in calls}
         thinking = "\n\n".join(message.texts("thinking"))

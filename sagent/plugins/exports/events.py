@@ -14,10 +14,10 @@ from sagent.plugins.exports.steps import (
     Consulted,
     Damaged,
     Ended,
+    MessageStep,
     Opened,
     Refused,
     Remark,
-    Said,
     Step,
     Turn,
     torn,
@@ -62,7 +62,7 @@ def _steps(kind: str, agent: str, event: Mapping[str, object]) -> Iterator[Step]
             yield Opened(agent, as_str(event.get("session_id")), model, resumed=resumed, at=at)
         case "received":
             message = as_object(event.get("message"))
-            yield Said(agent, _text(message), as_str(message.get("sender")))
+            yield MessageStep(agent, _text(message), as_str(message.get("sender")))
         case "reply_finished":
             yield from _turn(agent, event)
         case "tool_finished":

@@ -7,7 +7,7 @@ from typing import assert_never
 from sagent.lib.json import json_dump, valid_text
 from sagent.lib.text import fenced
 from sagent.plugins.exports.session_page import VerificationSummary
-from sagent.plugins.exports.steps import Consulted, Remark, Said
+from sagent.plugins.exports.steps import Consulted, MessageStep, Remark
 from sagent.plugins.exports.timeline import Call, Shown, Timeline, TurnShown, advisor_of, verdict_of, words_of
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Sum
@@ -58,7 +58,7 @@ class _Document:
     def shown(self, shown: Shown) -> Iterator[str]:
         calls: Sequence[Call] = ()
         match shown:
-            case Said(agent, text, sender):
+            case MessageStep(agent, text, sender):
                 title = f"{sender or 'person'} to {agent}"
             case TurnShown(turn, number, calls):
                 title, text = f"{turn.agent}, turn {number}: {turn.model}", turn.text

@@ -17,11 +17,11 @@ from sagent.plugins.exports.steps import (
     Damaged,
     Ended,
     Judged,
+    MessageStep,
     Opened,
     Refused,
     Remark,
     Requested,
-    Said,
     Step,
     Turn,
 )
@@ -64,7 +64,7 @@ class Report:
         match step:
             case Opened():
                 yield from self._opened(step)
-            case Said(agent, text, sender):
+            case MessageStep(agent, text, sender):
                 if text:
                     who = f"{_who(agent)}{sender}: " if sender else _who(agent)
                     yield ""

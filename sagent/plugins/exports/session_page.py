@@ -12,7 +12,7 @@ from sagent.lib.text import count
 from sagent.plugins.exports.cards import Cards, Fetch, agent_of, when
 from sagent.plugins.exports.page import contents, page, section, table
 from sagent.plugins.exports.prose import Prose
-from sagent.plugins.exports.steps import Consulted, Remark, Said
+from sagent.plugins.exports.steps import Consulted, MessageStep, Remark
 from sagent.plugins.exports.timeline import (
     Timeline,
     TurnShown,
@@ -77,7 +77,7 @@ class _Page:
         """Return the root's last message, or why there is none; nothing if the whole conversation is no longer than
         that."""
         shown = [(place, each) for place, each in enumerate(self._timeline.shown) if agent_of(each) == "root"]
-        asked = [place for place, each in shown if isinstance(each, Said) and not each.sender]
+        asked = [place for place, each in shown if isinstance(each, MessageStep) and not each.sender]
         said = [(place, each) for place, each in shown if isinstance(each, TurnShown) and each.turn.text.strip()]
         if len(shown) < 3 or not said:
             return ""

@@ -31,7 +31,7 @@ class Checkout:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MessageStep:
     """A message to the agent. `sender` is "" for the person."""
 
     agent: str
@@ -155,7 +155,7 @@ class Damaged:
 Step: TypeAlias = (
     Opened
     | Checkout
-    | Said
+    | MessageStep
     | Requested
     | Turn
     | Answered

@@ -24,11 +24,11 @@ from sagent.plugins.exports.steps import (
     Consulted,
     Damaged,
     Judged,
+    MessageStep,
     Opened,
     Refused,
     Remark,
     Requested,
-    Said,
     Turn,
 )
 from sagent.session.contents import AdviceOutcome, AdviceRated, StoredCall, StoredMedia
@@ -64,7 +64,7 @@ class TurnShown:
     usd: Decimal | None = None
 
 
-Shown: TypeAlias = Said | TurnShown | Consulted | Remark
+Shown: TypeAlias = MessageStep | TurnShown | Consulted | Remark
 """Anything with its own place in the timeline."""
 
 
@@ -166,7 +166,7 @@ def _grouped(value: str) -> str:
 def texts_of(shown: Shown) -> tuple[str, ...]:
     """Return all texts of a step except those of its calls."""
     match shown:
-        case Said(_, text):
+        case MessageStep(_, text):
             return (text,)
         case TurnShown(turn):
             return (turn.text, turn.thinking)
@@ -208,7 +208,7 @@ class _Builder:
                 timeline.environment.update(step.environment)
             case Checkout(_, facts):
                 timeline.environment.update(facts)
-            case Said(_, text, sender):
+            case MessageStep(_, text, sender):
                 timeline.shown.append(replace(step, text=_bounded(text)))
                 if not (sender or self._labelled or timeline.title):
                     timeline.title = text

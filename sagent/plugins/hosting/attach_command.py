@@ -90,7 +90,7 @@ async def follow(
         peer.listen(Transcript(out).on_event)
         peer.listen(lambda event: shown.append(1) if isinstance(event, ReplyFinished) else None)
         if talk:
-            await lines.talk(peer)
+            await lines.forward(peer)
             return 0
         result = await peer.wait()
         if not shown:  # otherwise it was printed as it streamed
@@ -138,7 +138,7 @@ class Lines:
             finally:
                 self._take = None
 
-    async def talk(self, peer: "Followed") -> None:
+    async def forward(self, peer: "Followed") -> None:
         """Send typed lines until the end of input."""
         from sagent.lib.input import lines_of
 

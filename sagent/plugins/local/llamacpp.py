@@ -16,12 +16,12 @@ from sagent.plugins.local.waiting import CallWait, reading_line
 from sagent.providers.access import Access, access_from_key, first_set
 from sagent.providers.families.chat.events import ChatReplyReader
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
-from sagent.providers.families.endpoint import Way, read_access
+from sagent.providers.families.endpoint import GivenTransport, read_access
 from sagent.providers.families.model import Outgoing
 from sagent.providers.rows import Row, row_of
 from sagent.providers.wire.exchange import Call, Timeouts, fetch
 from sagent.providers.wire.faults import ExchangeFailed, Origin
-from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport, Transport
+from sagent.providers.wire.transport import NOT_RUNNING, DirectTransport
 from sagent.providers.wire.waiting import LoadingWait, loading_line, when_loaded
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LlamaCpp(ChatProvider):
         access: Access,
         *,
         launch: "Launch | None" = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         usual = Timeouts()
@@ -72,7 +72,7 @@ class LlamaCpp(ChatProvider):
         base_url: str | None = None,
         auth: str | None = None,
         environ: Mapping[str, str] | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """Return the server at LLAMA_CPP_BASE_URL, with LLAMA_CPP_API_KEY if it needs a key. Otherwise a child with the

@@ -17,7 +17,7 @@ from sagent.plugins.logins.renewal import PlanModel, Renewal
 from sagent.providers.access import access_from_key, check_text, check_url
 from sagent.providers.families.anthropic.provider import Anthropic, AnthropicModel, ThinkingParameters
 from sagent.providers.families.chat.provider import ChatModel, ChatProvider
-from sagent.providers.families.endpoint import Endpoint, Way
+from sagent.providers.families.endpoint import Endpoint, GivenTransport
 from sagent.providers.families.media import media_in
 from sagent.providers.families.model import E_co, Outgoing
 from sagent.providers.families.openai_models import gpt_version
@@ -27,7 +27,7 @@ from sagent.providers.limits import limits_like
 from sagent.providers.rows import Abilities, Quirks, Row
 from sagent.providers.wire.exchange import Call, Timeouts
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.transport import DirectTransport, Transport
+from sagent.providers.wire.transport import DirectTransport
 
 _NOWHERE = "https://api.githubcopilot.com"  # replaced by the address in a token
 _MILLION_CENTS = 4  # as a power of ten, in USD; an AI credit is a cent (docs.github.com, Copilot, usage-based billing)
@@ -89,7 +89,7 @@ class Copilot:
         account: Account,
         *,
         base_url: str | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         self._account = account
@@ -118,7 +118,7 @@ class Copilot:
         base_url: str | None = None,
         auth: str | None = None,
         environ: Mapping[str, str] | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """Use COPILOT_GITHUB_TOKEN, otherwise the saved login, whatever `auth` is. Raises UsageError with a remedy if
@@ -140,7 +140,7 @@ class Copilot:
         *,
         base_url: str | None = None,
         auth: str | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """Use the token of a GitHub account, which is not saved. Raises UsageError for an invalid one."""

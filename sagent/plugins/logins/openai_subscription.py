@@ -11,7 +11,7 @@ from sagent.model import ModelInfo, ModelLimits, Request
 from sagent.plugins.logins.codex_login import LOGIN, Login, LoginFile
 from sagent.plugins.logins.renewal import PlanModel, Renewal
 from sagent.providers.access import access_from_key
-from sagent.providers.families.endpoint import Way
+from sagent.providers.families.endpoint import GivenTransport
 from sagent.providers.families.model import Outgoing
 from sagent.providers.families.openai_models import cache_key
 from sagent.providers.families.responses.provider import ResponsesModel, ResponsesProvider
@@ -19,7 +19,6 @@ from sagent.providers.limits import limits_of
 from sagent.providers.rows import Row
 from sagent.providers.wire.exchange import Timeouts
 from sagent.providers.wire.faults import Origin
-from sagent.providers.wire.transport import Transport
 
 NAME = "openai-subscription"
 BASE_URL = "https://chatgpt.com/backend-api/codex"
@@ -65,7 +64,7 @@ class OpenAISubscription(ResponsesProvider):
         login: LoginFile,
         *,
         base_url: str | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         row = Row(NAME, family="responses", base_url=BASE_URL, models=())
@@ -82,7 +81,7 @@ class OpenAISubscription(ResponsesProvider):
         base_url: str | None = None,
         auth: str | None = None,
         environ: Mapping[str, str] | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """Use the login in CODEX_HOME or ~/.codex. Raises UsageError with a remedy if there is none, and for another
@@ -99,7 +98,7 @@ class OpenAISubscription(ResponsesProvider):
         *,
         base_url: str | None = None,
         auth: str | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """Raise UsageError: a plan has a login and no key."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sagent.lib.json import as_array, as_number, as_object, as_str
 from sagent.plugins.exports.cards import Cards, Fetch
 from sagent.plugins.exports.prose import Prose
-from sagent.plugins.exports.steps import Consulted, Said, Turn
+from sagent.plugins.exports.steps import Consulted, MessageStep, Turn
 from sagent.plugins.exports.timeline import Call, Timeline, TurnShown, without_names
 from sagent.session.contents import ConsultationEntry, StoredMedia
 from sagent.session.entries import decode
@@ -22,7 +22,7 @@ def fragment(event: Mapping[str, object], fetch: Fetch) -> str:
         case "received":
             message = as_object(event.get("message"))
             text, sender = _texts(message, "text"), as_str(message.get("sender"))
-            shown = Said(agent, text, sender, media=_media(message.get("parts")))
+            shown = MessageStep(agent, text, sender, media=_media(message.get("parts")))
         case "reply_finished":
             message = as_object(event.get("message"))
             thinking = _texts(message, "thinking")

@@ -23,7 +23,7 @@ from sagent.plugins.slack.budget import DayBudget
 from sagent.plugins.slack.files import SendFile, parts_of
 from sagent.plugins.slack.reply import Reply, outgoing, split
 from sagent.plugins.slack.rules import PlaceRules
-from sagent.plugins.slack.surface import Button, ChatError, ChatSurface, Person, Pressed, Said, Thread
+from sagent.plugins.slack.surface import Button, ChatError, ChatSurface, Person, Pressed, SlackMessage, Thread
 from sagent.policy import Ask
 from sagent.tool import Tool
 from sagent.tools.ask import Answerer, Question
@@ -72,7 +72,7 @@ class ThreadSession:
     ) -> None:
         self._surface, self._thread, self._rules, self._budget = surface, thread, rules, budget
         self._session, self._open = session, open_agent
-        self._waiting: list[Said] = []
+        self._waiting: list[SlackMessage] = []
         self._task: asyncio.Task[None] | None = None
         self._agent: Agent | None = None
         self._reply: Reply | None = None
@@ -87,7 +87,7 @@ class ThreadSession:
     def working(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def say(self, message: Said) -> None:
+    def say(self, message: SlackMessage) -> None:
         """Handle a message: the answer to a question, an addition to current work, or the next prompt."""
         question = next((each for each in self._pending if not each.is_approval), None)
         if question is not None and not question.future.done():
@@ -153,7 +153,7 @@ class ThreadSession:
             finally:
                 self._agent = None
 
-    async def _take(self, agent: Agent, message: Said) -> None:
+    async def _take(self, agent: Agent, message: SlackMessage) -> None:
         """Answer one prompt, within the rest of the thread's and the day's budget."""
         room = min(self._budget.room(message.thread.place), self._rules.usd_per_thread - counted(agent))
         if room < MIN_BUDGET_USD:

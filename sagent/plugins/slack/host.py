@@ -13,7 +13,7 @@ from sagent.plugins.slack.conversation import OpenThread, ThreadSession
 from sagent.plugins.slack.reply import outgoing
 from sagent.plugins.slack.rules import ChatRules
 from sagent.plugins.slack.seen import SeenMessages
-from sagent.plugins.slack.surface import ChatError, ChatSurface, Commanded, Incoming, Pressed, Said, Thread
+from sagent.plugins.slack.surface import ChatError, ChatSurface, Commanded, Incoming, Pressed, SlackMessage, Thread
 
 HELP = (
     "Mention me in a channel to start; every message in that thread continues the session. In a thread: `!stop`, "
@@ -57,7 +57,7 @@ class ChatHost:
 
     def _take(self, incoming: Incoming) -> None:
         match incoming:
-            case Said():
+            case SlackMessage():
                 self._said(incoming)
             case Pressed():
                 for session in self._threads.values():
@@ -66,7 +66,7 @@ class ChatHost:
             case Commanded():
                 self._later(self._surface.answer(incoming, self._command(incoming)))
 
-    def _said(self, message: Said) -> None:
+    def _said(self, message: SlackMessage) -> None:
         rules = self._rules.places.get(message.thread.place)
         if rules is None or not (message.addressed or self._knows(message.thread)):
             return
@@ -84,7 +84,7 @@ class ChatHost:
             return
         self._post(message.thread, self._control(session, message))
 
-    def _control(self, session: ThreadSession, message: Said) -> str:
+    def _control(self, session: ThreadSession, message: SlackMessage) -> str:
         """Run a command with an exclamation mark, and return the outcome."""
         word, _, rest = message.text[1:].strip().partition(" ")
         match word.lower():
@@ -126,7 +126,7 @@ class ChatHost:
             self._threads[thread] = ThreadSession(self._surface, thread, rules, self._budget, path, self._open)
         return self._threads[thread]
 
-    def _lost(self, message: Said) -> bool:
+    def _lost(self, message: SlackMessage) -> bool:
         """Return True if the thread had a session that is gone, as far as known."""
         thread = message.thread
         begun = self._threads[thread].begun if thread in self._threads else message.message != thread.name

@@ -19,7 +19,7 @@ from sagent.plugins.slack.surface import (
     Incoming,
     Person,
     Pressed,
-    Said,
+    SlackMessage,
     Thread,
 )
 
@@ -121,7 +121,7 @@ class SlackSurface:
             case _:
                 return []
 
-    def _said(self, event: Mapping[str, object], team: str) -> Said | None:
+    def _said(self, event: Mapping[str, object], team: str) -> SlackMessage | None:
         """Return a message of a person; None for anything else."""
         kind, user = as_str(event.get("type")), as_str(event.get("user"))
         if kind not in ("message", "app_mention") or event.get("bot_id") or user in ("", self._bot):
@@ -139,7 +139,7 @@ class SlackSurface:
             for file in map(as_object, as_array(event.get("files")))
             if file.get("url_private")
         )
-        return Said(
+        return SlackMessage(
             thread,
             message,
             Person(user, whose == self._team),

@@ -38,7 +38,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SlackMessage:
     """A message of a person. `message` is its name in its place; `addressed` is True if it is meant for us."""
 
     thread: Thread
@@ -67,7 +67,7 @@ class Commanded:
     reply: str
 
 
-Incoming: TypeAlias = Said | Pressed | Commanded
+Incoming: TypeAlias = SlackMessage | Pressed | Commanded
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from sagent.plugins.textcalls.task import (
     sorts,
 )
 from sagent.plugins.textcalls.writing import ASIDE, BROKEN, LEFT_OUT, RESTORED, UNCHANGED, enclose
-from sagent.policy import Allow, Deny, Hold, Policy, Turn, Verdict
+from sagent.policy import Allow, Deny, Policy, Postpone, Turn, Verdict
 from sagent.tool import Effect, Workspace, foresee
 from sagent.tools import List, Read
 
@@ -116,7 +116,7 @@ class ShowingPolicy(Policy):
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         verdict = await self._judge(call, effect, workspace)
-        if isinstance(verdict, Hold) and verdict.reason != UNCHANGED:
+        if isinstance(verdict, Postpone) and verdict.reason != UNCHANGED:
             self._delayed[call.id] = verdict.reason
         return verdict
 
@@ -124,7 +124,7 @@ class ShowingPolicy(Policy):
         """Return the policy's verdict. If it allows a write, first check what the model must see before it."""
         verdict = await self._inner.before_tool(call, effect, workspace)
         own = workspace is self._state.workspace and is_text_model(self._state.model)
-        if call.name != "Write" or isinstance(verdict, Deny | Hold) or not own:
+        if call.name != "Write" or isinstance(verdict, Deny | Postpone) or not own:
             return verdict
         path = workspace.resolve(as_str(call.arguments.get("file_path")))
         if call.id not in self._held:
@@ -141,7 +141,7 @@ class ShowingPolicy(Policy):
                 self._warned.add(path)
                 self._held[call.id] = doubt
         if call.id in self._held:
-            return Hold(self._held[call.id])
+            return Postpone(self._held[call.id])
         if path in self._warned and (kept := self._restored(path, call)):
             return Allow(JsonObject({**call.arguments, "content": kept}))
         self._wrote.add(path)

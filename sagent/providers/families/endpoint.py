@@ -15,7 +15,7 @@ from sagent.providers.wire.exchange import OnWaiting, Timeouts, fetch, ignore_wa
 from sagent.providers.wire.faults import ExchangeFailed, Origin
 from sagent.providers.wire.transport import DirectTransport, Transport, proxy_for
 
-Way: TypeAlias = Literal["direct", "sdk"]
+GivenTransport: TypeAlias = Transport | Literal["direct", "sdk"] | None
 """The transport of requests: our own connections, or the provider's official SDK."""
 
 _OWN_HEADER = ("anthropic", "google")  # families with their own header for keys
@@ -46,7 +46,7 @@ class Endpoint:
             return super().__new__(cls)
 
     def __init__(
-        self, row: Row, access: Access, *, transport: Transport | Way | None = None, timeouts: Timeouts | None = None
+        self, row: Row, access: Access, *, transport: GivenTransport = None, timeouts: Timeouts | None = None
     ) -> None:
         self.row = row
         self.access = access
@@ -75,7 +75,7 @@ class Endpoint:
         base_url: str | None = None,
         auth: str | None = None,
         environ: Mapping[str, str] | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """Read the access from the row's variables, by default NAME_API_KEY and NAME_BASE_URL.
@@ -94,7 +94,7 @@ class Endpoint:
         *,
         base_url: str | None = None,
         auth: str | None = None,
-        transport: Transport | Way | None = None,
+        transport: GivenTransport = None,
         timeouts: Timeouts | None = None,
     ) -> Self:
         """Use a key. Raises UsageError if the key is impossible, or if there is no address."""
@@ -196,7 +196,7 @@ def _from_env(row: Row, base_url: str | None, auth: str | None, environ: Mapping
     return access_from_key(row.name, secret, url, variable=variable, bearer=bearer)
 
 
-def _open(row: Row, access: Access, transport: Transport | Way | None, timeouts: Timeouts) -> Transport:
+def _open(row: Row, access: Access, transport: GivenTransport, timeouts: Timeouts) -> Transport:
     if not isinstance(transport, str | None) and hasattr(transport, "post"):
         return transport
     if transport not in (None, "direct", "sdk"):

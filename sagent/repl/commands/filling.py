@@ -19,7 +19,7 @@ from sagent.lib.names import find_path, path_of
 from sagent.lib.regular import read_regular
 from sagent.lib.text import why_unread
 from sagent.messages import Text, ToolCall
-from sagent.policy import Allow, Ask, Deny, Hold
+from sagent.policy import Allow, Ask, Deny, Postpone
 from sagent.tool import Effect, RunContext, Tool, ToolOutput, foresee
 
 MAX_TEXT_CHARS = 200_000  # of a file that is put in
@@ -119,7 +119,7 @@ async def _judged(
                 return call, effect
             case Allow(arguments):
                 call = replace(call, arguments=arguments)
-            case Deny(reason) | Hold(reason):
+            case Deny(reason) | Postpone(reason):
                 raise UsageError(f"{label} is not allowed: {reason}")
             case Ask(reason, remedy):
                 ask = state.neighbours.ask

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sagent.errors import UsageError
 from sagent.plugins.exports.cast import MAX_IDLE_SECONDS, WIDTH, write_cast
 from sagent.plugins.exports.folder import SharedFolder
-from sagent.plugins.exports.steps import Said, Turn
+from sagent.plugins.exports.steps import MessageStep, Turn
 from sagent.plugins.exports.timeline import Timeline, TurnShown, read_timeline
 from sagent.session.store import named_logs
 from sagent.transcript.redaction import Redaction
@@ -42,7 +42,7 @@ def test_recording_hides_secrets(tmp_path: Path) -> None:
 AT = st.integers(0, 4_000_000_000).map(lambda at: f"{2000 + at % 60}-01-02T03:04:{at % 60:02}.000001Z")
 TEXT = st.text(max_size=300)
 SHOWN = st.one_of(
-    st.builds(lambda text, at: Said("root", text, "", at), TEXT, AT | st.just("")),
+    st.builds(lambda text, at: MessageStep("root", text, "", at), TEXT, AT | st.just("")),
     st.builds(lambda text, at: TurnShown(Turn("root", "m", text, (), "end", at), 1, ()), TEXT, AT),
 )
 
@@ -51,8 +51,10 @@ SILENT = [TurnShown(Turn("root", "m", "", (), "end", f"200{year}-01-02T03:04:00.
 
 
 @given(st.lists(SHOWN, max_size=8), TEXT)
-@example([*SILENT, Said("root", "Hello.", "", "2002-01-02T03:04:00.000001Z")], "")  # years in which nothing was shown
-def test_recorded_time_is_steady(shown: list[Said | TurnShown], title: str) -> None:
+@example(
+    [*SILENT, MessageStep("root", "Hello.", "", "2002-01-02T03:04:00.000001Z")], ""
+)  # years in which nothing was shown
+def test_recorded_time_is_steady(shown: list[MessageStep | TurnShown], title: str) -> None:
     head, pieces = play(Timeline(title=title, shown=list(shown)))
     assert not any(ord(each) < 32 for each in str(head["title"]))
     times = [0.0, *(at for at, _ in pieces)]

@@ -17,7 +17,7 @@ from sagent.providers.families.caching import MARKS, CacheLife, cache_life
 from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.media import IMAGES, base64_text, media_tokens, stand_in
 from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
-from sagent.providers.handover import CallResult, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.handover import CallResult, ModelPart, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.toolforms import ANTHROPIC, ToolForm
 from sagent.providers.wire.encoding import Dialect, EncodedConversation, body_start, sendable
@@ -78,7 +78,7 @@ class MessagesDialect(Dialect):
         return [*blocks[:-1], *last]
 
 
-def _said_block(part: Said) -> Mapping[str, object]:
+def _said_block(part: ModelPart) -> Mapping[str, object]:
     match part:
         case Text(text, private):
             return {"type": "text", "text": text, **(as_object(private.data) if private else {})}

@@ -12,7 +12,7 @@ from sagent.providers.families.endpoint import Endpoint
 from sagent.providers.families.google.events import NAMELESS, GenerateReplyReader
 from sagent.providers.families.media import AUDIO, base64_text, in_words, media_tokens
 from sagent.providers.families.model import Counted, Outgoing, WireModel, nearest
-from sagent.providers.handover import CallResult, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.handover import CallResult, ModelPart, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import model_info, output_limit, usual_output
 from sagent.providers.toolforms import GOOGLE, ToolForm
 from sagent.providers.wire.encoding import Dialect, body_start, sendable
@@ -98,7 +98,7 @@ class GenerateDialect(Dialect):
         return {"functionResponse": response}
 
 
-def _said_block(part: Said) -> Mapping[str, object]:
+def _said_block(part: ModelPart) -> Mapping[str, object]:
     match part:
         case Text(text):
             return {"text": text, **_signature(part)}

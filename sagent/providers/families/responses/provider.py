@@ -24,7 +24,7 @@ from sagent.providers.families.openai_models import (
 )
 from sagent.providers.families.responses.events import CLIENT_CALLS, MAX_ID_CHARS, ResponsesReplyReader
 from sagent.providers.families.schemas import OPENAI, Form, openai_form, openai_holds
-from sagent.providers.handover import PAUSED, CallResult, ModelTurn, Rules, Said, Shown, UserTurn
+from sagent.providers.handover import PAUSED, CallResult, ModelPart, ModelTurn, Rules, Shown, UserTurn
 from sagent.providers.limits import output_limit
 from sagent.providers.toolforms import OPENAI as OPENAI_TOOLS
 from sagent.providers.toolforms import ToolForm
@@ -196,7 +196,7 @@ def _data(part: Thinking | ToolCall | Opaque) -> Mapping[str, object]:
     return as_object(part.private.data) if part.private else EMPTY
 
 
-def _output(part: Said) -> Mapping[str, object]:
+def _output(part: ModelPart) -> Mapping[str, object]:
     """Return a server tool's output; an empty object for any other part."""
     data = _data(part) if isinstance(part, Opaque) else EMPTY
     return data if as_str(data.get("type")).endswith("_output") else EMPTY
