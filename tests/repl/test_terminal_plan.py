@@ -202,6 +202,6 @@ def test_plan_command_quotes_what_tasks_cost(console: Console) -> None:
     console.type("hello")
     console.until("Hello.", gone="Esc interrupts")
     console.type("/plan a file, please")
-    console.until("Nine of ten tasks in this project have cost $0.02 to $0.21", "y Yes, and ask")
+    console.until("Nine of ten tasks in this project have cost $0.0200 to $0.2100", "y Yes, and ask")
     console.keys("e")
     console.until("All is done.")

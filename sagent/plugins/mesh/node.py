@@ -200,7 +200,7 @@ class Node:
             del self._holds[session]
             self._changed.set()
             await lease.release()
-        self._note("finished" if done else "lost" if lease.why else "released", session, lease.why)
+        self._note("lost" if lease.why else "finished" if done else "released", session, lease.why)
         return done
 
     async def _announce(self) -> None:

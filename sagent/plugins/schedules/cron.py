@@ -1,6 +1,6 @@
 """Times of a cron line, in local time: `minute hour day month weekday`, as crontab(5) describes them."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
@@ -63,11 +63,13 @@ def moment_of(line: str, time: datetime, now: datetime) -> datetime:
     """Return the moment, with its offset, of a local time of a line that has come by now.
 
     As in cron, a time that the clock shows twice is the first of both, unless the line repeats by the hour or the
-    minute; one that the clock leaves out is now.
+    minute; one that the clock leaves out has come when the clock jumps.
     """
     repeats = any(field.startswith("*") for field in line.split()[:2])
     come = now.astimezone()
-    moments = (time.replace(fold=fold).astimezone() for fold in ((1, 0) if repeats else (0,)))
+    # by timestamps: Python 3.11's `astimezone` reads `fold` the other way round for a time that is left out
+    first, second = sorted(time.replace(fold=fold).timestamp() for fold in (0, 1))
+    moments = (datetime.fromtimestamp(each, UTC).astimezone() for each in ((second, first) if repeats else (first,)))
     return next((moment for moment in moments if moment <= come), come)
 
 

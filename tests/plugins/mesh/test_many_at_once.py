@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from os import urandom
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,12 @@ from sagent.plugins.mesh.session_worker import NodeOptions
 from tests.depth import deep
 from tests.plugins.mesh.places import place
 
-MANY = deep(200, 2_000)
+MANY = deep(200, 500)
 
 
 async def test_many_sessions_begin_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No time-out runs for those that wait for their turn, and each has an id of its own."""
-    monkeypatch.setattr(remote, "new_session_id", lambda: "20260101-000000-00")
+    monkeypatch.setattr(remote, "new_session_id", lambda: f"20260101-000000-{urandom(3).hex()}")  # all in one second
     async with place(tmp_path, ()) as here, contextlib.AsyncExitStack() as stack:
         mesh = Mesh(here.bus)
         most = 0
