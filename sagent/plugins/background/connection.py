@@ -26,7 +26,7 @@ class Connection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._waiting: dict[int, asyncio.Future[JsonObject]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[JsonObject], Callable[[], object]]] = {}
         self._number = 0
         self.on_line: Callable[[bytes | None, Mapping[str, object]], None] = lambda line, found: None
         self.closed = asyncio.Event()
@@ -48,13 +48,15 @@ class Connection:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    async def ask(self, **request: object) -> JsonObject:
-        """Return the answer to a request. Raises RequestError, and UnreachableError if the process is gone."""
+    async def ask(self, on_taken: Callable[[], object] = bool, /, **request: object) -> JsonObject:
+        """Return the answer to a request. Raises RequestError, and UnreachableError if the process is gone.
+
+        `on_taken` is called when an answer that is no error is read: before any later line is."""
         if self.closed.is_set():
             raise UnreachableError("The session has ended.")
         self._number += 1
         answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
-        self._waiting[self._number] = answer
+        self._waiting[self._number] = answer, on_taken
         self._writer.write(json_dump({"to": self._number, **request}).encode("utf-8", "replace") + b"\n")
         found = await answer
         if error := as_str(found.get("error")):
@@ -68,8 +70,10 @@ class Connection:
                 if not isinstance(found, JsonObject):
                     continue
                 waiting = self._waiting.pop(as_int(found.get("to")), None) if found.get("kind") == "answer" else None
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(found)
+                if waiting is not None and not waiting[0].done():
+                    waiting[0].set_result(found)
+                    if not found.get("error"):
+                        waiting[1]()
                 elif error := as_str(found.get("error")):
                     raise UnreachableError(error)
                 else:
@@ -81,7 +85,7 @@ class Connection:
 
     def _end(self, reason: str) -> None:
         self.closed.set()
-        for waiting in self._waiting.values():
+        for waiting, _ in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(UnreachableError(reason))
         self._waiting.clear()

@@ -123,8 +123,8 @@ class LocalPeer(Follower):
             if before is not None:
                 await asyncio.wait([before])
             connection = await self._connected()
-            await connection.ask(op="prompt", message=encode_message(said, None), moment=moment)
-            self._state, self._settled = "working", False
+            # not after the wait: a quick run may have ended by then
+            await connection.ask(self._on_prompted, op="prompt", message=encode_message(said, None), moment=moment)
 
         self._sending = asyncio.create_task(deliver())
 
@@ -196,6 +196,9 @@ class LocalPeer(Follower):
             with suppress(ValueError):
                 self.result = cast("Result", adapter(Result).validate_python(json_thaw(json_load(json_dump(typed)))))
         self._changed.set()
+
+    def _on_prompted(self) -> None:
+        self._state, self._settled = "working", False
 
     def _on_closed(self) -> None:
         self._state = "ended"
