@@ -53,7 +53,7 @@ class Overrides(TypedDict, total=False):
     as if it was left out. The command line's documentation explains them."""
 
 '''
-GUARDS = "\n\nGUARDS: Mapping[str, str] = {"
+GUARDS = "\n\nGUARDS: Mapping[str, str] = {\n"
 PAGE_HEAD = """# All settings
 
 Made from the declarations by `scripts/make_settings.py`. What is read where is in [settings](cli.md#settings).
@@ -92,9 +92,7 @@ def main() -> int:
 
 
 def _lines(text: str) -> set[str]:
-    """Return the lines, and each pair of a mapping on one line, without the groups and modes that plugins add."""
-    pairs = re.compile(r'"[^"]*": "[^"]*"')
-    text = re.sub(r"(?m)^GUARDS: .*$", lambda found: "\n".join(pairs.findall(found[0])), text)
+    """Return the lines, without the groups and modes that plugins add."""
     text = re.sub(r"groups \([\w, ]+\)|(?<=edit \(default\), )[\w, ]+full", "groups", text)
     return {line.rstrip(",") for line in text.splitlines() if line != "{}"}
 
@@ -142,9 +140,9 @@ def source(plugins: Sequence[Plugin]) -> str:
     given |= {name: _given(BY_NAME[meant]) for name, meant in ALIASES.items()}
     keywords = "".join(f"    {name}: {kind}\n" for name, kind in (given | OWN).items() if not iskeyword(name))
     tables = [table for plugin in plugins for table in plugin.tables if table.guards]
-    rows = [f'"{table.name}": "{table.folder_file}"' for table in tables]
-    rows += [f'"{name}": ""' for plugin in plugins for name in _around(plugin)]
-    return f"{HEAD}{members}{BETWEEN}{keywords}{GUARDS}{', '.join(rows)}}}\n"
+    rows = [f'    "{table.name}": "{table.folder_file}",\n' for table in tables]
+    rows += [f'    "{name}": "",\n' for plugin in plugins for name in _around(plugin)]
+    return f"{HEAD}{members}{BETWEEN}{keywords}{GUARDS}{''.join(rows)}}}\n"
 
 
 def _around(plugin: Plugin) -> Iterator[str]:

@@ -312,7 +312,7 @@ class Silent(Policy):
 
 @pytest.mark.parametrize("policy", [Silent(), lambda run: Silent()])
 async def test_policy_without_verdict_is_named(policy: object) -> None:
-    said = "add was not run: Silent.before_tool returned None, and it must return Allow, Deny, Ask or Hold"
+    said = "add was not run: Silent.before_tool returned None, and it must return Allow, Deny, Ask or Postpone"
     scripts = ScriptedModel((call("1", "add", a=1),), "done", (call("2", "add", a=1),), "done")
     async with Agent(scripts, tools=[add], policy=policy) as agent:
         await agent.run("x")
