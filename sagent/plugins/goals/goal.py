@@ -80,7 +80,7 @@ class Goal:
 
     @property
     def progress(self) -> str:
-        """How often it was checked."""
+        """Count of its checks, of those that it may have."""
         return f"{self.attempts} of {self.max_attempts} attempts"
 
     def keep(self) -> None:

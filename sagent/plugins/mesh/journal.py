@@ -39,7 +39,7 @@ _MAX_HEAD_BYTES = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that a node did with a session, why, and how many it holds since. `at` is in seconds since 1970."""
+    """Act of a node on a session, its reason, and the sessions held since. `at` is in seconds since 1970."""
 
     act: Act
     session: str

@@ -35,7 +35,7 @@ def spread(seconds: float) -> float:
 
 
 class Pace:
-    """How long this process pauses although it has work: stopped, busy with one thing, or waiting for a processor."""
+    """Pauses of this process while it has work: stopped, busy with one thing, or waiting for a processor."""
 
     def __init__(self) -> None:
         self._pauses: deque[tuple[float, float]] = deque()

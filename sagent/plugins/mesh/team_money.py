@@ -41,7 +41,7 @@ class TeamShort(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """What the bus has: billionths of a USD spent by day, held, and held by processes that were not seen any more."""
+    """State on the bus: billionths of a USD spent by day, held, and held by processes that were not seen any more."""
 
     days: MutableMapping[str, int]
     holds: MutableMapping[str, int]

@@ -21,7 +21,7 @@ from sagent.lib.dataclass import Deps
 from sagent.lib.json import json_freeze_object
 from sagent.messages import DENIED, Message, Part, Text, ToolCall, ToolResult
 from sagent.policy import Ask
-from sagent.session.contents import MessageEntry, ResultEntry
+from sagent.session.contents import MessageEntry, ResultEntry, StoredCall
 from sagent.session.folds import branch_contents
 from sagent.tool import ToolOutput
 
@@ -146,15 +146,19 @@ def _lost(agent: Agent[Deps]) -> list[Part]:
 
 def _read(agent: Agent[Deps]) -> tuple[Sequence[WaitingCall], AbstractSet[str]]:
     """Return all calls of an agent that had to wait, and the ids of all results that are of no call of the model."""
-    calls, reasons, results = dict[str, ToolCall](), dict[str, str](), set[str]()
+    calls, reasons, results = dict[str, StoredCall](), dict[str, str](), set[str]()
     for content in branch_contents(agent.log.entries(), MessageEntry, ResultEntry):
         if isinstance(content, MessageEntry):
-            for stored in content.message.calls:
-                arguments = json_freeze_object(json.loads(stored.arguments))
-                calls[stored.id] = ToolCall(stored.id, stored.name, arguments)
+            calls |= {stored.id: stored for stored in content.message.calls}
             continue
         result, text = content.result, "".join(content.result.texts("text"))
         results.add(result.call_id)
         if result.denied and text.endswith(PAUSED):
             reasons[result.call_id] = text.removeprefix(DENIED).removesuffix(PAUSED).strip()
-    return [WaitingCall(calls[name], why) for name, why in reasons.items() if name in calls], results - calls.keys()
+    asked = [WaitingCall(_call(calls[name]), why) for name, why in reasons.items() if name in calls]
+    return asked, results - calls.keys()
+
+
+def _call(stored: StoredCall) -> ToolCall:
+    """Return a call that was put to a policy, so that its arguments are JSON."""
+    return ToolCall(stored.id, stored.name, json_freeze_object(json.loads(stored.arguments)))
