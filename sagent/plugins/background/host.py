@@ -432,8 +432,10 @@ class Host:
                 return answer
 
     def greeting(self) -> list[bytes]:
-        """Return the lines for a client that begins to follow the session."""
-        return [_line("state", **self._state()), *self._told.values()]
+        """Return the lines for a client that begins to follow the session. With the last entry of its log: events that
+        follow are of later ones."""
+        head = self._live.agent.log.head if self._live is not None else ""
+        return [_line("state", **self._state(), head=head), *self._told.values()]
 
     def _settle(self, live: LiveSession, request: Mapping[str, object]) -> None:
         """Answer a question. Raises SagentError if that is over."""

@@ -10,8 +10,8 @@ from typing import Self, cast, get_args
 
 from sagent.codec import encode_message
 from sagent.errors import SagentError, UsageError
-from sagent.events import Notice, Result
-from sagent.lib.json import JsonObject, json_dump, json_load, json_thaw
+from sagent.events import Event, Notice, Result
+from sagent.lib.json import JsonObject, as_str, json_dump, json_load, json_thaw
 from sagent.messages import Message, user
 from sagent.peer import Action, Inject, Moment, Scope
 from sagent.plugins.background.asked import settle
@@ -21,7 +21,7 @@ from sagent.plugins.background.records import Record, State, find
 from sagent.plugins.background.starting import reopen
 from sagent.plugins.hosting.figures import Figures, read_figures
 from sagent.plugins.hosting.followed import Follower
-from sagent.plugins.hosting.lines import read_lines
+from sagent.plugins.hosting.lines import ServerWait, read_lines
 from sagent.plugins.hosting.questions import Answer, Question, Reply, read_question
 from sagent.plugins.hosting.requests import ACTIONS
 from sagent.plugins.hosting.typed import adapter
@@ -46,6 +46,9 @@ class LocalPeer(Follower):
         self._sending: asyncio.Task[None] | None = None
         self._state, self._settled = record.state, False
         self.result: Result | None = None
+        self.head = ""
+        """The last entry of the root agent's log when this began to follow; "" if its process does not tell."""
+        self._early: list[Event] | None = []
         self._asked: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
@@ -79,6 +82,13 @@ class LocalPeer(Follower):
                     return connection
                 await asyncio.sleep(_CONNECT_DELAY_SECONDS)
             raise UnreachableError(f"The process {self.record.pid} of session {self.path} does not answer.")
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Pass every event to a function from now on, to the first one also those since `head`."""
+        early, self._early = self._early or (), None
+        for event in early:
+            listener(event)
+        return super().listen(listener)
 
     def _open_record(self) -> Record:
         """Return the record of a process that has the session open; start one if there is none. Raises SagentError."""
@@ -139,6 +149,7 @@ class LocalPeer(Follower):
 
     async def wait(self) -> Result:
         """Return the result of the last run, once the session rests. Raises SagentError."""
+        self._early = None  # events that nobody has asked for
         if self._sending is not None:
             await self._sending
         while not self.rests:
@@ -187,9 +198,12 @@ class LocalPeer(Follower):
                     self._put(read_question(json_dump(message.get("question")).encode("utf-8", "replace")))
             case _:
                 for event in read_lines(line or b""):
+                    if self._early is not None and not isinstance(event, Figures | ServerWait | None):
+                        self._early.append(event)
                     self.hear(event)
 
     def _on_state(self, message: Mapping[str, object]) -> None:
+        self.head = as_str(message.get("head")) or self.head
         if (state := message.get("state")) in get_args(State):
             self._state, self._settled = cast("State", state), state == "idle"
         if typed := message.get("result"):
@@ -235,3 +249,13 @@ class LocalPeer(Follower):
         with suppress(SagentError):  # somebody else was faster, or its process has ended
             if self._connection is not None:
                 await settle(self._connection, question, said)
+
+
+class Viewer(LocalPeer):
+    """A session that is only watched: one whose process has ended is not opened again."""
+
+    def _open_record(self) -> Record:
+        record = find(self._state_dir, self.record.id)
+        if not record.is_open:
+            raise UnreachableError(_ENDED)
+        return record

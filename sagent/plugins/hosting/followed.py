@@ -138,6 +138,24 @@ class Follower:
         self._waiting.clear()
 
 
+def whole_replies(listener: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Return a listener for a session whose current reply may have begun unheard: that is passed on once it is
+    complete, later ones as they stream."""
+    heard_from_its_start = False
+
+    def on_event(event: Event) -> None:
+        nonlocal heard_from_its_start
+        if event.agent == "root" and not heard_from_its_start:
+            if isinstance(event, TextDelta | ThinkingDelta):
+                return
+            if isinstance(event, ReplyFinished):
+                listener(TextDelta("root", event.message.content))
+            heard_from_its_start = isinstance(event, ReplyFinished | Retrying | Finished)
+        listener(event)
+
+    return on_event
+
+
 class ReadableLog(Protocol):
     """The directory of a session's logs, as far as they are here. `read` brings new entries."""
 

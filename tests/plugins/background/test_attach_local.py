@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from sagent.errors import SagentError
+from sagent.plugins.background.commands import logs
 from sagent.plugins.background.peer import LocalPeer
 from sagent.plugins.background.place import ForeignSocketError
 from sagent.plugins.background.records import Record, find, write
 from sagent.plugins.hosting.questions import Question
+from sagent.session.view import LogView
 from sagent.testing.server import Call, Turn
 from tests.depth import later
 from tests.plugins.background.conftest import Place
@@ -58,6 +60,58 @@ def test_logs_follow_to_the_end(place: Place) -> None:
     assert "I write." in rest and "not there" in rest and "All is done." in rest
     assert following.wait() == 0
     assert len(json.loads(place.run("logs", session, "--json").out)["messages"]) == 4
+
+
+@later
+@pytest.mark.parametrize("moment", ["before the log is read", "after the log was read"])
+def test_logs_lose_no_event_at_their_start(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], moment: str
+) -> None:
+    """A session that goes on and ends while `logs -f` begins is shown whole, and nothing of it twice."""
+    again = Turn("I write.", calls=(Call("Write", {"file_path": "other.txt", "content": "y\n"}),))
+    place.shell.serve([WRITE, again, Turn("All is done.")])
+    session = place.start(*ASK, "I write.")  # the same words as the replies
+    place.until(session, "asking")
+    for name, value in place.shell.environment.items():
+        monkeypatch.setenv(name, value)
+    read = logs.read_contents
+
+    def go_on() -> None:
+        for file in ("made.txt", "other.txt"):
+            wait_until(lambda file=file: file in "".join(place.raw(session)["asks"]))
+            assert place.run("answer", session, "n", "not", "there").code == 0
+        wait_until(lambda: place.raw(session)["state"] in ("idle", "ended"))
+
+    def read_contents(file: Path) -> LogView:
+        if moment == "before the log is read":
+            go_on()
+        log = read(file)
+        if moment == "after the log was read":
+            go_on()
+        return log
+
+    monkeypatch.setattr(logs, "read_contents", read_contents)
+    assert logs.run_logs(["-f", session]) == 0
+    shown = capfd.readouterr().out
+    assert shown.count("I write.") == 3, shown
+    assert shown.count("not there") == 2, shown
+    assert shown.count("All is done.") == 1, shown
+
+
+@later
+def test_logs_open_no_session_that_has_ended(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place.shell.serve([Turn("All is done.")])
+    session = place.start("please work")
+    place.until(session, "ended")
+    pid = place.raw(session)["pid"]
+    for name, value in place.shell.environment.items():
+        monkeypatch.setenv(name, value)
+    assert logs.run_logs(["-f", session]) == 0
+    shown = capfd.readouterr()
+    assert shown.out.count("All is done.") == 1 and "done" in shown.err
+    assert place.raw(session)["pid"] == pid
 
 
 @later

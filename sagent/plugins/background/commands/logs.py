@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
@@ -16,16 +17,20 @@ from sagent.lib.json import json_dump
 from sagent.lib.text import printable
 from sagent.plugins.audit.fetched import add_stores, elsewhere, locating
 from sagent.plugins.background.commands.listing import SESSION, add_form, describe, read_form, state_directory
+from sagent.plugins.background.peer import Viewer
+from sagent.plugins.background.place import UnreachableError
 from sagent.plugins.background.records import Record, find
-from sagent.plugins.hosting.followed import without_open_calls
+from sagent.plugins.hosting.followed import whole_replies, without_open_calls
 from sagent.repl.view.blocks import past_blocks, render_block
 from sagent.session.blobs import BlobDirectory
 from sagent.session.contents import ResultEntry
 from sagent.session.folds import contents, history
 from sagent.session.log import read_contents
+from sagent.session.view import MemoryLogView
 
 if TYPE_CHECKING:
     from sagent.messages import Message
+    from sagent.session.entries import Entry
     from sagent.session.view import LogView
 
 MAX_MESSAGES = 100  # that are shown unless --all is given
@@ -50,18 +55,25 @@ def run_logs(argv: Sequence[str]) -> int:
             raise UsageError(
                 f"--follow is for sessions of this machine: sagent attach {given.session} --watch follows."
             )
-        _print(out, path, record, as_json=as_json, limit=None if given.all else MAX_MESSAGES)
+        limit = None if given.all else MAX_MESSAGES
+        if record is not None and given.follow:
+            with suppress(UnreachableError):  # it has ended: nothing follows
+                return asyncio.run(_follow(state, record, out, limit))
+            record = find(state, record.id)
+        _print(out, path, record, as_json=as_json, limit=limit)
     if record is None or as_json:
         return 0
-    if given.follow and record.is_open:
-        return asyncio.run(_follow(state, record, out))
     report(f"session {record.id}: {record.condition}")
     return 0
 
 
-def _print(out: TextIO, path: Path, record: Record | None, *, as_json: bool, limit: int | None) -> None:
-    """Print the last messages of a session."""
+def _print(
+    out: TextIO, path: Path, record: Record | None, *, as_json: bool, limit: int | None, until: str = ""
+) -> "Sequence[Message]":
+    """Print the last messages of a session, up to the entry `until` if that is given; return them."""
     log = read_contents(path / "root.jsonl")
+    if until:
+        log = _up_to(log, until)
     messages = history(log, BlobDirectory(path / "blobs").get)
     messages = messages[-limit:] if limit else messages
     if as_json:
@@ -71,6 +83,17 @@ def _print(out: TextIO, path: Path, record: Record | None, *, as_json: bool, lim
         out.flush()
     else:
         _show(out, without_open_calls(messages) if record is not None and record.is_open else messages, log)
+    return messages
+
+
+def _up_to(log: "LogView", head: str) -> "LogView":
+    """Return the entries of a log up to one of them."""
+    entries: list[Entry] = []
+    for entry in log:
+        entries.append(entry)
+        if entry.id == head:
+            break
+    return MemoryLogView(entries)
 
 
 def _show(out: TextIO, messages: "Sequence[Message]", log: "LogView") -> None:
@@ -82,12 +105,18 @@ def _show(out: TextIO, messages: "Sequence[Message]", log: "LogView") -> None:
     out.flush()
 
 
-async def _follow(state_dir: Path, record: Record, out: TextIO) -> int:
-    from sagent.plugins.background.peer import LocalPeer
-
-    async with LocalPeer.attached(state_dir, record) as peer:
-        peer.listen(Transcript(out).on_event)
-        result = await peer.wait()
+async def _follow(state_dir: Path, record: Record, out: TextIO, limit: int | None) -> int:
+    """Attach to a session, print what its log had then, and every event since. Raises UnreachableError if its process
+    has ended already."""
+    async with Viewer.attached(state_dir, record) as peer:
+        shown = _print(out, Path(record.path), peer.record, as_json=False, limit=limit, until=peer.head)
+        listener = Transcript(out).on_event
+        peer.listen(listener if peer.rests or (shown and shown[-1].calls) else whole_replies(listener))
+        try:
+            result = await peer.wait()
+        except UnreachableError as error:  # killed
+            report(str(error))
+            return 1
     if result.error is not None:
         report(result.error.message)
     return exit_code(result)
