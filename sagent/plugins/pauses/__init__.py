@@ -7,8 +7,9 @@ from sagent.plugin import Plugin
 if TYPE_CHECKING:
     from sagent.plugins.pauses.pauses import Pauses as Pauses
     from sagent.plugins.pauses.pauses import WaitingCall as WaitingCall
+    from sagent.plugins.pauses.pauses import original_id as original_id
 
-__all__ = ["Pauses", "WaitingCall", "plugin"]
+__all__ = ["Pauses", "WaitingCall", "original_id", "plugin"]
 
 plugin = Plugin("pauses", "approvals that outlive the process, for programs")
 

@@ -41,6 +41,11 @@ class WaitingCall(NamedTuple):
     reason: str
 
 
+def original_id(call_id: str) -> str:
+    """Return the id of the model's call that an event is about: an answered call has an id of its own in the log."""
+    return call_id.removesuffix(_ANSWERED)
+
+
 class Pauses:
     """An `ask` for `Resources` that answers nothing: each question waits in the agent's log.
 
