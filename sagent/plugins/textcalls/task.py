@@ -73,6 +73,7 @@ _CHANGES = re.compile(
 _ALTERS = re.compile(  # never only a look
     rf"{_BEGINS}(?:fix|mend|repair|change|edit|update|rename|remove|delete|replace|insert|append|implement|refactor|create|"
     r"correct|adjust|bump|increase|decrease|swap|prepend|extend|improve|optimi[sz]e|simplify|resolve|patch|rewrite|modify|reformat|"
+    r"make\s+\S+(?:\s+\S+){0,3}?\s+(?:return|print|raise|accept|ignore|handle|use|show|read|write|support|start|stop)\b|"
     r"add\s+(?:an?|another|the|new|some|one)\b|sort\s+(?:[^\s.]+\s+){1,8}in\s+(?:place|the\s+same\s+file)\b|set\s+[\w.`]+\s+(?:\w+\s+){0,5}to\b)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -194,9 +195,11 @@ def names_file(message: Message) -> bool:
 
 
 def mends_command(text: str) -> bool:
-    """Return True for a request to mend what a command in backticks runs, which names no file beside it."""
+    """Return True for a request to mend what a command in backticks runs, or to change it because it fails. It names no
+    file beside the command."""
     beside = _COMMAND.sub(" ", text)
-    return _COMMAND.search(text) is not None and bool(_MENDS.search(beside)) and not _FILE.search(beside)
+    wanted = _MENDS.search(beside) or (_FAILING.search(text) and _CHANGES.search(beside))
+    return _COMMAND.search(text) is not None and bool(wanted) and not _FILE.search(beside)
 
 
 def command_to_run(message: Message) -> str:

@@ -259,9 +259,11 @@ def test_denied_directory_not_listed(run: Run) -> None:
 
 def test_command_to_mend_shows_its_file(run: Run) -> None:
     (run.shell.cwd / "show.py").write_text("gazebo\n")
-    run.server = run.shell.serve([DONE] * 4, models=SMALL, require_key=False)
+    run.server = run.shell.serve([DONE] * 6, models=SMALL, require_key=False)
     assert "gazebo" not in run.sent("Run `python3 show.py` and tell me what it prints.", code=EXIT_FAILED)[-1]
     sent = run.sent("`python3 show.py` ends with an error. Fix it.", code=EXIT_FAILED)
+    assert "show.py\\n```\\ngazebo\\n```" in sent[-1]
+    sent = run.sent("`python3 show.py` fails without numbers. Make mean([]) return 0.", code=EXIT_FAILED)
     assert "show.py\\n```\\ngazebo\\n```" in sent[-1]
 
 

@@ -70,6 +70,8 @@ FAULTS: Sequence[tuple[str, Sequence[Step], str, str]] = [
         "undone",
     ),
     ("In cart.py, change 50 to 51.", (), "It must be 51.", "undone"),
+    ("In cart.py, make total([]) return 0.", (), "It returns 0.", "undone"),
+    ("Make the search ignore case.", (("sh no.sh", "not found", True),), "It does.", "undone"),
     ("Could you please fix the bug in cart.py?", (), "Sure, it must be >=.", "undone"),
     ("Hi, can you rename shipping to postage in cart.py?", (), "Here it is.", "undone"),
     ("Will you run `make`?", (), "It prints 4.", "undone"),
