@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, Never, Self, TypeVar, cast, overload
 from warnings import warn
 
-from sagent.agent.asking import Prompt, events_of, to_message, wait_for
+from sagent.agent.asking import Form, Prompt, events_of, to_message, wait_for
 from sagent.agent.named_models import NamedModels
 from sagent.agent.neighbours import TreeNeighbours
 from sagent.agent.preparation import PolicyOf, Preparation, PromptOf, ToolsOf
@@ -195,7 +195,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         self,
         prompt: Prompt,
         *,
-        output: type[D],
+        output: Form[D],
         deps: Deps_contra = ...,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result[D]: ...
@@ -241,7 +241,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         self,
         prompt: Prompt,
         *,
-        output: type[D],
+        output: Form[D],
         deps: Deps_contra = ...,
         tools: Sequence[GivenTool[Deps_contra]] | None = None,
     ) -> Result[D]: ...

@@ -14,18 +14,21 @@ from sagent.messages import Document, Image, Message, Opaque, Text, Thinking, To
 
 Prompt: TypeAlias = str | Mapping[str, object] | Message
 T = TypeVar("T")
+Form: TypeAlias = type[T] | Callable[..., Awaitable[T] | T]
 MAX_BRIEF_PARTS, MAX_BRIEF_CHARS = 3, 1_500  # hand-offs that a new agent reads, and of each
 
 
 def to_message(prompt: Prompt) -> Message:
-    """Return a person's or program's prompt as a message. Raises UsageError for a mapping without a "prompt" string."""
+    """Return a person's or program's prompt as a message. Raises UsageError for one that is empty or no prompt."""
     if isinstance(prompt, Message):
         if prompt.role != "user":
             raise UsageError("a prompt must be a message of the user; to set an earlier conversation, use restore()")
         check_message(prompt)
+        if all(isinstance(part, Text) and not part.text.strip() for part in prompt.parts):
+            raise UsageError("the prompt is empty: say what is to be done; continue_run() needs no prompt")
         return prompt
     if isinstance(prompt, str):
-        return user(prompt)
+        return to_message(user(prompt))
     if not isinstance(prompt, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- callers are not all typed
         raise UsageError(
             f"a prompt is a string, a mapping with a prompt, or a Message, not {type(prompt).__name__}: of text and "
@@ -34,7 +37,7 @@ def to_message(prompt: Prompt) -> Message:
     text = prompt.get("prompt")
     if not isinstance(text, str) or len(prompt) != 1:
         raise UsageError(f'a prompt mapping is {{"prompt": "text"}}, not {dict(prompt)!r:.200}')
-    return user(text)
+    return to_message(user(text))
 
 
 def check_message(message: Message) -> None:

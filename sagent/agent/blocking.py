@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar, cast, overload, runtime_checkable
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable
-from sagent.agent.asking import Prompt, wait_for
+from sagent.agent.asking import Form, Prompt, wait_for
 from sagent.agent.resources import GivenTool
 from sagent.errors import UsageError
 from sagent.events import Result
@@ -30,7 +30,7 @@ def run_sync(
     prompt: Prompt,
     /,
     *,
-    output: type[D],
+    output: Form[D],
     deps: Deps = ...,
     tools: Sequence[GivenTool[Deps]] | None = None,
 ) -> Result[D]: ...

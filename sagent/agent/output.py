@@ -1,13 +1,14 @@
-"""The form of an answer, from a type or a JSON Schema: its schema for a model, and how to read data from the answer."""
+"""The form of an answer, from types, functions or a JSON Schema: its schema, and how to read data from an answer."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import cast
+from functools import partial, wraps
+from inspect import Signature, isroutine
+from typing import Annotated, Union, cast
 
 from sagent.agent.structured import Output
 from sagent.errors import UsageError
-from sagent.lib.json import EMPTY, JsonObject, json_dump, json_freeze, json_freeze_object, json_thaw
+from sagent.lib.json import EMPTY, JsonObject, as_array, json_dump, json_freeze, json_freeze_object, json_thaw
 from sagent.lib.nearjson import fences, read_near, values_among
 from sagent.lib.schema import coerce, violations
 
@@ -17,8 +18,8 @@ _MAX_NAMED_FAULTS = 10
 
 
 def output_of(form: object) -> Output:
-    """Return the requested form: a JSON Schema as a mapping, or a type that pydantic knows: a model, a dataclass, ...
-    Raises UsageError for anything else."""
+    """Return the requested form: a JSON Schema as a mapping, a type that pydantic knows (a model, a dataclass, ...), a
+    function of such types, or a list of these to choose from. Raises UsageError for anything else."""
     if isinstance(form, Mapping):
         try:
             schema = json_freeze_object(form)  # pyright: ignore[reportUnknownArgumentType] -- checked there
@@ -28,18 +29,39 @@ def output_of(form: object) -> Output:
     from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 
     try:
-        adapter = TypeAdapter[object](cast("type[object]", form))
-        if adapter.core_schema.get("type") == "call":
-            raise TypeError("it is a function.")
+        forms = tuple(map(_wanted, as_array(form) or (form,)))
+        adapter = TypeAdapter[object](cast("type[object]", Union[forms]))  # noqa: UP007 -- of any number
         schema = json_freeze_object({**adapter.json_schema()})
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError, AttributeError) as error:
         unknown = isinstance(error, PydanticSchemaGenerationError | AttributeError)  # texts about pydantic's internals
         why = "pydantic has no schema for it." if unknown else str(error).splitlines()[0]
         raise UsageError(
             f"output: {form!r:.100} cannot be asked for: {why} Give a pydantic model, a dataclass, a TypedDict "
-            "(before Python 3.12 of typing_extensions), another type that pydantic knows, or a JSON Schema."
+            "(before Python 3.12 of typing_extensions), another type that pydantic knows, a function whose parameters "
+            "are such types, a list of these, or a JSON Schema."
         ) from error
     return _in_object(schema, lambda value: _read_by_type(adapter.validate_json, value))
+
+
+def _wanted(form: object) -> object:
+    """Return a type as it is, and for a function one that returns the call to make, without making it."""
+    if not (isroutine(form) or isinstance(form, partial)):
+        return form
+    from pydantic import Field
+
+    from sagent.tools.signature import parameters_of, text_of
+
+    function = cast("Callable[..., object]", form)
+    inner = cast("Callable[..., object]", form.func) if isinstance(form, partial) else function
+    if getattr(inner, "__name__", "") == "<lambda>":
+        raise TypeError("a lambda has no annotations.")
+
+    @wraps(inner)
+    def call_of(*args: object, **given: object) -> object:
+        return partial(function, *args, **given)
+
+    vars(call_of)["__signature__"] = Signature(parameters_of(function, "it"))  # without what a partial binds
+    return Annotated[call_of, Field(description=text_of(function, ())[0] or None)]
 
 
 def _find(text: str, read: Callable[[object], object], *, wrapped: bool) -> object:

@@ -5,11 +5,14 @@ in a message after the prompt, because the system prompt is fixed. Either way th
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable
+from typing import cast
 
 from sagent.engine.loop import take_turn
 from sagent.engine.state import AgentState, Arrived
-from sagent.errors import ModelError
+from sagent.errors import ModelError, ToolError
 from sagent.events import Failure
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import JsonObject, json_dump
@@ -55,8 +58,8 @@ async def take_structured_turn(state: AgentState, output: Output) -> tuple[str, 
                 return reason, None, None
             try:
                 replies = (each for each in reversed(state.context.history) if each.role == "assistant")
-                return reason, output.find(next((reply.content for reply in replies), "")), None
-            except ValueError as error:
+                return reason, await _made(output.find(next((reply.content for reply in replies), ""))), None
+            except (ValueError, ToolError) as error:
                 wrong = str(error)
             if repaired:
                 words = f"the answer does not match the requested form, and its repair did not either: {wrong}"
@@ -84,6 +87,16 @@ async def _turn(state: AgentState, output: Output, *, in_words: bool) -> tuple[s
     if not in_words:
         _ask(state, output)
     return await take_turn(state), True
+
+
+async def _made(data: object) -> object:
+    """Return data as they are, and for the call of an output function what that returns."""
+    if not isinstance(data, partial):
+        return data
+    from sagent.tools.decorator import in_thread
+
+    made = await in_thread(cast("Callable[[], object]", data))
+    return await cast("Awaitable[object]", made) if isawaitable(made) else made
 
 
 def _held(state: AgentState) -> bool:

@@ -354,17 +354,8 @@ ALIASES = {"executor": "model", "advisor": "advisors"}
 """Other names of settings, wherever these are named: in files, variables, flags and sweeps."""
 
 RESERVED = (
-    *("help", "image", "print", "resume", "json", "config", "version", "trust_project", "plugin"),
-    *(
-        "no_plugins",
-        "executor_api_base",
-        "advisor_api_base",
-        "prompt",
-        "search",
-        "policy",
-        "advisor_rules",
-        "permissions",
-    ),
+    *("help", "image", "print", "resume", "json", "config", "version", "trust_project", "plugin", "no_plugins"),
+    *("executor_api_base", "advisor_api_base", "prompt", "search", "policy", "advisor_rules", "permissions"),
     *("logging", "env"),
 )
 """Names of other flags, and of tables of files, which no setting of a plugin can have."""

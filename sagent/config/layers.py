@@ -17,13 +17,7 @@ from sagent.errors import ConfigError
 from sagent.lib.text import nearest
 from sagent.plugin import Setting
 
-_OWN_FLAGS = (
-    "executor_api_base",
-    "advisor_api_base",
-    "trust_project",
-    "plugin",
-    "no_plugins",
-)  # flags that are no settings
+_OWN_FLAGS = ("executor_api_base", "advisor_api_base", "trust_project", "plugin", "no_plugins")  # no settings
 
 
 def load(

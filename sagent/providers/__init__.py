@@ -13,23 +13,9 @@ if TYPE_CHECKING:
     from sagent.providers.wire.exchange import Timeouts
 
 __all__ = [
-    "Anthropic",
-    "ChatProvider",
-    "DashScope",
-    "Google",
-    "MiniMax",
-    "Moonshot",
-    "OpenAI",
-    "OpenAICompatible",
-    "ResponsesProvider",
-    "Row",
-    "Timeouts",
-    "built_in",
-    "infer",
-    "provider_named",
-    "read_rows",
-    "row_named",
-]
+    "Anthropic", "ChatProvider", "DashScope", "Google", "MiniMax", "Moonshot", "OpenAI", "OpenAICompatible",
+    "ResponsesProvider", "Row", "Timeouts", "built_in", "infer", "provider_named", "read_rows", "row_named",
+]  # fmt: skip
 
 
 _HOMES = {

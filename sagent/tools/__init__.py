@@ -20,23 +20,9 @@ if TYPE_CHECKING:
     from sagent.tools.write import Write
 
 __all__ = [
-    "AgentSelf",
-    "AgentSend",
-    "AgentSpawn",
-    "BackgroundTask",
-    "Bash",
-    "Edit",
-    "FunctionTool",
-    "Glob",
-    "Grep",
-    "List",
-    "Read",
-    "TodoWrite",
-    "Write",
-    "agent_tools",
-    "coding_tools",
-    "tool",
-]
+    "AgentSelf", "AgentSend", "AgentSpawn", "BackgroundTask", "Bash", "Edit", "FunctionTool", "Glob", "Grep",
+    "List", "Read", "TodoWrite", "Write", "agent_tools", "coding_tools", "tool",
+]  # fmt: skip
 
 _CODING = ("Read", "Write", "Edit", "Glob", "Grep", "List", "Bash")
 _AGENTS = ("AgentSpawn", "AgentSend", "AgentSelf", "BackgroundTask")

@@ -107,7 +107,7 @@ class FunctionTool(Generic[P, R, Deps_contra]):
             result = await cast("Awaitable[object]", call())
         else:
             try:
-                result = await _in_thread(call)
+                result = await in_thread(call)
             except RuntimeError as error:
                 if "event loop" not in str(error):
                     raise
@@ -125,7 +125,7 @@ def _is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
-async def _in_thread(call: Callable[[], object]) -> object:
+async def in_thread(call: Callable[[], object]) -> object:
     """Call a function in its own daemon thread: threads of asyncio.to_thread delay the program's end, and a few stuck
     ones block all others."""
     returned, context = Future[object](), copy_context()

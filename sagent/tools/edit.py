@@ -59,8 +59,7 @@ class Edit:
         replacements = read_replacements(arguments)
         with run.workspace.changing(real):
             return await offload(
-                lambda _: make(plan_edit(path, real, replacements, run.workspace), run.workspace),
-                small=_is_small(real),
+                lambda _: make(plan_edit(path, real, replacements, run.workspace), run.workspace), small=_is_small(real)
             )
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from sagent import Agent, tool
 from sagent.agent import RunLimits
-from sagent.agent.progress import UNPROVEN, claims_work
+from sagent.agent.progress import UNPROVEN
 from sagent.cli.headless import EXIT_DONE, EXIT_FAILED, EXIT_LIMIT, exit_code
+from sagent.context.claims import claims_work
 from sagent.errors import ModelError
 from sagent.events import Result
 from sagent.lib.json import json_freeze_object

@@ -39,9 +39,7 @@ class Form:
 _USUAL_FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
 
 OPENAI = Form(  # developers.openai.com, structured outputs, supported schemas
-    limits=frozenset(_LIMITS) - {"minLength", "maxLength", "uniqueItems"},
-    formats=_USUAL_FORMATS,
-    all_required=True,
+    limits=frozenset(_LIMITS) - {"minLength", "maxLength", "uniqueItems"}, formats=_USUAL_FORMATS, all_required=True
 )
 CHAT = Form(all_required=True)  # what OpenAI's models on Azure and imitations of its strict mode have in common
 ANTHROPIC = Form(  # platform.claude.com, structured outputs, JSON Schema limitations

@@ -14,11 +14,7 @@ def show_in_pager(lines: Sequence[Line], theme: str) -> bool:
     text = "".join(f"{styled(line, theme)}\n" for line in lines)
     try:
         argv = shlex.split(os.environ.get("PAGER", "")) or ["less"]
-        environment = {
-            "LESS": "-R",
-            "LESSSECURE": "1",
-            **os.environ,
-        }  # no commands from within
+        environment = {"LESS": "-R", "LESSSECURE": "1", **os.environ}  # no commands from within
         return subprocess.run(argv, input=text.encode(errors="replace"), env=environment, check=False).returncode != 127
     except (OSError, ValueError):
         return False
