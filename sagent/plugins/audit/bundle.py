@@ -98,8 +98,8 @@ def is_bundle(path: Path) -> bool:
         return file.read(262)[257:] == b"ustar"
 
 
-def open_bundle(path: Path) -> tuple[Mapping[str, Place], list[str]]:
-    """Return the files of a bundle by name, and the problems of the archive.
+def open_bundle(path: Path, max_files: int | None = None) -> tuple[Mapping[str, Place], list[str]]:
+    """Return the files of a bundle by name, and the problems of the archive; more than `max_files` are one.
 
     Raises OSError, and UsageError for a file that is no archive.
     """
@@ -109,6 +109,8 @@ def open_bundle(path: Path) -> tuple[Mapping[str, Place], list[str]]:
     try:
         with tarfile.open(path, "r:") as archive:
             for member in archive:
+                if len(places) == max_files:
+                    return places, [f"{path} has more than {max_files:,} files"]
                 if not member.isreg() or member.name in places:
                     problems.append(f"{path}: {member.name!r} is not a plain file, or is there twice")
                     continue
