@@ -32,14 +32,14 @@ def __getattr__(name: str) -> object:
             from sagent import events as home
         case "tool":
             from sagent import tools as home
-        case "RunContext":
-            from sagent.tool import RunContext
+        case "RunContext" | "ToolOutput":
+            from sagent.tool import RunContext, ToolOutput
 
-            return RunContext
-        case "ToolOutput":
-            from sagent.tool import ToolOutput
+            return RunContext if name == "RunContext" else ToolOutput
+        case "load_ipython_extension" | "unload_ipython_extension":
+            from sagent.plugin import extra_of_ours
 
-            return ToolOutput
+            return extra_of_ours(name) or (lambda _: print("This needs the plugin jupyter, which is not loaded."))  # pyright: ignore[reportUnknownVariableType, reportUnknownLambdaType] -- an IPython shell
         case _:
             if name[:1].isupper() or name in _LOOKED_FOR:
                 from sagent.lib.foreign import import_hint

@@ -4,7 +4,7 @@ calls, and the totals."""
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -29,6 +29,7 @@ from sagent.plugins.exports.steps import (
     Refused,
     Remark,
     Requested,
+    Step,
     Turn,
 )
 from sagent.session.contents import AdviceOutcome, AdviceRated, StoredCall, StoredMedia
@@ -188,6 +189,14 @@ def read_timeline(session: Path, files: Sequence[Path]) -> Timeline:
     if timeline.compactions:
         timeline.saving = add_savings(files, PriceBook().price)
     return timeline
+
+
+def timeline_of(steps: Iterable[Step]) -> Timeline:
+    """Return the timeline of some steps."""
+    builder = _Builder()
+    for step in steps:
+        builder.add(step)
+    return builder.timeline
 
 
 class _Builder:
