@@ -65,7 +65,7 @@ class Surface:
 
     `brought` are servers by name: a part that can reach them offers their tools. `selections` return the text that the
     person has selected in another program since the last call, "" for nothing. `sources` have prompts and resources.
-    `asks_first`: a prompt may be refused before it is read, so each begins a turn.
+    `asks_first`: a prompt may be refused before it is read, so each begins a turn. `first` are commands to begin with.
     """
 
     where: Where = ""
@@ -73,6 +73,7 @@ class Surface:
     selections: list[Callable[[], str]] = field(default_factory=list[Callable[[], str]])
     sources: list[Source] = field(default_factory=list[Source])
     asks_first: bool = False
+    first: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     shared: dict[object, object] = field(default_factory=dict[object, object], repr=False)
     """What parts and slash commands of a plugin have in common, by any key of theirs."""
 

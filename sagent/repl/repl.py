@@ -205,13 +205,14 @@ class Repl(CommandContext):
     def _on_opened(self, opened: "Opened") -> None:
         self._screen.tidy_up()
         self._tasks.spawn(self._add_prompts(opened))
+        while opened.surface.first:
+            self._tasks.spawn(self.input.run_command(*opened.surface.first.pop(), shown=False))
 
     async def _add_prompts(self, opened: "Opened") -> None:
         """Add the prompts of the session's sources to the commands, now and whenever they change."""
-        if not opened.surface.sources:
-            return
-        opened.surface.follow(lambda: self._session.on_opened(opened))
-        self.commands = Commands(await prompt_commands(opened), self._own_commands)
+        if opened.surface.sources:
+            opened.surface.follow(lambda: self._session.on_opened(opened))
+            self.commands = Commands(await prompt_commands(opened), self._own_commands)
 
     def _set_up(self) -> None:
         """Have the person choose what answers them, if the plugin with that command is there."""

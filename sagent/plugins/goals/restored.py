@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def add(builder: "AgentBuilder") -> None:
-    """Pursue the goal of a resumed session further, and say which loop it had."""
+    """Pursue the goal of a resumed session further, and its loop where its person is; elsewhere say which it had."""
     builder.started.append(lambda agent: _restore(builder, agent))
 
 
@@ -33,4 +33,8 @@ def _restore(builder: "AgentBuilder", agent: "Agent") -> None:
             tell(f"The goal {one_line(kept.goal, 100)} is not pursued further: {error}")
     if kept.loop:
         loop = f"every {kept.interval_seconds:,.0f} s: {one_line(kept.loop, 200)}"
-        tell(f"This session had a loop, {loop}. `/loop on` goes on with it, `/loop off` forgets it.")
+        if builder.surface.where == "terminal":
+            builder.surface.first.append(("loop", "on"))
+            tell(f"The loop goes on, {loop}. `/loop off` ends it.")
+        else:
+            tell(f"This session has a loop, {loop}. It goes on when the session is resumed in a terminal.")

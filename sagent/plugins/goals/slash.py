@@ -96,8 +96,8 @@ async def loop(context: CommandContext, text: str = "") -> None:
     """Send a prompt again and again: `/loop 10m check the build`.
 
     The interval is a number with s, m, h or d. A turn in progress is not disturbed: the prompt waits for its end.
-    Alone, it shows the loop of this session; `/loop off` ends it, and so does the end of the session. In a session that
-    was resumed, `/loop on` goes on with the loop that it had, and says how many runs were missed.
+    Alone, it shows the loop of this session; `/loop off` ends it. When the session is resumed in a terminal, its loop
+    goes on and says how many runs were missed.
     """
     shared = context.opened.surface.shared
     known = shared.get(Loop)

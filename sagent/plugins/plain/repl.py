@@ -87,7 +87,7 @@ class LineRepl(CommandContext):
         )
         self._session.keys = _KEYS
         self.turn = self._session.turn
-        self._session.on_opened = lambda opened: self._tasks.spawn(self._add_prompts(opened))
+        self._session.on_opened = self._on_opened
         self._session.on_answered = lambda reply: self._tasks.spawn(self._settle(reply))
         self._session.on_lacking = self._set_up
         self._session.on_end = lambda tally: None  # the bell tells it
@@ -201,6 +201,16 @@ class LineRepl(CommandContext):
         await self._ready.wait()
         async with self._order:
             await work
+
+    def _on_opened(self, opened: "Opened") -> None:
+        self._tasks.spawn(self._add_prompts(opened))
+        while opened.surface.first:
+            self._tasks.spawn(self._begin_with(*opened.surface.first.pop()))
+
+    async def _begin_with(self, name: str, text: str) -> None:
+        await self._ready.wait()
+        await self._session.settled.wait()
+        await self._command(name, text)
 
     async def _command(self, name: str, text: str) -> None:
         try:
