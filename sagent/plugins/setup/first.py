@@ -13,6 +13,7 @@ from sagent.config.plugins import named_errors
 from sagent.errors import SagentError, UsageError
 from sagent.plugin import Extra, resolve
 from sagent.repl.commands.command import CommandContext, command
+from sagent.repl.opening import NoSession
 from sagent.repl.terminal.picker import Option
 from sagent.repl.view.lines import Line
 
@@ -36,7 +37,7 @@ class Offer(NamedTuple):
 
 @command(here=True)
 async def setup(context: CommandContext) -> None:
-    """Choose what answers you.
+    """Choose what answers you, from the list of the first start.
 
     A login of another program on this machine, a server on it, or a key. The demo needs none of them.
     """
@@ -52,12 +53,21 @@ async def setup(context: CommandContext) -> None:
         before = context.settings
         try:
             if way is None:
+                _say_how_to_return(context)
                 return
             await (_use_login(context, offers[way]) if way in offers else _WAYS[way](context))
         except SagentError as error:
             context.say(str(error))
         if context.settings is not before:
             return  # a session is being opened
+
+
+def _say_how_to_return(context: CommandContext) -> None:
+    """Say how to see the list again, while nothing answers the person."""
+    try:
+        _ = context.opened
+    except NoSession:
+        context.say("/setup brings this list back.")
 
 
 def _question(_: int) -> Sequence[Line]:
