@@ -9,7 +9,7 @@ import pytest
 from sagent.testing.server import Call, Turn
 from tests.depth import later
 from tests.plugins.background.conftest import Place
-from tests.repl.console import Console
+from tests.repl.console import Console, last_text
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
@@ -103,7 +103,8 @@ def test_attached_in_plain_lines(place: Place, terminal: Console) -> None:
 
 @pytest.mark.plugin("overview")
 def test_live_list_answers_and_stops(place: Place, terminal: Console) -> None:
-    place.shell.serve([WRITE, WRITE, Turn("All is done.")])
+    # each session asks, whichever is quicker; the one that is answered ends
+    place.shell.serve(lambda request: Turn("All is done.") if "tool_result" in last_text(request) else WRITE)
     first = place.start("--permission-mode", "ask", "the first task")
     place.until(first, "asking")
     terminal.environment = place.shell.environment
@@ -111,6 +112,7 @@ def test_live_list_answers_and_stops(place: Place, terminal: Console) -> None:
     terminal.type("/sessions")
     terminal.until("the first task", "asks   Write", "1 of 1")
     second = place.start("--permission-mode", "ask", "the second task")
+    place.until(second, "asking")  # as it will be when it is chosen
     terminal.until("the second task", "2 of 2")  # it came by itself
     terminal.keys("Up", "Up")  # the first one stays chosen while others come
     terminal.keys("Enter")
@@ -124,6 +126,8 @@ def test_live_list_answers_and_stops(place: Place, terminal: Console) -> None:
     terminal.until("y yes, once")
     terminal.keys("s")
     place.until(second, "ended")
+    # before that, Escape would end the wait for its process, or not yet be meant for the list
+    terminal.until("2 of 2", "stopped", "Esc closes the list")
     terminal.keys("Escape")
     terminal.until(gone="2 of 2")
 
