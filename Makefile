@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # Under LC_ALL=C, Python reads no path that is not ASCII, such as that of a checkout in /home/é.
 export LC_ALL := C.UTF-8
 
-.PHONY: demo demo-mesh test test-weights test-all explore attack check check-types check-tests check-rest bench eval prices clients docs format clean
+.PHONY: demo demo-mesh demo-proof test test-weights test-all explore attack check check-types check-tests check-rest bench eval prices clients docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -29,6 +29,9 @@ demo: $(VENV)/.installed
 
 demo-mesh: $(VENV)/.developed
 	@$(BIN)/python examples/mesh/failover.py
+
+demo-proof: $(VENV)/.developed
+	@$(BIN)/python examples/proof_offline.py
 
 # A package or plugin alone: make test PART=mesh
 test: $(VENV)/.developed

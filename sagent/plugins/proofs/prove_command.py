@@ -98,7 +98,7 @@ def _prove(given: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}.") from error
     report_secrets(redaction)
-    show(_as_json(proof, out), _tell(proof, out), as_json=given.json)
+    show(_as_json(proof, out), _tell(proof, given.out), as_json=given.json)
     return 0
 
 
@@ -115,7 +115,7 @@ def _approve(path: Path, key: Path) -> int:
         report("it is approved by this key already.")
     else:
         replace(proof, approvals=(*proof.approvals, signature)).write(path)
-    show(_as_json(proof, path), _tell(proof, path), as_json=False)
+    show(_as_json(proof, path), _tell(proof, str(path)), as_json=False)
     return 0
 
 
@@ -130,9 +130,9 @@ def lines_by_origin(statement: Statement) -> Counter[Origin]:
     return found
 
 
-def _tell(proof: Proof, out: Path) -> Iterator[str | Table]:
+def _tell(proof: Proof, out: str) -> Iterator[str | Table]:
     statement = proof.statement
-    yield f"{quote_path(str(out))}: {count(len(statement.files), 'file')}, {statement.base[:12]}..{statement.head[:12]}"
+    yield f"{quote_path(out)}: {count(len(statement.files), 'file')}, {statement.base[:12]}..{statement.head[:12]}"
     lines = lines_by_origin(statement)
     agents, people, moved = Counter[str](), Counter[str](), 0
     for origin, number in lines.items():
