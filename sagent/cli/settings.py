@@ -29,18 +29,9 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
 
 
 def load_or_report(flags: Mapping[str, object]) -> Settings:
-    """Load a run's settings. An error in them is raised, and also reported as a result if JSON was requested. Raises
-    UsageError if a model that nobody chose would be used in place of an untrusted project's."""
+    """Load a run's settings. An error in them is raised, and also reported as a result if JSON was requested."""
     try:
-        settings = load_settings(flags)
-        wish, named = settings.wish, settings.origins.get("model", "").startswith(("--", "SAGENT_"))
-        if wish is None or wish.refused or named or settings.continue_session or settings.session or settings.fork:
-            return settings
-        if (settings.model, settings.provider) == (wish.granted.model, wish.granted.provider):
-            return settings
-        from sagent.config.trust import warning
-
-        raise UsageError(f"Nothing was sent. {warning(wish)} --model M runs without it.")
+        return with_chosen_model(load_settings(flags))
     except SagentError as error:
         if flags.get("output_format") in ("json", "stream-json"):
             from sagent.cli.headless import failed
@@ -52,9 +43,23 @@ def load_or_report(flags: Mapping[str, object]) -> Settings:
         raise
 
 
+def with_chosen_model(settings: Settings) -> Settings:
+    """Return the settings. Raises UsageError if the model of an untrusted project would be replaced by another one that
+    nobody chose. Earlier sessions have their own."""
+    wish, named = settings.wish, settings.origins.get("model", "").startswith(("--", "SAGENT_"))
+    if wish is None or wish.refused or named or settings.continue_session or settings.session or settings.fork:
+        return settings
+    if (settings.model, settings.provider) != (wish.granted.model, wish.granted.provider):
+        from sagent.config.trust import warning
+
+        raise UsageError(f"Nothing was sent. {warning(wish)} --model M runs without it.")
+    return settings
+
+
 def session_path(settings: Settings, name: str | None) -> "Path":
     """Return the path of a session by a path, an id or its beginning; by default the last of the directory."""
     from sagent.session.store import find, latest
 
-    state, cwd = settings.state_dir, settings.cwd
-    return find(state, name, cwd) if name else latest(state, cwd, empty=True)
+    return (
+        find(settings.state_dir, name, settings.cwd) if name else latest(settings.state_dir, settings.cwd, empty=True)
+    )

@@ -1,5 +1,6 @@
 """A repository that would have the conversation go to another company: not a byte without the person's trust."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from program import Shell
 
 from sagent.config import load
 from sagent.config.trust import remember
+from sagent.errors import UsageError
 from sagent.testing.server import Fail, FakeProviderServer, Turn
 from tests.depth import later
 
@@ -53,6 +55,39 @@ def test_untrusted_project_gets_no_byte(wants: str, shell: Shell, stranger: Fake
     assert (done.out.strip(), len(server.requests), len(stranger.requests)) == ("Mine now.", 1, 1), done.err
     assert "trust" not in done.err
     assert "waits for your trust" in shell.run("config", "show", model="").out, "for that run only"
+
+
+SURFACES = {
+    "review": ("review", "HEAD"),
+    "serve": ("serve", "--port", "0"),
+    "a2a": ("a2a", "serve", "--port", "0"),
+    "mesh": ("node", "--bus", "nats://127.0.0.1:1"),
+}
+
+
+@pytest.mark.parametrize("words", [pytest.param(SURFACES[name], marks=pytest.mark.plugin(name)) for name in SURFACES])
+def test_every_surface_stops_for_an_untrusted_project(
+    words: Sequence[str], shell: Shell, stranger: FakeProviderServer
+) -> None:
+    server = shell.serve([Turn(text="Yours.")])
+    project(shell, WANTS["model"])
+    done = shell.run(*words, model="")
+    assert (done.code, server.requests, stranger.requests) == (2, [], []), done.err
+    assert "Nothing was sent." in done.err and "--trust-project" in done.err
+
+
+@pytest.mark.plugin("hosting")
+def test_sessions_of_clients_stop_for_an_untrusted_project(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sagent.plugins.hosting.live import ClientOptions
+    from sagent.plugins.hosting.opening import settings_for
+
+    monkeypatch.setenv("HOME", shell.environment["HOME"])
+    project(shell, WANTS["model"])
+    with pytest.raises(UsageError, match="Nothing was sent"):
+        settings_for({}, ClientOptions(cwd=str(shell.cwd)))
+    named = ClientOptions(cwd=str(shell.cwd), model="anthropic/claude-sonnet-4-6")
+    assert settings_for({}, named).model == "anthropic/claude-sonnet-4-6"
+    assert settings_for({"trust_project": True}, ClientOptions(cwd=str(shell.cwd))).model == "openai/gpt-5.5"
 
 
 @pytest.mark.parametrize("answer", [True, False])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from sagent.cli.flags import Parser, add_agent_flags, add_setting, plugins_of
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, with_chosen_model
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array
@@ -112,7 +112,7 @@ def _run(options: dict[str, object], worker: "Worker | None") -> int:
     if served.url and (urlsplit(served.url).scheme not in ("http", "https") or not urlsplit(served.url).hostname):
         raise UsageError(f"--url {served.url}: give the address that begins with https:// or http://.")
     _check_push(served.push_to)
-    settings = load_settings(options)  # reports their errors now, not to the first client
+    settings = with_chosen_model(load_settings(options))  # reports their errors now, not to the first client
     require("sagent a2a", "a2a", PACKAGES, "a2a", "starlette", "uvicorn", "sse_starlette")
     with listening(served.listener.host, served.listener.port) as bound:
         return asyncio.run(_serve(options, settings, bound, served))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, with_chosen_model
 from sagent.errors import UsageError
 from sagent.plugin import SecretFolder
 
@@ -73,6 +73,7 @@ def settings_for(flags: Mapping[str, object], options: "ClientOptions") -> "Sett
         given["cwd"] = _directory_of(load_settings(flags), options.session)
     chosen = {name: getattr(options, name) for name in ("cwd", "model", "permission_mode", "effort")}
     settings = load_settings(given | {name: value for name, value in chosen.items() if value is not None})
+    with_chosen_model(settings)
     if options.max_budget_usd is not None:
         cap = Decimal(str(options.max_budget_usd))
         if not cap.is_finite() or cap <= 0:

@@ -14,7 +14,7 @@ from sagent.app.assembly import open_agent, policy_of
 from sagent.cli.flags import Parser
 from sagent.cli.headless import EXIT_BUDGET, EXIT_FAILED, Interrupter
 from sagent.cli.render import binary_safe, report
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, with_chosen_model
 from sagent.cli.tables import show
 from sagent.config import Settings
 from sagent.errors import UsageError
@@ -66,7 +66,8 @@ def run_race(argv: Sequence[str]) -> int:
     if len(models) < 2:
         raise UsageError("A race needs two models or more: --models anthropic/claude-sonnet-4-6,openai/gpt-5.5.")
     rules = Rules(given.task, given.check, given.check_timeout, given.attempts, given.time_limit)
-    settings = load_settings({**flags, "model": models[0], "cwd": given.cwd, "config": given.config})
+    chosen = {**flags, "model": models[0], "cwd": given.cwd, "config": given.config}
+    settings = with_chosen_model(load_settings(chosen))
     if not given.task.strip() or not given.check.strip():
         raise UsageError("A race needs a task, and a check that decides: --check 'make test'.")
     repository = repository_at(settings.cwd, settings.state_dir)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sagent.cli.flags import Parser, plugins_of
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, report
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, with_chosen_model
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.events import Event, Notice, Result, ToolStarted
@@ -40,7 +40,7 @@ exit codes:
 
 def run_review(argv: Sequence[str]) -> int:
     given, flags = _parse(argv)
-    settings = load_settings(flags)
+    settings = with_chosen_model(load_settings(flags))
     if given.github_event is not None:
         return asyncio.run(_on_github(given, settings))
     if given.gitlab:

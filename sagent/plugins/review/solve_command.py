@@ -10,7 +10,7 @@ from pathlib import Path
 from sagent.cli.flags import Parser
 from sagent.cli.headless import Interrupter, exit_code
 from sagent.cli.render import binary_safe, report
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, with_chosen_model
 from sagent.config import Settings
 from sagent.errors import UsageError
 from sagent.lib.atomic import atomic_output
@@ -41,7 +41,7 @@ def run_solve(argv: Sequence[str]) -> int:
     if issue.skip:
         report(f"issue {issue.number} is left alone: {issue.skip}")
         return 0
-    settings = load_settings({**flags, "cwd": given.cwd, "config": given.config})
+    settings = with_chosen_model(load_settings({**flags, "cwd": given.cwd, "config": given.config}))
     return asyncio.run(_solve(settings, issue, Path(given.out)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from sagent.cli.flags import Parser, add_agent_flags, add_setting, plugins_of
 from sagent.cli.render import report
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, with_chosen_model
 from sagent.config.declared import CORE
 from sagent.errors import SagentError
 from sagent.plugins.hosting.listening import Listener, add_listener, announced, listening, require, take_listener
@@ -49,7 +49,7 @@ def run_serve(argv: Sequence[str]) -> int:
     given = vars(parser.parse_args(argv))
     own = {flag.keyword: given.pop(flag.keyword) for flag in plugins_of(argv).flags("serve") if flag.keyword in given}
     listener = take_listener(given, TOKEN)
-    settings = load_settings(given)  # reports their errors now, not to the first client
+    settings = with_chosen_model(load_settings(given))  # reports their errors now, not to the first client
     require("sagent serve", "serve", PACKAGES, "starlette", "uvicorn")
     with listening(listener.host, listener.port) as bound:
         return asyncio.run(_serve(given, settings, listener, bound, own))

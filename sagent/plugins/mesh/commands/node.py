@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sagent.cli.flags import Parser, add_agent_flags, add_setting
 from sagent.cli.render import report
-from sagent.cli.settings import load_settings
+from sagent.cli.settings import load_settings, with_chosen_model
 from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_array, json_dump
@@ -67,7 +67,7 @@ def run_node(argv: Sequence[str]) -> int:
     flags = vars(parser.parse_args(argv))
     members = ("bus", "name", "slots", "label", "dir", "shared", "metrics", "log_format")
     own = {name: flags.pop(name, None) for name in members}
-    settings = load_settings(flags)  # reports their errors now, not to the first client
+    settings = with_chosen_model(load_settings(flags))  # reports their errors now, not to the first client
     told = _Told(settings.log_level, own["log_format"] == "json")
     metrics = own["metrics"] if isinstance(own["metrics"], int) else None
     if metrics is not None and not 0 <= metrics < 1 << 16:
