@@ -1,6 +1,6 @@
-"""Sessions of other programs: their transcripts become sessions, and sessions become their transcripts."""
+"""Sessions of other programs: their transcripts become sessions, and sessions become transcripts of theirs."""
 
-from sagent.plugin import SESSIONS, Command, Plugin, SlashCommand
+from sagent.plugin import SESSIONS, Command, ExportFormat, Plugin, SlashCommand
 
 plugin = Plugin(
     "transfer",
@@ -13,5 +13,10 @@ plugin = Plugin(
             group=SESSIONS,
         ),
     ),
+    needs=("exports",),
     slash_commands=(SlashCommand("import-session", f"{__name__}.slash:import_session"),),
+    export_formats=(
+        ExportFormat("claude", "a transcript of Claude Code", f"{__name__}.formats:export_claude", "claude.jsonl"),
+        ExportFormat("codex", "a transcript of codex", f"{__name__}.formats:export_codex", "codex.jsonl"),
+    ),
 )

@@ -130,6 +130,7 @@ def _named(path: Path, program: Program | None, home: Path, environ: Homes) -> P
     real, root = Path(os.path.realpath(path)), Path(os.path.realpath(roots(chosen, home, environ)))
     own = real.is_relative_to(root)
     if chosen == "opencode":
+        connect(path).close()
         known = [*_in_database(path)]
         if len(known) != 1:
             newest = ", ".join(word(place.id) for place in known[:8])

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
 
-from sagent.context.todo import TODO, Task, tasks_in
+from sagent.context.todo import TODO, Task, list_note, tasks_in
 from sagent.cost.prices import PriceBook
 from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
@@ -16,7 +16,7 @@ from sagent.lib.figures import money
 from sagent.lib.json import valid_text
 from sagent.lib.money import ZERO, total
 from sagent.lib.text import count
-from sagent.messages import Message, Text, ToolCall, ToolResult
+from sagent.messages import Message, Text, ToolCall
 from sagent.plugins.transfer.steps import PROGRAMS, Child, Compaction, Said, Spent, Transcript
 from sagent.session.contents import (
     Compacted,
@@ -42,7 +42,6 @@ MAX_FACT_CHARS = 500
 _PROVIDERS = {"gemini": "google", "google-vertex": "google"}
 """Our names of providers that other programs call otherwise."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_RECEIVED = "Taken over from the list of the program that this conversation began in."
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,18 +235,13 @@ class _Writer:
         self._counts["images"] += sum(hasattr(part, "media_type") for part in parts)
 
     def _write_list(self, log: Log, live: Sequence[Message], todo: Sequence[Task]) -> None:
-        """Write the to-do list as a call of our tool, unless the last call of the conversation wrote the same."""
+        """Write the to-do list as after a compaction, unless the last call of the conversation wrote the same."""
         if not todo or tuple(todo) == tasks_in(live) or all(task.state == "completed" for task in todo):
             return
-        used = {call.id for message in live for call in message.calls}
-        name = next(name for number in range(len(used) + 1) if (name := f"taken_over_{number}") not in used)
         arguments = {"todos": [{"content": task.text, "status": task.state} for task in todo]}
-        result = ToolResult(name, (Text(_RECEIVED),))
-        log.append(MessageEntry(StoredMessage.of(
-            Message("assistant", (ToolCall(name, TODO, arguments),), stop="tool_use"), self._keep
-        )))  # fmt: skip
-        log.append(ResultEntry(StoredResult.of(result, self._keep)))
-        log.append(MessageEntry(StoredMessage.of(Message("user", (result,)), self._keep)))
+        wrote = Message("assistant", (ToolCall("list", TODO, arguments),))
+        for sender, text in list_note((wrote,), (wrote,)):
+            log.append(MessageEntry(StoredMessage.of(Message("user", (Text(text),), sender), self._keep)))
 
     def _price(self) -> tuple[Decimal, tuple[str, ...], Usage]:
         """Return USD of all calls, the models without a known price, and the tokens."""
