@@ -16,6 +16,7 @@ async def add(builder: AgentBuilder) -> None:
     builder.judge = policy
 
     def attend(agent: Agent) -> None:
-        policy.attend(agent, Reviewer(agent, name))
+        # without a person who sees each call, only warnings are shown
+        policy.attend(agent, Reviewer(agent, name), "info" if builder.answer is not None else "warning")
 
     builder.started.append(attend)

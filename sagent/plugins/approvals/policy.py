@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from sagent.agent import Agent
 from sagent.lib.text import one_line
@@ -27,13 +28,14 @@ class ReviewedPolicy(Policy):
     def __init__(self, inner: Policy, policy: PermissionPolicy) -> None:
         self.reviewer: Reviewer | None = None  # once there is an agent
         self._agent: Agent | None = None
+        self._level: Literal["info", "warning"] = "info"  # of its verdicts
         self._inner, self._policy = inner, policy
         self._denials = 0
         self._allowed: set[tuple[str, ...]] = set()  # calls, each with the task and the rules
 
-    def attend(self, agent: Agent, reviewer: Reviewer) -> None:
-        """Review the calls of an agent's tree."""
-        self._agent, self.reviewer = agent, reviewer
+    def attend(self, agent: Agent, reviewer: Reviewer, level: Literal["info", "warning"] = "info") -> None:
+        """Review the calls of an agent's tree, and tell the verdicts as notices of a level."""
+        self._agent, self.reviewer, self._level = agent, reviewer, level
 
     async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Verdict:
         """Return the inner policy's verdict; put its question to the reviewer, if that may be answered by one."""
@@ -88,4 +90,4 @@ class ReviewedPolicy(Policy):
         if self._agent is not None:
             journal = self._agent.state.journal
             journal.record(NoticeEntry(text))
-            journal.notify("info", text)
+            journal.notify(self._level, text)

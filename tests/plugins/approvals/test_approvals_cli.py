@@ -43,6 +43,16 @@ def test_verdicts_are_in_exports(shell: Shell) -> None:
         assert "it makes the file" in text and "not needed" in text, form
 
 
+@pytest.mark.skipif(not has_bubblewrap(), reason="needs a sandbox")
+def test_verdicts_are_on_standard_error(shell: Shell) -> None:
+    shell.serve([RUN, Turn(calls=(Call("Bash", {"command": "touch other"}),)), Turn(text="Done.")])
+    reviewer(shell, "ALLOW: it makes the file", "DENY: not needed")
+    done = shell.run("--permission-mode", "auto", "--approval-reviewer", "openai/gpt-5.4", "make the file")
+    assert done.out == "Done.\n"
+    assert "allows `echo made > made.txt`: it makes the file" in done.err
+    assert "denies `touch other`: not needed" in done.err
+
+
 def test_reviewer_that_is_missing_is_named(shell: Shell) -> None:
     shell.serve([])
     done = shell.run("--permission-mode", "auto", "--approval-reviewer", "nobody/x", "go")
