@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # Under LC_ALL=C, Python reads no path that is not ASCII, such as that of a checkout in /home/é.
 export LC_ALL := C.UTF-8
 
-.PHONY: demo demo-mesh demo-proof test test-weights test-all explore attack check check-types check-tests check-rest bench eval prices clients docs format clean
+.PHONY: demo demo-mesh demo-proof demo-why test test-weights test-all explore attack check check-types check-tests check-rest bench eval prices clients docs format clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -26,6 +26,9 @@ $(VENV)/.developed: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	@$(BIN)/sagent demo
+
+demo-why: $(VENV)/.installed
+	@$(BIN)/python examples/why.py
 
 demo-mesh: $(VENV)/.developed
 	@$(BIN)/python examples/mesh/failover.py
