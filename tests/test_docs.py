@@ -150,7 +150,7 @@ def check_config(text: str, where: str, environment: dict[str, str], tmp_path: P
     [
         pytest.param(path, id=path.name, marks=[slow] if path.name == "failover.py" else [])
         for path in EXAMPLES
-        if path.parent.name != "plugins"  # tests/plugins runs those
+        if path.parent.name not in ("plugins", "stack")  # tests/plugins and tests/test_stack_examples.py run those
     ],
 )
 def test_example(example: Path, tmp_path: Path, forks: Forks) -> None:

@@ -1,0 +1,101 @@
+"""The examples of docs/stack.md, beside the packages that they are for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.depth import slow
+from tests.pypi import modules
+from tests.snippets import ROOT
+from tests.waiting import wait_until
+
+pytestmark = [slow, pytest.mark.plugin("functions", "frontends")]
+FOLDER = ROOT / "examples/stack"
+DBOS, TEMPORAL, INSPECT = "dbos==3.4.0", "temporalio==1.35.0", "inspect-ai==0.3.285"
+EVALS, FASTAPI = "pydantic-evals==2.62.0", "fastapi==0.165.0"
+LOST = """
+import asyncio, os, signal, sys
+sys.path.insert(0, {folder!r})
+import temporal_host
+from temporalio.testing import ActivityEnvironment
+
+booked = temporal_host.book
+
+def book() -> str:
+    "Book a room."
+    booked()
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+temporal_host.book = book
+print(asyncio.run(ActivityEnvironment().run(temporal_host.answer, "sessions/booking-1")))
+"""
+
+
+def environment(home: Path, packages: Path) -> dict[str, str]:
+    path = os.pathsep.join((str(packages), str(ROOT)))
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": path, "NO_COLOR": "1"}
+
+
+def run(place: Path, packages: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=place,
+        env=environment(place, packages),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("name", ["dbos_host", "evals_dataset", "fastapi_chat", "inspect_task", "temporal_host"])
+def test_example_is_short(name: str) -> None:
+    assert len((FOLDER / f"{name}.py").read_text().splitlines()) < 60
+
+
+def test_dbos_goes_on_after_a_kill(tmp_path: Path) -> None:
+    packages, program = modules(DBOS), FOLDER / "dbos_host.py"
+    child = subprocess.Popen([sys.executable, program], cwd=tmp_path, env=environment(tmp_path, packages))
+    bookings = tmp_path / "bookings.txt"
+    try:
+        wait_until(lambda: bookings.exists() and bookings.read_text(), "the booking", child=child, seconds=120)
+    finally:
+        child.kill()  # SIGKILL, in the middle of the call
+        child.wait()
+    for _ in range(2):  # the second time it has the answer already
+        done = run(tmp_path, packages, program)
+        assert "Done: room 7, 0.009450 USD" in done.stdout, done.stderr
+    assert bookings.read_text() == "room 7\n"
+
+
+def test_temporal_activity_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """The activity alone: a server is not to be had from a package registry."""
+    packages = modules(TEMPORAL)
+    killed = LOST.format(folder=str(FOLDER))
+    assert run(tmp_path, packages, "-c", killed).returncode == -9
+    for _ in range(2):
+        done = run(tmp_path, packages, "-c", killed)  # it books no more
+        assert done.stdout == "Done: room 7\n\n", done.stderr
+    assert (tmp_path / "bookings.txt").read_text() == "room 7\n"
+
+
+def test_evaluations_by_pydantic_evals(tmp_path: Path) -> None:
+    done = run(tmp_path, modules(EVALS), FOLDER / "evals_dataset.py")
+    france, peru = done.stdout.splitlines()
+    assert "'EqualsExpected': True" in france and "'EqualsExpected': False" in peru, done.stderr
+
+
+def test_evaluations_by_inspect(tmp_path: Path) -> None:
+    done = run(tmp_path, modules(INSPECT), FOLDER / "inspect_task.py")
+    france, peru = done.stdout.splitlines()
+    assert "'match': 'C'" in france and "'match': 'I'" in peru and "'turns': 1" in peru, done.stderr
+    assert list((tmp_path / "logs").iterdir())
+
+
+def test_fastapi_chat(tmp_path: Path) -> None:
+    done = run(tmp_path, modules(FASTAPI), FOLDER / "fastapi_chat.py")
+    assert '"delta":"It is open from nine to five."' in done.stdout and "data: [DONE]" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "{'detail': 'the request has no \"id\"'}"
