@@ -14,6 +14,7 @@ from tests.waiting import wait_until
 
 pytestmark = [slow, pytest.mark.plugin("functions", "frontends")]
 FOLDER = ROOT / "examples/stack"
+LOGFIRE, LANGFUSE = "logfire==5.4.0", "langfuse==5.2.0"
 DBOS, TEMPORAL, INSPECT = "dbos==3.4.0", "temporalio==1.35.0", "inspect-ai==0.3.285"
 EVALS, FASTAPI = "pydantic-evals==2.62.0", "fastapi==0.165.0"
 LOST = """
@@ -40,20 +41,15 @@ def environment(home: Path, packages: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": path, "NO_COLOR": "1"}
 
 
-def run(place: Path, packages: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=place,
-        env=environment(place, packages),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def run(place: Path, packages: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+    variables = {**environment(place, packages), **more}
+    argv = [sys.executable, *words]
+    return subprocess.run(argv, cwd=place, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("name", ["dbos_host", "evals_dataset", "fastapi_chat", "inspect_task", "temporal_host"])
-def test_example_is_short(name: str) -> None:
-    assert len((FOLDER / f"{name}.py").read_text().splitlines()) < 60
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_example_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 60
 
 
 def test_dbos_goes_on_after_a_kill(tmp_path: Path) -> None:
@@ -99,3 +95,26 @@ def test_fastapi_chat(tmp_path: Path) -> None:
     done = run(tmp_path, modules(FASTAPI), FOLDER / "fastapi_chat.py")
     assert '"delta":"It is open from nine to five."' in done.stdout and "data: [DONE]" in done.stdout, done.stderr
     assert done.stdout.splitlines()[-1] == "{'detail': 'the request has no \"id\"'}"
+
+
+@pytest.mark.plugin("telemetry")
+@pytest.mark.parametrize("vendor", ["logfire", "langfuse"])
+def test_spans_through_the_vendors_own_package(vendor: str, tmp_path: Path) -> None:
+    from tests.plugins.telemetry.otlp_receiver import collector, values_of
+
+    with collector() as collected:
+        keys = {"LANGFUSE_BASE_URL": collected.url, "LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": "sk"}
+        where = {"OTEL_EXPORTER_OTLP_ENDPOINT": collected.url} if vendor == "logfire" else keys
+        done = run(
+            tmp_path, modules(LOGFIRE if vendor == "logfire" else LANGFUSE), FOLDER / f"{vendor}_spans.py", **where
+        )
+    assert done.stdout == "20 square metres.\n", done.stderr
+    agent, tool = collected.one("invoke_agent root"), collected.one("execute_tool area")
+    calls = [values_of(span.attributes) for span in collected.spans if span.name == "chat scripted"]
+    assert [call["gen_ai.operation.name"] for call in calls] == ["chat", "chat"]
+    assert all(call["gen_ai.usage.input_tokens"] for call in calls) and "20 square" in str(calls[1])
+    assert tool.parent_span_id == agent.span_id and values_of(tool.attributes)["gen_ai.tool.call.result"] == "20.0"
+    if vendor == "logfire":
+        assert agent.parent_span_id == collected.one("order {number}").span_id
+    else:
+        assert values_of(agent.attributes)["user.id"] == "ann"

@@ -28,7 +28,7 @@ FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"  # those from and to a cache included
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
-CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"  # of version 1.41: Langfuse and Logfire read it
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
@@ -45,7 +45,8 @@ RESULT: Final = "gen_ai.tool.call.result"
 
 # -- our own attributes --
 USD: Final = "sagent.cost.usd"
-COST: Final = "operation.cost"  # the same, under the name that others use
+COST: Final = "operation.cost"  # the same, under the name that Logfire reads
+USAGE_COST: Final = "gen_ai.usage.cost"  # and under that of Langfuse
 UNPRICED: Final = "sagent.cost.unpriced"
 ROLE: Final = "sagent.role"
 STOP: Final = "sagent.stop_reason"

@@ -432,4 +432,4 @@ def _billing(usage: Usage, usd: object) -> _Values:
     if usd is None:
         return {**tokens, names.UNPRICED: True}
     price = float(str(usd))
-    return {**tokens, names.USD: price, names.COST: price}
+    return {**tokens, names.USD: price, names.COST: price, names.USAGE_COST: price}

@@ -1,6 +1,6 @@
 """A collector: takes OTLP over HTTP, decodes the protobuf and keeps it."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,10 +30,9 @@ class Collected:
         return found
 
 
-def values_of(attributes: object) -> Mapping[str, object]:
+def values_of(attributes: Iterable[KeyValue]) -> Mapping[str, object]:
     found: dict[str, object] = {}
-    for each in attributes:  # pyright: ignore[reportGeneralTypeIssues] -- a repeated field
-        assert isinstance(each, KeyValue)
+    for each in attributes:
         found[each.key] = getattr(each.value, str(each.value.WhichOneof("value")))
     return found
 
@@ -50,7 +49,7 @@ def collector() -> Generator[Collected]:
                 import gzip
 
                 body = gzip.decompress(body)
-            if self.path == "/v1/traces":
+            if self.path.endswith("/v1/traces"):
                 _take_spans(collected, ExportTraceServiceRequest.FromString(body))
             else:
                 _take_metrics(collected, ExportMetricsServiceRequest.FromString(body))
@@ -58,7 +57,7 @@ def collector() -> Generator[Collected]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name that it has there
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
