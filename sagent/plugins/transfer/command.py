@@ -14,7 +14,7 @@ from sagent.cli.settings import load_or_report, load_settings
 from sagent.cli.tables import show
 from sagent.errors import SessionNotFound, UsageError
 from sagent.lib.text import Table, count
-from sagent.plugins.transfer.places import MAX_LISTED, Place, find_transcript, is_child, read_transcript, transcripts
+from sagent.plugins.transfer.places import Place, find_transcript, newest, read_transcript
 from sagent.plugins.transfer.steps import PROGRAMS, Program
 from sagent.plugins.transfer.writer import Taken, rows_of, write_session
 
@@ -28,18 +28,20 @@ EPILOG = """examples:
   sagent resume 8cac5ffd --from claude "go on" --model openai/gpt-5.5 --max-budget-usd 1
   sagent resume ./rollout.jsonl --save-only
 
-Further flags are those of a run. Its prompts count as yours only if the file lies where the program keeps its own."""
+Further flags are those of a run. The prompts of a transcript count as yours only if it lies where the program keeps its
+own."""
 MAX_SHOWN_REASONS = 20
-_OTHERS = ("continue_session", "resume", "session", "fork", "ephemeral")
+_OTHERS = ("continue", "resume", "session", "fork", "ephemeral")
 
 
 def run_resume(argv: Sequence[str]) -> int:
     """Take over a transcript and run on. Raises UsageError."""
     given, rest = _parser().parse_known_args([*argv])
-    flags = parse_run(plugins_of(argv), rest)
-    which, *words = [str(word) for word in flags.pop("prompt", [])] or [""]
+    first = rest[:1] if rest and not rest[0].startswith("-") else []  # words of a run stand together
+    flags = parse_run(plugins_of(argv), rest[len(first) :])
+    which, *words = [*first, *map(str, flags.pop("prompt", []))] or [""]
     if clash := next((name for name in _OTHERS if name in flags), ""):
-        raise UsageError(f"--{clash.removesuffix('_session')} cannot be combined with `sagent resume`.")
+        raise UsageError(f"--{clash} cannot be combined with `sagent resume`.")
     settings = load_settings({name: flags[name] for name in ("cwd", "config") if name in flags})
     program = cast("Program | None", given.program)
     if given.list or not which:
@@ -49,9 +51,10 @@ def run_resume(argv: Sequence[str]) -> int:
     path = str(ours or (taken.session if taken else ""))
     runs = bool(words) or bool(flags.get("print")) or bool(flags.get("image"))
     talks = not runs and not given.json and sys.stdin.isatty() and sys.stdout.isatty()
+    saves = given.save_only or not (runs or talks)
     if taken is not None:
-        _report(taken)
-    if given.save_only or not (runs or talks):
+        _report(taken, named=not saves)
+    if saves:
         if taken is not None:
             _show_taken(taken, as_json=given.json)
         return 0
@@ -89,15 +92,7 @@ def _own_session(settings: "Settings", which: str) -> Path | None:
 
 def _list(program: Program | None, *, as_json: bool) -> int:
     """Print the newest transcripts."""
-    programs = (program,) if program else tuple(PROGRAMS)
-    home = Path("~").expanduser()
-    found = [place for one in programs for place in transcripts(one, home, os.environ)]
-    newest = sorted(found, key=lambda place: place.written, reverse=True)
-    shown: list[Place] = []
-    for place in newest:
-        if len(shown) >= MAX_LISTED:
-            break
-        shown += [] if is_child(place) else [place]
+    shown = newest(program, Path("~").expanduser(), os.environ)
     rows = tuple((place.program, place.id, _when(place), str(place.file)) for place in shown)
     names = ("program", "id", "written", "file")
     table = Table(rows, names) if rows else f"There is no transcript of {program or ', '.join(PROGRAMS)} here."
@@ -112,10 +107,10 @@ def _when(place: Place) -> str:
         return ""
 
 
-def _report(record: Taken) -> None:
+def _report(record: Taken, *, named: bool) -> None:
     """Say on stderr what was taken over and what was not."""
     rows = list(rows_of(record.left_out))
-    report(record.summary)
+    report(record.summary, *([f"session {record.session.name}"] if named else ()))
     if rows:
         more = f"  and {len(rows) - MAX_SHOWN_REASONS} more reasons" if len(rows) > MAX_SHOWN_REASONS else ""
         report("left out:", *(f"  {row}" for row in rows[:MAX_SHOWN_REASONS]), *filter(None, (more,)))

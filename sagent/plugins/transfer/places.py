@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -74,7 +75,9 @@ def transcripts(program: Program, home: Path, environ: Homes) -> list[Place]:
         with suppress(OSError):
             for file in root.glob(pattern):
                 with suppress(OSError):
-                    found.append(Place(program, _id_of(program, file), file, file.stat().st_mtime))
+                    status = file.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        found.append(Place(program, _id_of(program, file), file, status.st_mtime))
     return sorted(found, key=lambda place: place.written, reverse=True)
 
 
@@ -118,7 +121,14 @@ def find_transcript(which: str, program: Program | None, home: Path, environ: Ho
     if len({(place.program, place.id) for place in places}) > 1:
         names = ", ".join(valid_text(f"{place.id} ({place.program})") for place in places[:8])
         raise UsageError(f"{which!r} could be any of {names}: give more of the id, or --from.")
-    return places[0]
+    return places[0]._replace(own=_is_kept(places[0].file, places[0].program, home, environ))
+
+
+def _is_kept(file: Path, program: Program, home: Path, environ: Homes) -> bool:
+    """Return True if a file really lies where the program keeps its transcripts."""
+    root = roots(program, home, environ)
+    root = root.parent if program == "codex" else root  # archived sessions lie beside the others
+    return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root))
 
 
 def _named(path: Path, program: Program | None, home: Path, environ: Homes) -> Place:
@@ -127,8 +137,7 @@ def _named(path: Path, program: Program | None, home: Path, environ: Homes) -> P
     chosen = program or program_of(path)
     if chosen is None:
         raise UsageError(f"{path} is no transcript of {', '.join(PROGRAMS.values())}; or say which with --from.")
-    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(roots(chosen, home, environ)))
-    own = real.is_relative_to(root)
+    own = _is_kept(path, chosen, home, environ)
     if chosen == "opencode":
         connect(path).close()
         known = [*_in_database(path)]
@@ -178,6 +187,18 @@ def read_transcript(place: Place) -> Transcript:
     return readers[place.program]()
 
 
-def is_child(place: Place) -> bool:
-    """Return True for a transcript of a sub-agent, which is taken over with its parent's."""
+def newest(program: Program | None, home: Path, environ: Homes, most: int = MAX_LISTED) -> list[Place]:
+    """Return the newest transcripts of a program, or of all, without those of sub-agents, which are taken over with
+    their parents'."""
+    programs = (program,) if program else tuple(PROGRAMS)
+    found = [place for one in programs for place in transcripts(one, home, environ)]
+    shown: list[Place] = []
+    for place in sorted(found, key=lambda place: place.written, reverse=True):
+        if len(shown) == most:
+            break
+        shown += [] if _is_child(place) else [place]
+    return shown
+
+
+def _is_child(place: Place) -> bool:
     return place.program == "codex" and bool(parent_of(as_object(first_object(place.file).get("payload"))))

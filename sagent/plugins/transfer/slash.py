@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from sagent.errors import UsageError
-from sagent.plugins.transfer.places import transcripts
+from sagent.plugins.transfer.places import newest
 from sagent.plugins.transfer.steps import PROGRAMS, Program
 from sagent.plugins.transfer.writer import rows_of
 from sagent.repl.commands.command import CommandContext, command
@@ -43,11 +43,8 @@ async def import_session(context: CommandContext, transcript: str = "", program:
 
 async def _choose(context: CommandContext) -> str | None:
     """Let the person choose one of the newest transcripts. Raises UsageError if there is none."""
-    home = Path("~").expanduser()
-    programs = cast("tuple[Program, ...]", get_args(Program))
-    found = [place for one in programs for place in await asyncio.to_thread(transcripts, one, home, os.environ)]
-    newest = sorted(found, key=lambda place: place.written, reverse=True)[:MAX_CHOICES]
-    if not newest:
+    found = await asyncio.to_thread(newest, None, Path("~").expanduser(), os.environ, MAX_CHOICES)
+    if not found:
         raise UsageError(f"There is no transcript of {', '.join(PROGRAMS.values())} on this machine.")
-    options = [Option(place.id, f"{PROGRAMS[place.program]} {place.id}", also=place.id) for place in newest]
+    options = [Option(place.id, f"{PROGRAMS[place.program]} {place.id}", also=place.id) for place in found]
     return await context.pick("Which session?", options)

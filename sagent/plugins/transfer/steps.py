@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from sagent.context.todo import STATES, State, Task
 from sagent.lib.dataclass import dataclass
+from sagent.lib.image import image_type, measure_image
 from sagent.lib.json import EMPTY, JsonObject, as_array, as_object, as_str, json_load, valid_text
 from sagent.messages import Document, Image, Message, Part, StopReason, Text, Thinking, ToolCall, ToolResult
 from sagent.session.contents import json_text
@@ -31,6 +32,7 @@ MAX_DEPTH = 5
 """Sub-agents within sub-agents that are taken over."""
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _DOCUMENT = "application/pdf"
+_PDF_HEAD_BYTES = 1024
 _DATA_URL = re.compile(r"data:([\w.+/-]{1,100})(?:;[\w=.-]{1,100})*;base64,", re.ASCII)
 _STATES: Mapping[str, State] = {state: state for state in STATES}
 _WORD = re.compile(r"[\w.:/-]{1,40}", re.ASCII)
@@ -246,10 +248,12 @@ class Draft:
             raw = a2b_base64(as_str(data).encode("ascii"), strict_mode=True)
         except (Base64Error, ValueError):
             raw = b""
-        if not raw:
-            self.leave_out("an image or document whose data are damaged or missing")
-            return []
-        return [Document(kind, raw, valid_text(name)) if kind == _DOCUMENT else Image(kind, raw)]
+        if kind == _DOCUMENT and b"%PDF-" in raw[:_PDF_HEAD_BYTES]:
+            return [Document(kind, raw, valid_text(name))]
+        if (found := image_type(raw)) in _IMAGES and measure_image(raw, found) is not None:
+            return [Image(found, raw)]
+        self.leave_out("an image or document whose data are damaged or missing")  # a provider would refuse all of it
+        return []
 
     def media_url(self, url: object, name: str = "") -> list[Part]:
         """Return the image or PDF of a data URL as parts; an address elsewhere is left out and never fetched."""

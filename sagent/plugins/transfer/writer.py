@@ -118,7 +118,7 @@ class _Writer:
         transcript, log = self._transcript, self._session.log()
         source = {"program": transcript.program, "id": _fact(transcript.id), "version": _fact(transcript.version)}
         self._session.begin(cwd, imported=source)
-        if title := _fact(" ".join(transcript.title.split()), MAX_TITLE_CHARS):
+        if title := _fact(" ".join((transcript.title or _first_prompt(transcript)).split()), MAX_TITLE_CHARS):
             log.append(Label(title))
         live = self._talk(log, transcript)
         self._write_list(log, live, transcript.todo)
@@ -197,8 +197,10 @@ class _Writer:
 
     def _compact(self, log: Log, live: list[tuple[int, Message]], step: Compaction) -> None:
         kept = tuple(place for place, (number, _) in enumerate(live) if number in step.kept)
-        log.append(Compacted((), step.before, step.after, "asked for", kept, (0, step.summary)))
-        summary = Message("user", (Text(step.summary),), sender="sagent")
+        author = PROGRAMS[self._transcript.program]
+        text = f"Summary of this conversation until here, as {author} wrote it:\n\n{step.summary}"
+        log.append(Compacted((), step.before, step.after, "asked for", kept, (0, text)))
+        summary = Message("user", (Text(text),), sender="sagent")
         live[:] = [(-1, summary), *(live[place] for place in kept)]
         self._counts["compactions"] += 1
 
@@ -262,6 +264,13 @@ class _Writer:
 def _ours(message: Message) -> Message:
     """Return a message with our name of its model's provider."""
     return replace(message, model=_model_name(message.model)) if message.model else message
+
+
+def _first_prompt(transcript: Transcript) -> str:
+    """Return the first prompt of a transcript from elsewhere, whose prompts no list of sessions would show."""
+    prompts = (step.message for step in transcript.steps if isinstance(step, Said) and step.message.role == "user")
+    asked = next((one for one in prompts if one.sender in ("", f"{transcript.program}-user") and one.content), None)
+    return asked.content if asked is not None and asked.sender else ""
 
 
 def _model_name(model: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_taken_over import messages, took, whole
-from told_transcripts import IDS, TELL, claude_lines, write
+from told_transcripts import IDS, PIXEL, TELL, claude_lines, write
 
 from sagent.errors import UsageError
 from sagent.plugins.audit.verify import verify
@@ -141,7 +141,9 @@ class TestNamed:
         def image(**source: object) -> object:
             return {"type": "image", "source": {"type": "base64", "media_type": "image/png", **source}}
 
+        cut = PIXEL[: len(PIXEL) // 8 * 4]
         blocks = [image(data="%%%"), image(data="AAAA", media_type="image/svg+xml"), image(type="url", url="http://x/")]
+        blocks += [image(data=cut), image(data="AAAA"), image(data="AAAA", media_type="application/pdf")]
         first = {
             **claude_lines()[0],
             "message": {"role": "user", "content": [{"type": "text", "text": "look"}, *blocks]},
@@ -149,7 +151,7 @@ class TestNamed:
         self.claude(tmp_path, [first])
         taken = took(tmp_path, "claude")
         assert messages(taken.session)[0].parts[1:] == ()
-        assert sum(taken.left_out.values()) == 3
+        assert sum(taken.left_out.values()) == 6
 
     def test_reasons_never_quote_the_transcript(self, tmp_path: Path) -> None:
         evil = "\x1b[31mrm -rf\x07"

@@ -90,7 +90,8 @@ class TestConversation:
             assert "please look" in texts
             return
         assert taken.compactions == 1
-        assert (live[0].sender, texts[0]) == ("sagent", "What came before, in short.")
+        assert live[0].sender == "sagent"
+        assert texts[0].endswith(f"as {PROGRAMS[program]} wrote it:\n\nWhat came before, in short.")
         assert ("please look" in texts) == (program == "codex"), "codex keeps the person's prompts"
         assert "Looking." not in texts
         assert "and now?" in texts
@@ -143,7 +144,7 @@ def test_every_family_goes_on(program: Program, family: str, shell: Shell) -> No
     with FakeProviderServer([Turn("Gone on.")]).in_thread() as server:  # strict: a wrong request is refused
         keys = {f"{name}_API_KEY": "k" for name in ("ANTHROPIC", "OPENAI", "MOONSHOT", "GEMINI")}
         shell.environment |= keys
-        words = ("resume", IDS[program], "--from", program, "go on", "--model", model)
+        words = ("resume", IDS[program], "--from", program, "--model", model, "go on")
         done = shell.run(*words, "--base-url", f"{server.url}{path}", "--max-budget-usd", "1", model="")
     assert done.out == "Gone on.\n", done.err
     assert done.code == 0
@@ -194,6 +195,19 @@ class TestCommand:
         found = {(row["program"], row["id"]) for row in json.loads(done.out)}
         assert found == set(IDS.items())
 
+    @pytest.mark.parametrize("flag", ["--continue", "--resume=x", "--session=x", "--fork=x", "--ephemeral"])
+    def test_other_ways_to_choose_a_session_are_refused(self, shell: Shell, flag: str) -> None:
+        tell_claude(Path(shell.environment["HOME"]))
+        done = shell.run("resume", IDS["claude"], flag, "go on", model="")
+        assert (done.code, "cannot be combined" in done.err) == (2, True)
+        assert shell.run("sessions", "list", "--ids", model="").out == ""
+
+    def test_only_files_are_listed(self, shell: Shell) -> None:
+        file = tell_claude(Path(shell.environment["HOME"]))
+        os.mkfifo(file.with_name("pipe.jsonl"))
+        done = shell.run("resume", "--list", "--json", model="")
+        assert [row["id"] for row in json.loads(done.out)] == [IDS["claude"]]
+
     def test_own_session_is_continued(self, shell: Shell) -> None:
         shell.serve([Turn("Begun."), Turn("Gone on.")])
         shell.run("begin")
@@ -228,8 +242,18 @@ class TestUntrusted:
         file = write(tmp_path / "given.jsonl", claude_lines())
         taken = took(tmp_path, "claude", str(file))
         assert list(own_words(whole(taken.session))) == []
+        assert title(read_log(taken.session / "root.jsonl")) == "A look"
+        link = tmp_path / ".claude/projects/-there/linked.jsonl"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(file)
+        assert list(own_words(whole(took(tmp_path, "claude", "linked").session))) == []
         tell_claude(tmp_path)
         assert "please look" in list(own_words(whole(took(tmp_path, "claude").session)))
+
+    def test_file_from_elsewhere_is_listed_by_its_first_prompt(self, tmp_path: Path) -> None:
+        file = write(tmp_path / "given.jsonl", claude_lines()[:-1])
+        taken = took(tmp_path, "claude", str(file))
+        assert title(read_log(taken.session / "root.jsonl")) == "please look"
 
     def test_inserted_texts_are_no_prompts(self, tmp_path: Path) -> None:
         lines = claude_lines()

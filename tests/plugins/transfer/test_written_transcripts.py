@@ -16,7 +16,7 @@ from sagent.plugins.transfer.steps import Program, Said
 from sagent.testing.script import Call, Turn
 from sagent.testing.server import FakeProviderServer
 from tests.cli.program import Shell
-from tests.depth import later
+from tests.depth import slow
 from tests.npm import packages
 
 NAME = "9f889e4f-c3d6-4e45-8f8c-03bd45198861"
@@ -88,7 +88,7 @@ class TestThereAndBack:
 
 
 @pytest.mark.parametrize("program", ["claude", "codex"])
-@later
+@slow
 def test_program_goes_on(shell: Shell, program: Program, tmp_path: Path) -> None:
     home, work = Path(shell.environment["HOME"]), shell.cwd
     TELL["opencode"](home)
