@@ -27,7 +27,14 @@ _INSERTED = re.compile(
 _ABORTED = re.compile(r"\s*<turn_aborted>")
 _IMAGE_TAG = re.compile(r"</?image\b[^>]*>")
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
-_FACTS = ("event_msg", "world_state", "thread_settings_applied", "token_usage_record", "ghost_snapshot")
+_REPEATED = frozenset({
+    *("agent_message", "agent_reasoning", "agent_reasoning_raw_content", "context_compacted", "exec_command_begin"),
+    *("exec_command_end", "item_completed", "item_started", "task_complete", "task_started", "thread_name_updated"),
+    *("thread_settings_applied", "token_count", "turn_aborted", "user_message", "web_search_end", "patch_apply_end"),
+    *("mcp_tool_call_begin", "mcp_tool_call_end", "view_image_tool_call", "patch_apply_begin"),
+    "agent_reasoning_section_break",
+})  # fmt: skip
+"""Events that repeat items of the conversation."""
 
 
 def read_codex(file: Path, *, own: bool, depth: int = 0) -> Transcript:
@@ -90,8 +97,6 @@ class _Reader:
                 self._bill(as_object(payload.get("usage")))
             case "event_msg":
                 self._take_event(payload)
-            case _ if kind in _FACTS:
-                pass
             case _:
                 draft.leave_out(f"a line of the program's own: {word(kind)}")
 
@@ -107,7 +112,10 @@ class _Reader:
             case "turn_aborted":
                 self._draft.interrupt()
             case "thread_rolled_back":
-                self._draft.leave_out("a turn that was taken back, which stays", as_int(event.get("num_turns"), 1))
+                self._draft.take_back(as_int(event.get("num_turns"), 1))
+                self._turn = -1
+            case kind if kind not in _REPEATED:
+                self._draft.leave_out(f"an event: {word(kind)}")
             case _:
                 pass
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from sagent.errors import UsageError
@@ -19,7 +19,7 @@ _STOPS: Mapping[str, StopReason] = {
     "content-filter": "content_filter",
     "error": "error",
 }
-_STEPS = ("step-start", "step-finish", "snapshot", "patch", "retry", "agent")
+_STEPS = ("step-start", "step-finish", "agent")
 
 
 def connect(database: Path) -> sqlite3.Connection:
@@ -59,6 +59,7 @@ class _Reader:
         if not rows:
             raise UsageError(f"{self._file} has no session {word(self._id)}.")
         directory, title, version = map(as_str, rows[0])
+        reverted = self._reverted()
         parts: dict[str, list[tuple[str, Mapping[str, object]]]] = {}
         for name, message, data in self._rows(
             "select id, message_id, data from part where session_id = ? order by message_id, id"
@@ -67,6 +68,9 @@ class _Reader:
         for name, created, data in self._rows(
             "select id, time_created, data from message where session_id = ? order by time_created, id"
         ):
+            if reverted and as_str(name) >= reverted:
+                self._draft.leave_out("a message that was taken back")
+                continue
             self._take(as_str(name), self._object(data), parts.get(as_str(name), []), iso_time(created))
         rows = self._rows("select content, status from todo where session_id = ? order by position")
         todo = tasks([{"content": text, "status": status} for text, status in rows], "content")
@@ -76,6 +80,13 @@ class _Reader:
 
     def _rows(self, query: str) -> Sequence[Sequence[object]]:
         return self._connection.execute(query, (self._id,)).fetchall()
+
+    def _reverted(self) -> str:
+        """Return the id of the first message that the person took back, "" for none."""
+        with suppress(sqlite3.OperationalError, IndexError):  # earlier versions have no such column
+            (held,) = self._rows("select revert from session where id = ?")[0]
+            return as_str(self._object(held).get("messageID")) if held else ""
+        return ""
 
     def _object(self, data: object) -> Mapping[str, object]:
         try:

@@ -174,6 +174,16 @@ class Draft:
         if isinstance(last, _Draft) and last.role == "assistant" and not last.results:
             last.stop = "interrupted"
 
+    def take_back(self, turns: int) -> None:
+        """Drop the last prompts of the person and all that followed them, as the program did."""
+        asked = [place for place, step in enumerate(self._steps)
+                 if isinstance(step, _Draft) and (step.role, step.sender) == ("user", self._person)]  # fmt: skip
+        place = asked[-turns] if 0 < turns <= len(asked) else 0 if turns > 0 else len(self._steps)
+        self.leave_out("a message of a turn that was taken back", len(self._steps) - place)
+        del self._steps[place:]
+        self._by_key = {key: number for key, number in self._by_key.items() if number < place}
+        self._calls = {call: number for call, number in self._calls.items() if number < place}
+
     def compact(self, summary: str, kept: Iterable[int] = (), before: int = 0, after: int = 0) -> None:
         """Add a compaction, if it has a summary."""
         if summary.strip():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_taken_over import messages, took, whole
-from told_transcripts import IDS, PIXEL, TELL, claude_lines, write
+from told_transcripts import IDS, PIXEL, TELL, claude_lines, codex_lines, write
 
 from sagent.errors import UsageError
 from sagent.plugins.audit.verify import verify
@@ -152,6 +152,30 @@ class TestNamed:
         taken = took(tmp_path, "claude")
         assert messages(taken.session)[0].parts[1:] == ()
         assert sum(taken.left_out.values()) == 6
+
+    @pytest.mark.parametrize(("turns", "left"), [(1, "please look"), (2, ""), (9, "")])
+    def test_turns_taken_back_in_codex(self, tmp_path: Path, turns: int, left: str) -> None:
+        rows = [row for row in codex_lines(IDS["codex"]) if row["type"] != "compacted"]
+        back = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": turns}}
+        again = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "again"}]}
+        file = f"rollout-2026-12-01T15-25-34-{IDS['codex']}.jsonl"
+        rows += [back, {"type": "response_item", "payload": again}]
+        write(tmp_path / ".codex/sessions/2026/12/01" / file, rows)
+        taken = took(tmp_path, "codex")
+        prompts = [one.content for one in whole(taken.session) if one.role == "user" and not one.sender]
+        assert [prompt for prompt in prompts if prompt] == [*filter(None, (left,)), "again"]
+        assert taken.left_out["a message of a turn that was taken back"] > 0
+
+    def test_messages_taken_back_in_opencode(self, tmp_path: Path) -> None:
+        with closing(sqlite3.connect(TELL["opencode"](tmp_path))) as database, database:
+            (*_, last) = database.execute("select id from message where session_id like 'ses_d%' order by id")
+            database.execute("alter table session add column revert text")
+            database.execute("update session set revert = ?", (json.dumps({"messageID": last[0]}),))
+        taken = took(tmp_path, "opencode")
+        assert taken.left_out["a message that was taken back"] == 1
+        texts = [one.content for one in whole(taken.session)]
+        assert "and now?" in texts
+        assert "All done." not in texts
 
     def test_reasons_never_quote_the_transcript(self, tmp_path: Path) -> None:
         evil = "\x1b[31mrm -rf\x07"
