@@ -3,8 +3,8 @@
 As a program it reads its conduct from the variable STAND_IN, a JSON object: `script` (steps for the fake provider that
 answers the chat; the last one repeats), `starts` (a file that gets a line for each start), `deaths` (how many of the
 starts end badly: at once with `last_words`, or with `mid_stream` soon after the first byte of an answer), `loading`
-(seconds), `slots`, `queue` (seconds of silence on each connection), `reading` (progress of the prompt, before answers),
-`never_healthy`, `ignore_term`, `noise` (megabytes of log), `n_ctx`, `vision`.
+(seconds from the first request), `slots`, `queue` (seconds of silence on each connection), `reading` (progress of the
+prompt, before answers), `never_healthy`, `ignore_term`, `noise` (megabytes of log), `n_ctx`, `vision`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ class Front:
     def __init__(self, upstream: str, *, name: str = "tiny", key: str = "", **conduct: Any) -> None:
         self.upstream = upstream.rpartition(":")[2]
         self.name, self.key, self.conduct = name, key, conduct
-        self.since = time.monotonic()
+        self.since = 0.0  # of the first request
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, port: int = 0) -> int:
@@ -64,6 +64,7 @@ class Front:
 
     def answer(self, head: bytes) -> tuple[int, object] | None:
         path = head.split(b" ")[1].decode()
+        self.since = self.since or time.monotonic()
         loading = time.monotonic() - self.since < self.conduct.get("loading", 0)
         if loading or self.conduct.get("never_healthy"):
             return 503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}

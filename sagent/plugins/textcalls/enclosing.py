@@ -35,6 +35,7 @@ from sagent.plugins.textcalls.task import (
     last_request,
     mends,
     mends_command,
+    names_project,
     picks_lines,
     renamed_in,
     said_in,
@@ -231,7 +232,11 @@ class ShowingPolicy(Policy):
         def exists(path: str) -> bool:
             return _exists(state.workspace, path)
 
-        return Ending(state.context.history, ("", state.above), state.tools.__contains__, exists, unrenamed).fault()
+        def unchanged(path: str) -> bool:
+            return _is_as_seen(state.workspace, path)
+
+        history, senders = state.context.history, ("", state.above)
+        return Ending(history, senders, state.tools.__contains__, exists, unrenamed, unchanged).fault()
 
     def _asked(self) -> str:
         """Return the words of the last request."""
@@ -282,6 +287,15 @@ def _exists(workspace: Workspace, path: str) -> bool:
     with suppress(ToolError, OSError, ValueError):
         return os.path.lexists(workspace.resolve(path))
     return True
+
+
+def _is_as_seen(workspace: Workspace, path: str) -> bool:
+    """Return True for a file with the times and size that it had when the model saw all of it."""
+    with suppress(ToolError, OSError, ValueError):
+        real = workspace.resolve(path).resolve()
+        status, seen = real.stat(), workspace.known_files.get(real)
+        return seen is not None and (seen.mtime_ns, seen.size) == (status.st_mtime_ns, status.st_size)
+    return False
 
 
 class FilledInbox(Inbox):
@@ -432,7 +446,7 @@ async def _listings(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
     text = "\n".join(
         part.text for part in prompt.parts if isinstance(part, MessageText) and _attached_name(part) is None
     )
-    named = await asyncio.to_thread(lambda: [*islice(named_directories(text, state.workspace), MAX_LISTINGS)])
+    named = await asyncio.to_thread(_directories_for, text, state.workspace)
     for name, path in named:
         arguments = JsonObject({"path": str(path)})
         with suppress(ToolError, OSError):
@@ -441,6 +455,15 @@ async def _listings(state: AgentState, prompt: Message) -> AsyncGenerator[tuple[
             verdict = await state.policy.before_tool(call, effect, state.workspace)
             if name not in attached and isinstance(verdict, Allow) and verdict.arguments is None:
                 yield f"{name}/", await asyncio.to_thread(_names_in, effect.real or path)
+
+
+def _directories_for(text: str, workspace: Workspace) -> Sequence[tuple[str, Path]]:
+    """Return the directories that a text names; the working directory for one about the project that names nothing in
+    it."""
+    named = [*islice(named_directories(text, workspace), MAX_LISTINGS)]
+    if not named and names_project(text) and next(named_files(text, workspace), None) is None:
+        return [(".", workspace.cwd)]
+    return named
 
 
 def named_directories(text: str, workspace: Workspace) -> Iterator[tuple[str, Path]]:

@@ -32,6 +32,7 @@ from sagent.plugins.textcalls.task import (
     paths_in,
     renamed_in,
     said_in,
+    sorts,
 )
 from sagent.plugins.textcalls.writing import ANSWER, CHECK, DONE, NEXT, NO_OUTPUT, OUTPUT
 
@@ -44,6 +45,7 @@ PATHLESS = (
 UNMENDED = "Then change it. Write the path {path} on a line of its own and then the whole new file in a block."
 UNMADE = "{path} was not written. Write the path {path} on a line of its own and then the whole file in a block."
 UNDONE = "Nothing was changed yet. Write the path {path} on a line of its own and then the whole new file in a block."
+UNSORTED = "{path} is as it was. Write a ```bash block with a program that reads {path} and writes it anew."
 UNMOVED = "Nothing was changed yet. Write a ```bash block with the command that does it."
 UNRENAMED = (
     "{old} is still in {files}. If that is the same {old}, write this block:\n\n"
@@ -89,9 +91,10 @@ _NOTHING_TO_DO = re.compile(
     r"|\bis (?:fine|correct|right|ok(?:ay)?)\b",
     re.IGNORECASE,
 )
+_MARKS_FILES = re.compile(r"\b(?:chmod|chown|chgrp|touch|git|ln|setfacl|setfattr|xattr)\b")  # without a new content
 _SAYS_EMPTY = re.compile(
     r"\b(?:command|it|script|output)\s+(?:did\s+not|didn['\u2019]t|has|had|gave|printed|is|was)\s+(?:produce|print|give|return|show)?\s*"
-    r"(?:any|no|empty|nothing)\b",
+    r"(?:any|anything|no|empty|nothing)\b",
     re.IGNORECASE,
 )
 _OFFERS = re.compile(  # names a way to look, in place of the answer
@@ -142,6 +145,8 @@ class Ending(NamedTuple):
     exists: Callable[[str], bool]
     unrenamed: Sequence[str] = ()
     """Paths of the files that still have a name which the request says to replace."""
+    unchanged: Callable[[str], bool] = lambda path: False
+    """Returns True for a file that is as it was when the model saw it."""
 
     def fault(self) -> Fault | None:
         """Return what is missing; None for an answer."""
@@ -161,11 +166,13 @@ class Ending(NamedTuple):
             return Fault("undone", UNMADE.format(path=new))
         if not any(map(_has_effect, done)) and (fault := self._undone(request, reply, done, path)):
             return fault
+        if path and self._left_unchanged(request, reply, done, path):
+            return Fault("undone", (UNSORTED if sorts(request) else UNDONE).format(path=path))
         if self.unrenamed and done:
             old, new = renamed_in(request)
             told = {"files": ", ".join(self.unrenamed), "each": shlex.join(self.unrenamed)}
             return Fault("undone", UNRENAMED.format(old=old, new=new, **told))
-        if done and not done[-1][1].text.strip() and asks(request) and _SAYS_EMPTY.search(reply):
+        if done and done[-1][1].text.strip() in ("", NO_OUTPUT) and asks(request) and _SAYS_EMPTY.search(reply):
             return Fault("undone", UNANSWERED)
         if repeats_harness(reply, done):
             return Fault("echo", DONE)
@@ -192,6 +199,13 @@ class Ending(NamedTuple):
         named = check_in(request).strip("`")
         failed = path and named and done and named in _command(done[-1][0]) and done[-1][1].is_error
         return Fault("unmended", UNMENDED.format(path=path)) if failed else None
+
+    def _left_unchanged(self, request: Message, reply: str, done: Sequence[Done], path: str) -> bool:
+        """Return True if commands ran, and the file that the request says to change is as it was."""
+        if not done or not alters_files(request) or _NOTHING_TO_DO.search(reply):
+            return False
+        others = any(call.name != "Bash" or _MARKS_FILES.search(_command(call)) for call, _ in done)
+        return not others and self.unchanged(path)
 
     def _undone(self, request: Message, reply: str, done: Sequence[Done], path: str) -> Fault | None:
         """Return the fault of a run without an effect: what was ordered was not changed or run, or the reply only names

@@ -64,6 +64,10 @@ _POLITE = re.compile(  # an order in the form of a question
 _RUN_ORDER = re.compile(rf"{_BEGINS}(?:run|execute)\s+(?:the\s+command\s+)?({_COMMANDS})", re.IGNORECASE | re.MULTILINE)
 _CONDITION = re.compile(r"\b(?:if|when|whenever|unless|once|before|after|how|not|never|n['’]t)\b", re.IGNORECASE)
 _QUESTION = re.compile(r"(?:^|(?<=[.!?]))[^.!?\n]*\?", re.MULTILINE)
+_PROJECT = re.compile(
+    r"\b(?:this|the|our|my)\s+(?:whole\s+|current\s+)?(?:project|repository|repo|code\s?base|package|folder|directory)\b",
+    re.IGNORECASE,
+)
 _SENTENCE = re.compile(r"(?:`[^`\n]*`|[^.!?\n`]|[.!?](?=\S))+", re.MULTILINE)
 _CHANGES = re.compile(
     rf"(?:^|[.!;:,]\s+|\b(?:{_WISH}|must|should)\s+|{_IN_FILE})(?:fix|mend|repair|correct|add|insert|append|give|put|change|edit|"
@@ -78,7 +82,8 @@ _ALTERS = re.compile(  # never only a look
     re.IGNORECASE | re.MULTILINE,
 )
 _SORTED = re.compile(
-    rf"{_BEGINS}(?:sort|re-?order)\b[^.!?;]*\b(?:lines?|rows?|entries|records|names|words|by)\b",
+    rf"{_BEGINS}(?:(?:sort|re-?order)\b[^.!?;]*\b(?:lines?|rows?|entries|records|names|words|by)"
+    r"|(?:remove|delete|drop|eliminate)\b[^.!?;]*\b(?:duplicates?|duplicated))\b",
     re.IGNORECASE | re.MULTILINE,
 )
 _MENDS = re.compile(
@@ -208,6 +213,11 @@ def command_to_run(message: Message) -> str:
     return match[1] if match else ""
 
 
+def names_project(text: str) -> bool:
+    """Return True for a text about the project, or the folder, as such."""
+    return _PROJECT.search(text) is not None
+
+
 def counts(message: Message) -> bool:
     """Return True for a message that asks how many of something there are."""
     return bool(_NUMBER.search(said_in(message)))
@@ -231,7 +241,7 @@ def counts_in_files(message: Message) -> bool:
 
 
 def sorts(message: Message) -> bool:
-    """Return True for a message that asks to sort lines or rows."""
+    """Return True for a message that asks to sort lines or rows, or to remove those that occur again."""
     said = _without_names(said_in(message))
     return "?" not in said and _SORTED.search(said) is not None
 

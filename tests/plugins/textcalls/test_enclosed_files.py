@@ -248,6 +248,16 @@ def test_directories_of_text(tmp_path: Path, text: str, named: bool) -> None:
     assert bool([*named_directories(text, Workspace(tmp_path / "work"))]) == named
 
 
+def test_project_is_listed_for_request_about_it(run: Run) -> None:
+    (run.shell.cwd / "lib").mkdir()
+    (run.shell.cwd / "start.py").write_text("gazebo\n")
+    run.server = run.shell.serve([DONE] * 3, models=SMALL, require_key=False)
+    sent = run.sent("Which file of this project opens the window?")[0]
+    assert "./\\n```\\nlib/\\n" in sent and "start.py\\n" in sent and "gazebo" not in sent
+    assert "lib/\\n" not in run.sent("Is start.py the only program of this project?")[-1]
+    assert "lib/\\n" not in run.sent("What is a window?")[-1]
+
+
 @later
 def test_denied_directory_not_listed(run: Run) -> None:
     (run.shell.cwd / "src").mkdir()
@@ -302,6 +312,25 @@ def test_change_beside_task_left_out(shell: Shell) -> None:
     sent = run.sent("Add a type to one in sums.py. Change nothing else.")
     assert "your block changes two too" in sent[1] and "with two as it was" in sent[2]
     assert run.notes.read_text() == before.replace("one():", "one() -> int:")
+
+
+@pytest.mark.parametrize(
+    ("request_", "command", "told"),
+    [
+        ("Remove the duplicates from notes.txt.", "python3 -c 'print(7)'", "with a program that reads notes.txt"),
+        ("In notes.txt replace gazebo by veranda.", "sed s/gazebo/veranda/ notes.txt", "Write the path notes.txt on"),
+        ("In notes.txt replace gazebo by veranda.", "sed -i s/gazebo/veranda/ notes.txt", ""),
+        ("Change the mode of notes.txt to 600.", "chmod 600 notes.txt", ""),
+        ("Remove notes.txt.", "rm notes.txt", ""),
+    ],
+)
+def test_file_left_as_it_was_told(shell: Shell, request_: str, command: str, told: str) -> None:
+    runs = Turn(text=f"```bash\n{command}\n```\n")
+    run = Run(shell, shell.serve([runs, DONE, DONE], models=SMALL, require_key=False), shell.cwd / "notes.txt")
+    run.notes.write_text("gazebo\n")
+    sent = run.sent(request_, code=EXIT_FAILED * bool(told))
+    assert len(sent) == 2 + bool(told)
+    assert told in sent[-1]
 
 
 @later

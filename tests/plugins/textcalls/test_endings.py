@@ -91,6 +91,7 @@ FAULTS: Sequence[tuple[str, Sequence[Step], str, str]] = [
         "The command did not produce any output.",
         "undone",
     ),
+    ("Which file is the longest?", (("ls | tail -n 0", "(no output)", False),), "It did not print anything.", "undone"),
     ("Replace 50 in all files.", (("sh no.sh", "not found", True),), "It is busy.", "undone"),
     ("`python test.py` fails. Find out why and repair cart.py.", (WROTE, FAILED), "Done.", "unmended"),
     (PASS, (), "It passes.", "undone"),

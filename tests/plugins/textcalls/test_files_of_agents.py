@@ -156,7 +156,7 @@ async def test_missing_path_asked_once(work: Path, asked: str, said: str, told: 
     [
         ("`sh check.sh` fails. Fix notes.txt.", "sh check.sh", True),
         ("`sh check.sh` shows an error. Fix notes.txt; leave other.txt as it is.", "cd . && sh check.sh", True),
-        ("`sh check.sh` fails. Fix notes.txt.", "true; # sh check.sh", False),
+        ("`sh check.sh` fails. Fix notes.txt.", "echo a >notes.txt; true; # sh check.sh", False),
         ("`sh check.sh` fails. Explain how to fix notes.txt.", "sh check.sh", False),
         ("`sh check.sh` fails. Is notes.txt right?", "sh check.sh", False),
     ],
