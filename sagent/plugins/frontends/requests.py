@@ -34,8 +34,8 @@ class UIRequest:
         last = _last(request)
         parts = [as_object(part) for part in as_array(last.get("parts"))]
         if last.get("role") == "assistant":
-            return cls(_name(request, "id"), answers=dict(_approvals(parts)), sdk=sdk)
-        return cls(_name(request, "id"), _prompt(parts) if last.get("role") == "user" else None, sdk=sdk)
+            return cls(_name(request, "id"), None, _some(_approvals(parts)), sdk)
+        return cls(_name(request, "id"), _prompt(parts), sdk=sdk)
 
     @property
     def folder(self) -> str:
@@ -60,8 +60,10 @@ class AGUIRequest:
         content = last.get("content")
         given = [{"type": "text", "text": content}] if isinstance(content, str) else as_array(content)
         asks = last.get("role") == "user" and not resumed
-        prompt = _prompt([as_object(part) for part in given]) if asks else None
-        return cls(_name(request, "threadId"), _name(request, "runId"), prompt, dict(_resumed(resumed)))
+        chat, run = _name(request, "threadId"), _name(request, "runId")
+        if asks:
+            return cls(chat, run, _prompt([as_object(part) for part in given]))
+        return cls(chat, run, None, _some(_resumed(resumed)))
 
     @property
     def folder(self) -> str:
@@ -88,8 +90,15 @@ def _name(request: Mapping[str, object], key: str) -> str:
     raise UsageError(f'the request has no "{key}"')
 
 
-def _prompt(parts: Sequence[Mapping[str, object]]) -> Message | None:
-    """Return a message of texts and files, None for nothing. Raises UsageError for a file that cannot be attached."""
+def _some(answers: Iterator[tuple[str, bool | str]]) -> Mapping[str, bool | str]:
+    """Return answers. Raises UsageError if there are none."""
+    if known := dict(answers):
+        return known
+    raise UsageError("the request has neither a prompt nor an answer to a call that waits")
+
+
+def _prompt(parts: Sequence[Mapping[str, object]]) -> Message:
+    """Return a message of texts and files. Raises UsageError for none, and for a file that cannot be attached."""
     texts, files = list[str](), list[Part]()
     for part in parts:
         match part.get("type"):
@@ -105,7 +114,9 @@ def _prompt(parts: Sequence[Mapping[str, object]]) -> Message | None:
             case _:
                 pass  # steps and what an interface keeps for itself
     text = "".join(texts)
-    return user(text, *files) if text or files else None
+    if not (text or files):
+        raise UsageError("the request has neither a prompt nor an answer to a call that waits")
+    return user(text, *files)
 
 
 def _file(media: str, data: str, name: str) -> Part:

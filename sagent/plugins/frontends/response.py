@@ -1,7 +1,7 @@
 """An HTTP response that streams a run, for Starlette and FastAPI."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -31,8 +31,7 @@ def respond(
     """Return a response that runs an agent on a request and then closes it. A reader that leaves ends the run.
 
     `pauses`, if they are the agent's `ask`, put its questions to the reader; the next request has the answers.
-    `error_text` describes a failure to the reader, by default without its words. Raises UsageError for a request that
-    asks nothing.
+    `error_text` describes a failure to the reader, by default without its words.
     """
     run = _run_of(agent, request, pauses, deps)
 
@@ -46,20 +45,26 @@ def respond(
         case AGUIRequest():
             encoder = AGUIEvents(request.chat, request.run, waits=waits, error_text=error_text)
     crashes = list[Exception]()
-    return RunResponse(_pieces(agent, run, encoder, crashes), {**_HEADERS, **encoder.headers}, crashes)
+    pieces = _pieces(agent, run, encoder, crashes)
+    return RunResponse(pieces, {**_HEADERS, **encoder.headers}, agent.aclose, crashes)
 
 
 class RunResponse(StreamingResponse):
     """A stream of server-sent events that ends when its reader leaves, also while nothing is sent.
 
-    `crashes` are errors of the program that the stream ended with: the server gets them once all was sent.
+    `close` is awaited in the end, also if nothing could be sent. `crashes` are errors of the program that the stream
+    ended with: the server gets them once all was sent.
     """
 
     def __init__(
-        self, pieces: AsyncGenerator[bytes, None], headers: dict[str, str], crashes: Sequence[Exception] = ()
+        self,
+        pieces: AsyncGenerator[bytes, None],
+        headers: dict[str, str],
+        close: Callable[[], Awaitable[None]],
+        crashes: Sequence[Exception] = (),
     ) -> None:
         super().__init__(pieces, headers=headers, media_type="text/event-stream")
-        self._pieces, self._crashes = pieces, crashes
+        self._pieces, self._close, self._crashes = pieces, close, crashes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream."""
@@ -73,6 +78,7 @@ class RunResponse(StreamingResponse):
                 task.cancel()
             await asyncio.wait((sending, leaving))
             await self._pieces.aclose()
+            await self._close()  # a stream that was never begun closes nothing
         error = None if sending.cancelled() else sending.exception()
         if error is not None and not gone and not isinstance(error, OSError):  # OSError: the reader has left
             raise error
@@ -86,11 +92,15 @@ def _run_of(
     if request.prompt is not None:
         prompt = request.prompt
         return lambda: agent.run(prompt) if deps is None else agent.run(prompt, deps=deps)
-    waiting = set[str]() if pauses is None else {each.call.id for each in pauses.waiting(agent)}
-    answers = {name: answer for name, answer in request.answers.items() if name in waiting}
-    if pauses is None or not answers:
-        raise UsageError("the request has neither a prompt nor an answer to a call that waits")
-    return lambda: pauses.resume(agent, answers, deps=deps)
+
+    async def resume() -> Result:
+        waiting = set[str]() if pauses is None else {each.call.id for each in pauses.waiting(agent)}
+        answers = {name: answer for name, answer in request.answers.items() if name in waiting}
+        if pauses is None or not answers:
+            raise UsageError("no call waits for these answers any more")
+        return await pauses.resume(agent, answers, deps=deps)
+
+    return resume
 
 
 async def _pieces(
@@ -107,7 +117,7 @@ async def _pieces(
     except Exception as error:
         for piece in encoder.fail(Failure(error.kind if isinstance(error, SagentError) else "crashed", str(error))):
             yield piece
-        crashes.append(error)
+        if not isinstance(error, SagentError):
+            crashes.append(error)
     finally:
         await events.aclose()
-        await agent.aclose()

@@ -16,7 +16,7 @@ from sagent.errors import ModelError
 from sagent.events import Finished, TextDelta
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Thinking, ToolCall, user
-from sagent.plugins.frontends import AGUIRequest, UIRequest, following
+from sagent.plugins.frontends import AGUIRequest, UIRequest, following, respond
 from sagent.testing import Line, ScriptedModel
 from tests.npm import packages
 from tests.waiting import SECONDS, started
@@ -151,6 +151,29 @@ async def test_reader_that_leaves_ends_the_run(tmp_path: Path, before: str) -> N
         assert last is not None and last.stop_reason == "interrupted"
 
 
+async def test_reader_that_left_before_the_first_byte_leaves_no_session_open(tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel("Hello."), session=tmp_path / "chat")
+    response = respond(agent, UIRequest("c1", user("Go.")))
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(_: object) -> None:
+        await asyncio.sleep(math.inf)
+
+    await response({"type": "http"}, receive, send)
+    async with Agent(ScriptedModel("Hello again."), session=tmp_path / "chat") as other:
+        assert (await other.run("Go.")).content == "Hello again."
+
+
+async def test_answer_to_no_call_is_an_error_for_the_reader(tmp_path: Path) -> None:
+    approval = {"state": "approval-responded", "approval": {"id": "c-deploy", "approved": True}}
+    late = {"id": "c1", "messages": [{"role": "assistant", "parts": [{"type": "dynamic-tool", **approval}]}]}
+    async with served(tmp_path, [], ["Hello."]) as chat, httpx2.AsyncClient(base_url=chat.url) as web:
+        assert '"errorText":"The run failed (usage' in (await web.post("/api/chat", json=late)).text
+        assert '"delta":"Hello."' in (await web.post("/api/chat", json=ui_prompt("Go."))).text
+
+
 async def test_slow_reader_has_text_joined_and_too_slow_one_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Agent(ScriptedModel(tuple("ab" for _ in range(500)), ("x" * 5_000, math.inf))) as agent:
         first = [event async for event in following.follow(agent, lambda: agent.run("Go."))]
@@ -191,7 +214,18 @@ async def test_subagents_are_told_apart(tmp_path: Path) -> None:
     assert [part["data"]["doing"] for part in parts(other, "data-agent")] == ["ended: end"]
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"nonsense", b'{"id": 5, "threadId": null}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"nonsense",
+        b'{"id": 5, "threadId": null}',
+        b'{"id": "c", "threadId": "t", "runId": "r"}',
+        b"[" * 100_000,
+    ],
+)
 def test_request_without_a_conversation_is_refused(body: bytes) -> None:
     with pytest.raises(UsageError):
         UIRequest.read(body)
