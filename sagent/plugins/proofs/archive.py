@@ -20,6 +20,8 @@ from sagent.sandbox.scratch import temporary
 STATEMENT, SIGNATURE = "proof.json", "proof.json.sig"
 APPROVAL = "approvals/"
 MAX_PROOF_BYTES = 64 << 20
+MAX_STATEMENT_BYTES = 8 << 20
+"""Bytes of the statement, and of the list of files: JSON takes many times its size in memory."""
 MAX_FILES = 20_000
 MAX_APPROVALS = 20
 
@@ -55,6 +57,8 @@ def read_proof(path: Path) -> Proof:
     if not is_bundle(path):
         raise NotProof(f"{path} is not a proof that `sagent prove` wrote")
     files = _read_files(path)
+    if len(files.get(STATEMENT, b"")) > MAX_STATEMENT_BYTES:
+        raise NotProof(f"{path}: {STATEMENT} has more than {MAX_STATEMENT_BYTES:,} bytes")
     try:
         statement = read_statement(files.get(STATEMENT, b""))
     except (ValueError, RecursionError) as error:
@@ -75,6 +79,8 @@ def _read_files(path: Path) -> Mapping[str, bytes]:
         raise NotProof(str(error)) from error
     if problems:
         raise NotProof(problems[0])
+    if MANIFEST in places and places[MANIFEST].size > MAX_STATEMENT_BYTES:
+        raise NotProof(f"{path}: {MANIFEST} has more than {MAX_STATEMENT_BYTES:,} bytes")
     files = {name: place.read() for name, place in places.items()}
     try:
         listed = read_manifest(files.get(MANIFEST, b"")).files

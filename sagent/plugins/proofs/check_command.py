@@ -11,10 +11,10 @@ from sagent.cli.tables import show
 from sagent.errors import UsageError
 from sagent.lib.names import path_of, quote_path
 from sagent.lib.regular import read_given
-from sagent.lib.text import Table
+from sagent.lib.text import Table, one_line
 from sagent.plugins.audit.verify import Part
 from sagent.plugins.proofs.archive import NotProof, Proof, read_proof
-from sagent.plugins.proofs.checking import Required, Verdict, check_proof
+from sagent.plugins.proofs.checking import MAX_PROBLEM_CHARS, SIGNERS, Required, Verdict, check_proof
 from sagent.plugins.proofs.prove_command import own_path, usd
 from sagent.plugins.proofs.repository import (
     Change,
@@ -27,7 +27,6 @@ from sagent.plugins.proofs.repository import (
     root_of,
 )
 
-SIGNERS = ".sagent/allowed_signers"
 DESCRIPTION = """Check that a change is the one that a proof is about, and that the proof holds: each changed line comes
 from a log or a named person, quoted output is the recorded one, models and costs are those of the logs. It needs the
 repository and the proof; no session, no network, no key."""
@@ -46,7 +45,9 @@ def run_check(argv: Sequence[str]) -> int:
     try:
         proof = read_proof(path)
     except NotProof as error:
-        verdict = Verdict("different", "", (), {}, {}, (Part("file", "none", (str(error),)),), ())
+        verdict = Verdict(
+            "different", "", (), {}, {}, (Part("file", "none", (one_line(str(error), MAX_PROBLEM_CHARS),)),), ()
+        )
         show(_as_json(verdict, None, None), _tell(verdict), as_json=given.json)
         return 1
     except OSError as error:
@@ -73,6 +74,12 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--fresh", action="store_true", help="require output that was recorded with the files as they are"
+    )
+    parser.add_argument(
+        "--allowed", action="store_true", help="require that a person has allowed each call that wrote a line"
+    )
+    parser.add_argument(
+        "--own-signatures", action="store_true", help="require that each person who wrote lines signed or approved"
     )
     parser.add_argument("--whole", action="store_true", help="require logs without sealed entries")
     parser.add_argument("--head", metavar="ID", action="append", help="require this entry, as a run has printed it")
@@ -123,6 +130,8 @@ def _required(root: Path, given: argparse.Namespace, trusted: str, change: Chang
         given.max_person_lines,
         given.fresh,
         given.whole,
+        given.allowed,
+        given.own_signatures,
         texts,
         own_path(root, path_of(given.proof)),
     )
@@ -154,11 +163,9 @@ def _signers(root: Path, named: str | None, trusted: str, change: Change) -> byt
 def _tell(verdict: Verdict) -> Iterator[str | Table]:
     yield Table(tuple((f"{'✗' if part.problems else '✓'} {part.name}", part.checked) for part in verdict.parts))
     if verdict.people:
-        yield Table(
-            tuple((name, str(number)) for name, number in sorted(verdict.people.items())),
-            ("by a person", "lines"),
-            (1,),
-        )
+        own = {name: "own" if verdict.has_signed(name) else "of others" for name in verdict.people}
+        rows = tuple((str(number), name, own[name]) for name, number in sorted(verdict.people.items()))
+        yield Table(rows, ("lines", "by a person", "signature"), (0,))
     yield from (f"✗ {part.name}: {problem}" for part in verdict.parts for problem in part.problems)
     yield from (f"- {note}" for note in verdict.notes)
     yield "NOT PROVEN" if verdict.problems else "PROVEN"
@@ -174,7 +181,11 @@ def _as_json(verdict: Verdict, proof: Proof | None, change: Change | None) -> Ma
         "proven": {"base": statement.base, "head": statement.head} if statement else None,
         "signer": verdict.signer,
         "approvers": verdict.approvers,
-        "lines": {"logs": dict(verdict.agents), "people": dict(verdict.people)},
+        "lines": {
+            "logs": dict(verdict.agents),
+            "people": dict(verdict.people),
+            "own_signatures": [name for name in verdict.people if verdict.has_signed(name)],
+        },
         "models": statement.bill.models if statement else (),
         "usd": str(statement.bill.usd) if statement else None,
         "parts": [{"name": part.name, "checked": part.checked, "problems": part.problems} for part in verdict.parts],

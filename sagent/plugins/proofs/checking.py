@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias, assert_never
 from sagent.errors import SagentError, SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
-from sagent.lib.text import count
+from sagent.lib.text import count, one_line
 from sagent.plugins.audit.verify import Part
 from sagent.plugins.proofs.archive import Proof, approval_of, signer_of
-from sagent.plugins.proofs.claims import bill_of, quote_of
+from sagent.plugins.proofs.claims import bill_of, calls_of, quote_of
 from sagent.plugins.proofs.evidence import (
     CarriedLog,
     LogFacts,
@@ -30,6 +30,10 @@ from sagent.plugins.proofs.quotes import quoted_in
 from sagent.plugins.proofs.repository import Change, Changed, File, is_ancestor, merge_contents, read_file
 from sagent.plugins.proofs.statement import FileClaim, FromLog, FromPerson, LogClaim, Moved, Origin, Run
 
+SIGNERS = ".sagent/allowed_signers"
+"""Path of the allowed signers in a repository."""
+MAX_PROBLEM_CHARS = 400
+"""Characters of a problem, which is one line: in a log of GitHub Actions, a line of its own could be a command."""
 MAX_SHOWN = 20
 """Lines of one file that are listed as problems."""
 Relation: TypeAlias = Literal["same", "squashed", "rebased", "different"]
@@ -38,9 +42,13 @@ Relation: TypeAlias = Literal["same", "squashed", "rebased", "different"]
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """Requirements of a check: the content of the file of allowed signers, models, USD, approvals, the entry that a run
-    has printed as its head, the repository's name, and the number of lines that people may have written. `texts` may
-    quote recorded output, by name; `own` is the path of the proof itself, if the change has it."""
+    """Requirements of a check. `signers` is the content of the file of allowed signers; `heads` are entries that runs
+    have printed as their heads, and `audience` is the repository's name.
+
+    With `allowed` a person must have allowed each call that wrote a line; with `own_signatures` each person who wrote
+    lines must have signed or approved the proof. `texts` may quote recorded output, by name; `own` is the path of the
+    proof itself, if the change has it.
+    """
 
     signers: bytes
     models: tuple[str, ...] = ()
@@ -51,6 +59,8 @@ class Required:
     max_person_lines: int | None = None
     fresh: bool = False
     whole: bool = False
+    allowed: bool = False
+    own_signatures: bool = False
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     own: str = ""
 
@@ -71,6 +81,10 @@ class Verdict:
     def problems(self) -> tuple[str, ...]:
         """The problems found, each reported once."""
         return tuple(dict.fromkeys(problem for part in self.parts for problem in part.problems))
+
+    def has_signed(self, person: str) -> bool:
+        """Return True if a person, "NAME <EMAIL>", has signed or approved the proof by one of these names."""
+        return _has_signed(person, (_name(self.signer), *self.approvers))
 
 
 def check_proof(root: Path, proof: Proof, change: Change, required: Required) -> Verdict:
@@ -93,15 +107,22 @@ class _Check:
     def verdict(self) -> Verdict:
         signer = self._signature()
         approvers = self._approvals(signer)
-        self._logs()
-        self._origins()
-        relation = self._contents()
-        self._output()
-        self._bill()
+        relation: Relation = "different"
+        if not any(part.problems for part in self.parts[:1]):
+            self._logs()
+            self._origins((_name(signer), *approvers))
+            relation = self._contents()
+            self._output()
+            self._bill()
+        else:  # whoever may write anything could make the rest take hours
+            self.notes.append("Nothing else was checked, because nobody who may sign vouches for it.")
+        if SIGNERS in self.change.files:
+            self.notes.append(f"The change edits {SIGNERS}. This check went by the list before it.")
         return Verdict(relation, signer, approvers, self.people, self.agents, tuple(self.parts), tuple(self.notes))
 
     def _part(self, name: str, checked: str, problems: Iterable[str]) -> None:
-        self.parts.append(Part(name, checked, tuple(problems)))
+        told = (one_line(problem, MAX_PROBLEM_CHARS) for problem in problems)
+        self.parts.append(Part(name, one_line(checked, MAX_PROBLEM_CHARS), tuple(told)))
 
     # -- signatures ----------------------------------------------------------------------------------------------------
 
@@ -194,7 +215,7 @@ class _Check:
     def _blob(self, _session: str, name: str) -> bytes | None:
         return self.proof.evidence.get(blob_name(name))
 
-    def _origins(self) -> None:
+    def _origins(self, signers: Sequence[str]) -> None:
         """Check that each origin has the lines that are said to come from it."""
         sources = sources_of(self.facts, self._blob)
         problems: list[str] = []
@@ -208,10 +229,17 @@ class _Check:
         for path, lines in moved.items():
             if lines - removed.get(path, Counter[bytes]()):
                 problems.append(f"{path}: lines are said to come from it that it did not lose")
+        calls, allowed = calls_of(self.facts, self.statement.origins)
+        if self.required.allowed and allowed < calls:
+            problems.append(f"{count(calls - allowed, 'call')} wrote lines, and no person was asked")
         limit, total = self.required.max_person_lines, self.people.total()
         if limit is not None and total > limit:
             problems.append(f"people wrote {count(total, 'line')}, and at most {limit} are allowed")
-        self._part("lines", self._tell_lines(), problems)
+        asked = f"; {allowed} of {count(calls, 'call')} allowed by a person" if allowed else ""
+        if self.required.own_signatures:
+            others = (name for name in sorted(self.people) if not _has_signed(name, signers))
+            problems += [f"{name} wrote lines, and has not signed or approved" for name in others]
+        self._part("lines", self._tell_lines() + asked, problems)
 
     def _tell_lines(self) -> str:
         agents, people = self.agents.total(), self.people.total()
@@ -417,9 +445,9 @@ class _Check:
             if found is None or quote_of(*found, self.facts, sides) != quote:
                 problems.append(f"the output of {quote.command!r:.80} is not the recorded one")
             elif not quote.fresh:
-                told = f"{quote.command!r:.80} was run before the change was as it is now"
-                problems += [told] if self.required.fresh else []
-                self.notes += [] if self.required.fresh else [f"{told}."]
+                shown = f"{quote.command!r:.80} was run before the change was as it is now"
+                problems += [shown] if self.required.fresh else []
+                self.notes += [] if self.required.fresh else [one_line(f"{shown}.", MAX_PROBLEM_CHARS)]
         if self.required.fresh and not self.statement.quotes:
             problems.append("the proof quotes no output, and that of a test is required")
         quoted = 0
@@ -457,6 +485,11 @@ def _lost(source: Source) -> Counter[bytes]:
 
 def _won(source: Source) -> Counter[bytes]:
     return source.added
+
+
+def _has_signed(person: str, signers: Sequence[str]) -> bool:
+    email = person.rpartition("<")[2].removesuffix(">")
+    return any(name and name in (person, email) for name in signers)
 
 
 def _name(signer: str) -> str:

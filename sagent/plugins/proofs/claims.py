@@ -1,22 +1,31 @@
 """Claims that follow from the open entries of logs: recorded output, models and costs. Prover and checker work them
 out the same way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
-from sagent.plugins.proofs.evidence import LogFacts, Ran, Written
-from sagent.plugins.proofs.statement import Bill, Quote, Side
+from sagent.plugins.proofs.evidence import LogFacts, Ran, Written, originals_first
+from sagent.plugins.proofs.statement import Bill, FromLog, Origin, Quote, Side
 from sagent.usage import Totals
 
 
 def bill_of(facts: Sequence[LogFacts], cap: Decimal | None) -> Bill:
     """Return the models and the costs of some logs. A call without a known end counts with its worst case."""
-    totals = Totals()
-    for log in facts:
-        for charge in log.charges:
+    totals, known = Totals(), set[str]()
+    for log in originals_first(facts):
+        for charge in log.charges(known):
             totals.add(charge)
+        known |= {entry.id for entry in log.entries}  # a copied session has the entries of its original
     usd = totals.whole.usd + totals.whole.unbilled
     return Bill(tuple(sorted(totals.by_model)), usd, totals.whole.unpriced, cap)
+
+
+def calls_of(facts: Sequence[LogFacts], origins: Iterable[Origin]) -> tuple[int, int]:
+    """Return how many calls wrote the lines of some origins, and how many of these a person has allowed."""
+    entries = {origin.entry for origin in origins if isinstance(origin, FromLog)}
+    calls = {(log.agent, each.call) for log in facts for each in log.written if each.entry in entries}
+    allowed = {(log.agent, call) for log in facts for call in log.allowed}
+    return len(calls), len(calls & allowed)
 
 
 def quote_of(log: LogFacts, ran: Ran, facts: Sequence[LogFacts], files: Mapping[str, Side | None]) -> Quote:

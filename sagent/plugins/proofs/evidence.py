@@ -7,6 +7,7 @@ these is the signer's word; whoever has the log can open the entry.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
@@ -15,14 +16,19 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str, canonical_bytes, json_load, sha256_hex
 from sagent.plugins.proofs.lines import gained, is_text, split_lines
-from sagent.session.contents import Forked, MessageEntry, Opened, ResultEntry, Returned, Spawned, StoredCall
+from sagent.session.contents import Forked, MessageEntry, Opened, ResultEntry, Returned, Spawned, StoredCall, Unknown
 from sagent.session.entries import Entry, parse_line
 from sagent.session.folds import charges
 from sagent.session.touches import Snapshot, Touched
 from sagent.usage import Charge
 
-NEEDED = frozenset({"opened", "reserved", "spent", "request", "forked", "repaired", "spawned", "returned", "handoff"})
-"""Kinds of entries that are never sealed: without them costs, models and logs could be missing."""
+APPROVED = "approved"
+"""Kind of the entry that records that a person has allowed a call."""
+NEEDED = frozenset({
+    *("opened", "reserved", "spent", "request", "forked", "repaired", "spawned", "returned", "handoff"),
+    APPROVED,
+})  # fmt: skip
+"""Kinds of entries that are never sealed: without them costs, models, answers and logs could be missing."""
 _SEALED = b'{"at":"'
 _NAME = re.compile(r"(?:logs/[A-Za-z0-9_-]{1,80}/[A-Za-z0-9_/-]{1,400}\.jsonl|blobs/[0-9a-f]{64})")
 
@@ -120,10 +126,11 @@ def _read_redacted(line: bytes, redacted: frozenset[str]) -> Entry:
 
 
 class Written(NamedTuple):
-    """A change of a file by a call: the entry with it, its time, and the path in the repository."""
+    """A change of a file by a call: the entry with it, its time, the call, and the path in the repository."""
 
     entry: str
     at: str
+    call: str
     path: str
     before: Snapshot
     after: Snapshot
@@ -151,7 +158,9 @@ class LogFacts:
     ran: dict[str, Ran] = field(default_factory=dict[str, Ran])
     named: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     denied: int = 0
+    allowed: set[str] = field(default_factory=set[str])
     opened: str | None = None
+    original: str = ""
     _commands: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
@@ -162,19 +171,20 @@ class LogFacts:
             facts._read(entry)
         return facts
 
-    @property
-    def charges(self) -> Iterator[Charge]:
-        """The charges of this log; of a call without a known end, its worst case."""
-        return charges(self.entries)
+    def charges(self, known: AbstractSet[str]) -> Iterator[Charge]:
+        """Yield the charges of this log, except those in known entries. A call without a known end counts in full."""
+        return charges(entry for entry in self.entries if entry.id not in known)
 
     def _read(self, entry: Entry) -> None:
         match entry.content:
-            case Touched(ended=True, files=files):
+            case Touched(call=call, ended=True, files=files):
                 for touch in files:
                     if (path := inside(touch.path, self.roots)) is not None:
-                        self.written.append(Written(entry.id, entry.at, path, touch.before, touch.after))
-            case Opened(agent=agent):
-                self.opened = self.opened or agent
+                        self.written.append(Written(entry.id, entry.at, call, path, touch.before, touch.after))
+            case Unknown(kind=kind, body=body) if kind == APPROVED:
+                self.allowed.add(as_str(body.get("call")))
+            case Opened(session, agent) if self.opened is None:
+                self.opened, self.original = agent, session
             case MessageEntry(message):
                 self._commands |= {call.id: _command(call) for call in message.calls}
             case ResultEntry(result) as content:
@@ -255,12 +265,21 @@ class Source:
                 return False
 
 
+def originals_first(facts: Iterable[LogFacts]) -> Sequence[LogFacts]:
+    """Return logs in an order in which a copied session, which begins with the entries of another, follows that one."""
+    return sorted(facts, key=lambda log: (log.session != log.original, log.session, log.agent))
+
+
 def sources_of(
     facts: Iterable[LogFacts], contents: Callable[[str, str], bytes | None]
 ) -> Mapping[str, Sequence[Source]]:
-    """Return the recorded changes of each path, in the order in which they were made."""
+    """Return the recorded changes of each path, in the order in which they were made. A change that a copied session
+    has too is that of the original."""
     found: dict[str, list[Source]] = {}
-    for log in facts:
+    seen: set[tuple[str, str]] = set()
+    for log in originals_first(facts):
         for written in log.written:
-            found.setdefault(written.path, []).append(Source(log.session, log.agent, written, contents))
+            if (written.entry, written.path) not in seen:
+                seen.add((written.entry, written.path))
+                found.setdefault(written.path, []).append(Source(log.session, log.agent, written, contents))
     return {path: sorted(sources, key=lambda source: source.written.at) for path, sources in found.items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
-from sagent.plugins.proofs.archive import MAX_PROOF_BYTES, Proof
+from sagent.plugins.proofs.archive import MAX_PROOF_BYTES, MAX_STATEMENT_BYTES, Proof
 from sagent.plugins.proofs.claims import bill_of, quote_of
 from sagent.plugins.proofs.evidence import (
     NEEDED,
@@ -72,7 +72,9 @@ def make_proof(root: Path, base: str, head: str, state_dir: Path, wanted: Wanted
     if (size := sum(map(len, evidence.values()))) > MAX_PROOF_BYTES * 3 // 4:
         raise UsageError(f"The logs have {size:,} bytes, more than a proof can have: prove a part of the range.")
     statement = _state(change, carried, evidence, person, wanted, quoted)
-    return Proof(statement, state(statement), b"", (), evidence)
+    if len(signed := state(statement)) > MAX_STATEMENT_BYTES:
+        raise UsageError("The change is too large for one proof: prove a part of the range.")
+    return Proof(statement, signed, b"", (), evidence)
 
 
 def _authors(root: Path, change: Change, by: str) -> Person:

@@ -14,7 +14,7 @@ from sagent.plugins.proofs.making import Wanted, make_proof
 from sagent.plugins.proofs.repository import parse_range, read_change
 from sagent.session.contents import ChargeEntry, MessageEntry, Opened, ResultEntry, StoredMessage, StoredResult
 from sagent.session.store import Session
-from sagent.session.touches import ABSENT, Snapshot, Touch, Touched
+from sagent.session.touches import ABSENT, Snapshot, Touch, Touched, unknown
 from sagent.transcript.redaction import Redaction
 from sagent.usage import Charge, Usage
 
@@ -90,14 +90,20 @@ class Agent:
         """Write a file, or with None remove it, and log that; the entry's id."""
         file = self.root / path
         before = self._state(file)
-        call = self.say("Write", {"file_path": path})
+        if isinstance(text, str):
+            tool, arguments = "Write", {"file_path": str(file), "content": text}
+        else:
+            tool, arguments = "Bash", {"command": "make it"}
+        call = self.say(tool, arguments)
+        begun = Touch(str(file), before, unknown("it has not ended"))
+        self.session.log().append(Touched(call, tool, False, (begun,)))
         if text is None:
             file.unlink()
         else:
             put(file, text)
             file.chmod(mode)
         touch = Touch(str(file), before, self._state(file))
-        entry = self.session.log().append(Touched(call, "Write", True, (touch,)))
+        entry = self.session.log().append(Touched(call, tool, True, (touch,)))
         self._answer(call, "Done.")
         return entry.id
 

@@ -1,7 +1,6 @@
 """Changed, cut, joined, replayed and foreign proofs: none passes."""
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -338,27 +337,49 @@ def test_huge_and_hostile_files_are_read_within_bounds(work: Work, proof: Proof,
         read_proof(file)
 
 
+ODD: list[object] = [None, -1, 10**30, "", "\ud800", [], {}, True, [[1, 2, 3]], "f" * 64, "x\n::error::y", 0.5]
+
+
+def spoil(value: object, chance: random.Random) -> object:
+    """A value of JSON in which some members are odd ones."""
+    if chance.random() < 0.04:
+        return chance.choice(ODD)
+    if isinstance(value, dict):
+        return {name: spoil(item, chance) for name, item in as_object(cast("object", value)).items()}
+    if isinstance(value, list):
+        return [spoil(item, chance) for item in as_array(cast("object", value))]
+    return value
+
+
+@PROPERTY
+@given(seed=st.integers(0, 2**32))
+def test_hostile_logs_raise_nothing(work: Work, proof: Proof, seed: int):
+    """Odd members in entries that an allowed signer calls redacted: the check ends, a line for each problem."""
+    chance = random.Random(seed)
+    name, lines = the_log(proof)
+    ids = frozenset(line.partition(b'"id":"')[2][:64].decode() for line in lines)
+    spoiled: list[bytes] = []
+    for line in lines:
+        members = dict(as_object(json_thaw(json_load(line))))
+        entry = members.pop("id")
+        if "body" in members:
+            rest = canonical_bytes({**members, "body": spoil(members["body"], chance)})
+            spoiled.append(b'{"id":"%b",%b\n' % (str(entry).encode(), rest[1:]))
+        else:
+            spoiled.append(line)
+    changed = restate(work, with_evidence(work, proof, name, b"".join(spoiled)), redacted=ids)
+    verdict = work.check(changed)
+    assert spoiled == lines or verdict.signer
+    assert not any("\n" in text for part in verdict.parts for text in (part.checked, *part.problems))
+
+
 @PROPERTY
 @given(seed=st.integers(0, 2**32))
 def test_hostile_statements_raise_nothing(work: Work, proof: Proof, seed: int):
     """Whatever an allowed signer signs, the check ends with problems or passes, and never with an error."""
     chance = random.Random(seed)
     members = json_thaw(json_load(proof.signed))
-    odd: list[Callable[[], object]] = [
-        lambda: None, lambda: -1, lambda: 10**30, lambda: "", lambda: "\ud800", list, dict, lambda: True,
-        lambda: [[1, 2, 3]], lambda: "f" * 64,
-    ]  # fmt: skip
-
-    def spoil(value: object) -> object:
-        if chance.random() < 0.04:
-            return chance.choice(odd)()
-        if isinstance(value, dict):
-            return {name: spoil(item) for name, item in as_object(cast("object", value)).items()}
-        if isinstance(value, list):
-            return [spoil(item) for item in as_array(cast("object", value))]
-        return value
-
-    data = canonical_bytes(spoil(members)) + b"\n"
+    data = canonical_bytes(spoil(members, chance)) + b"\n"
     try:
         statement = read_statement(data)
     except ValueError:
@@ -368,3 +389,32 @@ def test_hostile_statements_raise_nothing(work: Work, proof: Proof, seed: int):
     assume(rows == {(name, len(each), sha256_hex(each)) for name, each in proof.evidence.items()})
     verdict = work.check(changed)
     assert verdict.problems or data == proof.signed or statement.files == proof.statement.files
+
+
+def test_unsigned_proof_is_not_worked_through(work: Work, proof: Proof):
+    """Only who may sign can have the checker work: anything else ends with the signature."""
+    verdict = work.check(work.signed(proof, "mallory"))
+    assert [part.name for part in verdict.parts] == ["signature"]
+
+
+def test_problem_is_one_line(work: Work, proof: Proof):
+    put(work.root / "x\n::error::y", "evil\n")
+    commit(work.root)
+    verdict = work.check(proof)
+    assert verdict.problems
+    assert not any("\n" in problem for problem in verdict.problems)
+
+
+def test_statement_has_bounds(work: Work, proof: Proof, monkeypatch: pytest.MonkeyPatch):
+    proof.write(work.place / "whole.tar")
+    monkeypatch.setattr("sagent.plugins.proofs.archive.MAX_STATEMENT_BYTES", len(proof.signed) - 1)
+    with pytest.raises(NotProof, match="more than"):
+        read_proof(work.place / "whole.tar")
+
+
+def test_edited_list_of_signers_is_noted(work: Work, agent: Agent):
+    put(work.root / ".sagent/allowed_signers", "mallory@example.org ssh-ed25519 AAAA\n")
+    commit(work.root)
+    verdict = work.check(work.prove())
+    assert verdict.problems == ()
+    assert any("allowed_signers" in note for note in verdict.notes)

@@ -5,8 +5,12 @@ from decimal import Decimal
 import pytest
 from proven_work import BOB, Agent, Work, commit, git, put
 
+from sagent.plugins.audit.signature import sign
+from sagent.plugins.proofs.archive import Proof, approval_of
 from sagent.plugins.proofs.making import Wanted
 from sagent.plugins.proofs.quotes import quotation
+from sagent.session.contents import Unknown
+from sagent.session.store import Session, copy
 
 pytestmark = pytest.mark.needs("ssh-keygen")
 
@@ -28,6 +32,21 @@ def test_lines_of_person_are_named(work: Work, agent: Agent):
     named = work.check(work.prove(wanted=Wanted(by="Carol")))
     assert (named.problems, named.people) == ((), {"Carol": 1})
     assert work.check(work.prove(), max_person_lines=0).problems
+
+
+def test_persons_may_have_to_sign_for_themselves(work: Work, agent: Agent):
+    put(work.root / "b.py", "one = 1\ntwo = 2\n")
+    commit(work.root, "Add two", BOB)
+    proof, both = work.prove(), work.signers("ann", "bob")
+    verdict = work.check(proof, signers=both)
+    assert (verdict.problems, verdict.has_signed("Bob <bob@example.org>")) == ((), False)
+    assert work.check(proof, signers=both, own_signatures=True).problems
+    assert work.check(work.prove(by="bob"), signers=both, own_signatures=True).problems == ()
+    signature = sign(approval_of(proof.signed), work.key("bob"))
+    approved = Proof(proof.statement, proof.signed, proof.signature, (signature,), proof.evidence)
+    assert work.check(approved, signers=both, own_signatures=True).problems == ()
+    assert work.check(work.prove(wanted=Wanted(by="ann@example.org")), own_signatures=True).problems == ()
+    assert work.check(work.prove(wanted=Wanted(by="Ann")), own_signatures=True).problems
 
 
 def test_same_change_makes_same_proof(work: Work, agent: Agent):
@@ -175,9 +194,6 @@ def test_output_before_last_change_is_not_fresh(work: Work, agent: Agent):
 
 
 def test_approvals_are_of_other_signers(work: Work, agent: Agent):
-    from sagent.plugins.audit.signature import sign
-    from sagent.plugins.proofs.archive import Proof, approval_of
-
     def approved(proof: Proof, *names: str) -> Proof:
         signatures = (sign(approval_of(proof.signed), work.key(name)) for name in names)
         return Proof(proof.statement, proof.signed, proof.signature, tuple(signatures), proof.evidence)
@@ -227,3 +243,31 @@ def test_work_in_worktree_is_found(work: Work, agent: Agent):
     proof = work.prove("topic..other")
     verdict = work.check(proof, "topic..other")
     assert (verdict.problems, verdict.agents, verdict.people) == ((), {beside.id: 2}, {})
+
+
+def test_copied_session_counts_once(work: Work, agent: Agent):
+    made = work.prove()
+    copied = copy(agent.session.path, work.state, work.root)
+    with Session.open(copied) as session:
+        again = Agent(work.root, session)
+        again.calls = agent.calls
+        again.write("b.py", "one = 4\n")
+    commit(work.root)
+    proof = work.prove()
+    verdict = work.check(proof)
+    assert verdict.problems == ()
+    assert verdict.agents == {agent.id: 4, copied.name: 2}
+    assert proof.statement.bill.usd == made.statement.bill.usd + Decimal("0.25")
+
+
+def test_calls_that_a_person_allowed_are_told(work: Work, agent: Agent):
+    proof = work.prove()
+    assert work.check(proof).problems == ()
+    assert work.check(proof, allowed=True).problems
+    agent.session.log().append(Unknown("approved", {"call": "call_1", "by": "a person"}))
+    verdict = work.check(work.prove(), allowed=True)
+    assert verdict.problems == ()
+    assert "1 of 1 call allowed by a person" in next(part.checked for part in verdict.parts if part.name == "lines")
+    agent.write("b.py", "one = 4\n")
+    commit(work.root)
+    assert work.check(work.prove(), allowed=True).problems
