@@ -455,9 +455,9 @@ def scan_line(line: bytes) -> tuple[str, str, str]:
     return entry_id, parent.decode("ascii", "replace"), kind
 
 
-def parse_line(line: bytes) -> Entry:
-    """Return the entry of a line, including its line end. Raises ValueError for a changed line."""
-    entry_id, parent, kind = scan_line(line)
+def parse_line(line: bytes, scanned: tuple[str, str, str] | None = None) -> Entry:
+    """Return the entry of a line, including its line end, if `scan_line` found it. Raises ValueError if changed."""
+    entry_id, parent, kind = scanned or scan_line(line)
     return Entry(entry_id, parent, line[_AT:_AFTER_AT].decode("ascii", "replace"), kind, line)
 
 

@@ -278,7 +278,7 @@ def read_log(file: Path) -> Iterator[Entry]:
     Each entry is verified before it is returned: its content matches its id, and it follows from the entry before.
     Raises SessionCorrupt and OSError.
     """
-    return (parse_line(line) for line, _, _, _ in _scan(file))
+    return (parse_line(line, (entry_id, parent, kind)) for line, entry_id, parent, kind in _scan(file))
 
 
 def read_lines(file: Path) -> Iterator[bytes]:

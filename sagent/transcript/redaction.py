@@ -11,9 +11,9 @@ from sagent.lib.secrets import redact_kinds
 from sagent.lib.text import one_line
 from sagent.session.entries import Entry, read_body, unreadable
 
-_NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
+SECRET_NAMES = re.compile(r"(?i)key|secret|token|pass|pwd|credential|auth")
 SEARCHED_CHARS = 4_000  # to search for secrets if fewer are shown
-_JSON = ("arguments", "data", "schema")  # members with JSON as text
+JSON_NAMES = ("arguments", "data", "schema")  # members with JSON as text
 
 
 @dataclass(slots=True)
@@ -78,9 +78,9 @@ class Redaction:
     def _named(self, text: str, name: str) -> str:
         if self.keep:
             return text
-        if name in _JSON and text[:1] in ("{", "["):
+        if name in JSON_NAMES and text[:1] in ("{", "["):
             return self._json(text)
-        if _NAMES.search(name) and "\n" not in text and '"' not in text:
+        if SECRET_NAMES.search(name) and "\n" not in text and '"' not in text:
             head = f'{name}: "'
             clean, found = redact_kinds(f'{head}{text}"')
             if clean.startswith(head) and clean.endswith('"'):

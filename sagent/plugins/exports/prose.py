@@ -3,7 +3,7 @@ markup, loads or runs; what goes anywhere goes to http, https or mailto."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
 from sagent.lib.json import valid_text
@@ -33,7 +33,15 @@ _CLASSES = {"Keyword": "k", "String": "s", "Comment": "c", "Number": "n", "Funct
             "Decorator": "f", "Inserted": "i", "Deleted": "d"}  # fmt: skip
 _ATTACHED = re.compile(r'\n<(stdin|file|directory)(?: path="([^"\n]{0,4000})")?>\n')  # as a request has it
 MAX_OPEN_LINES = 12  # that are not folded
+_WORDS = r"[^\\`*_\[\]<>&~|]"
+_CODE = r"`[^`\s](?:[^`]*[^`\s])?`"
+_PLAIN = re.compile(rf"(?:[^\W\d_]{_WORDS}*(?:{_CODE}(?:{_WORDS}+|$))*(?<! ))?")
+"""A line that begins with a letter and is only words and code spans, or is empty."""
 _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 def _cells(text: str) -> int:
@@ -76,6 +84,8 @@ class Prose:
         clean = self.clean(text)
         if len(clean) > MAX_MARKDOWN_CHARS or _cells(clean) > _MAX_CELLS:
             return f'<div class="plain">{escape(clean)}</div>'
+        if (plain := self._paragraphs(valid_text(clean), breaks=breaks)) is not None:
+            return f'<div class="prose">{valid_text(plain).translate(UNSAFE)}</div>'
         markdown = self._markdown
         markdown.options["breaks"] = breaks
         tokens = markdown.parse(valid_text(clean))
@@ -83,6 +93,24 @@ class Prose:
             each.content = self._redaction.text(each.content)  # `ghp\_...` had another shape
         html = markdown.renderer.render(list(_safe(tokens, top)), markdown.options, {})
         return f'<div class="prose">{valid_text(html).translate(UNSAFE)}</div>'
+
+    def _paragraphs(self, text: str, *, breaks: bool) -> str | None:
+        """Return paragraphs of words and code spans as HTML, as the parser would; None for a text with more in it."""
+        stripped = text.strip("\n")
+        lines = stripped.split("\n")
+        if not stripped or not all(line.isprintable() and _PLAIN.fullmatch(line) for line in lines):
+            return None
+        ends, shown = "<br />\n" if breaks else "\n", list[str]()
+        for filled, paragraph in groupby(lines, key=bool):
+            if filled:
+                shown.append(f"<p>{ends.join(map(self._words_and_code, paragraph))}</p>\n")
+        return "".join(shown)
+
+    def _words_and_code(self, line: str) -> str:
+        pieces = line.split("`")
+        pieces[::2] = (_escaped(self._redaction.text(words)) for words in pieces[::2])
+        pieces[1::2] = (f"<code>{_escaped(code)}</code>" for code in pieces[1::2])
+        return "".join(pieces)
 
     def asked(self, text: str) -> str:
         """Render a person's message: their text, with the attachments folded."""

@@ -175,3 +175,27 @@ def test_false_attachment_stays_text(text: str):
     shown = Prose(Redaction(), 50_000).asked(text)
     assert "details" not in shown
     assert "&lt;stdin&gt;" in shown
+
+
+LETTERS = st.text("ab1é  `\n\"'.,:;#!?-+=()&<*_~|\\\t\u00a0\x85$%/é€", max_size=40)
+WORDS = st.sampled_from(
+    ["words ", "`code`", "`a_b <c>`", "\n", "\n\n", '"', "one.", " ", "- x", "1. ", "` a`", "é", "a"]
+)
+
+
+@settings(max_examples=deep(300, 5_000), deadline=None)
+@given(LETTERS | st.lists(WORDS, max_size=12).map("".join), st.booleans())
+def test_plain_paragraphs_are_as_parsed(text: str, breaks: bool) -> None:
+    class Parsing(Prose):
+        def _paragraphs(self, text: str, *, breaks: bool) -> str | None:
+            del text, breaks
+
+    told, parsed = (kind(Redaction(), 200_000).markdown(text, breaks=breaks) for kind in (Prose, Parsing))
+    assert told == parsed
+
+
+def test_words_and_code_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    prose = Prose(Redaction(), 200_000)
+    monkeypatch.setattr(prose, "_markdown", None)  # it would fail
+    text = 'I look at `app.py`.\n\nIt "adds" `a <b`, and more'
+    assert prose.markdown(text).count("<code>") == 2
