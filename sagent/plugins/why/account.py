@@ -1,5 +1,6 @@
 """The account of a session: its cost, tokens and time in parts whose sums are the session's own."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.money import EXACT, ZERO
 from sagent.plugins.why.context import day_of, model_of
-from sagent.plugins.why.course import Course, Interval, State, Subject, ToolUse, divide_time
+from sagent.plugins.why.course import Course, Interval, State, Subject, ToolUse, carried, divide_time, target_of
 from sagent.plugins.why.rates import RateBook
 from sagent.plugins.why.reading import read_course, subject_of
 from sagent.plugins.why.shares import share_tokens, share_usd
@@ -73,12 +74,14 @@ class Day:
 
 @dataclass(slots=True)
 class Account:
-    """The account of a session with all its agents. `problems` name logs that could not be read to their end."""
+    """The account of a session with all its agents. `repeated` has, by call, how often its result was one that the
+    conversation still held, and what sending these cost; `problems` name logs that could not be read to their end."""
 
     session: str
     project: str = ""
     days: dict[str, Day] = field(default_factory=dict[str, Day])
     time: dict[State, int] = field(default_factory=dict[State, int])
+    repeated: dict[str, tuple[int, Row]] = field(default_factory=dict[str, tuple[int, Row]])
     compactions: int = 0
     problems: tuple[str, ...] = ()
 
@@ -117,12 +120,32 @@ def account_of(session: str, project: str, courses: Sequence[Course]) -> Account
         for day, uses in course.tools.items():
             for name, use in uses.items():
                 found.days.setdefault(day, Day()).tools.setdefault(name, ToolUse()).add(use)
+    found.repeated = _repeated(found.whole, courses)
     intervals = [interval for course in courses for interval in course.intervals]
     found.time = divide_time(intervals)
     by_day = _by_day(intervals)
     for day, some in by_day.items():
         found.days.setdefault(day, Day()).time = found.time.copy() if len(by_day) == 1 else divide_time(some)
     return found
+
+
+def _repeated(whole: Day, courses: Sequence[Course]) -> dict[str, tuple[int, Row]]:
+    """Divide the cost of repeated results among the calls that gave them, the dearest first."""
+    times = Counter[str]()
+    weights: dict[Subject, dict[str, float]] = {}
+    for course in courses:
+        for piece in course.pieces:
+            if piece.subject.what == "again":
+                name = target_of(piece)
+                times[name] += 1
+                sizes = weights.setdefault(piece.subject, {})
+                sizes[name] = sizes.get(name, 0.0) + piece.tokens * max(carried(piece), 0)
+    found: dict[str, tuple[int, Row]] = {}
+    for subject, sizes in weights.items():
+        row = whole.subjects.get(subject, Row())
+        usd, tokens = share_usd(row.usd, sizes), share_tokens(row.tokens, sizes)
+        found |= {name: (times[name], Row(usd.get(name, ZERO), tokens.get(name, 0))) for name in sizes}
+    return dict(sorted(found.items(), key=lambda item: (-item[1][1].usd, -item[1][1].tokens)))
 
 
 def _add_requests(days: dict[str, Day], course: Course) -> None:

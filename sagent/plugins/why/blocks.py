@@ -14,6 +14,7 @@ from sagent.plugins.why.proposals import MAX_PROPOSALS, Proposal
 
 _K = TypeVar("_K")
 MAX_ROWS = 14  # of a table
+MAX_REPEATED = 5  # calls with repeated results to show
 NARROW_COLUMNS = 60  # of a terminal below which a table has fewer columns
 _MAX_LABEL_CHARS, _MAX_NARROW_CHARS = 44, 20
 _LABELS: Mapping[What, str] = {
@@ -78,6 +79,9 @@ def session_blocks(account: Account, proposals: Sequence[Proposal], *, narrow: b
     if whole.whole.charges:
         yield Heading("Money and tokens")
         yield rows_table(whole.subjects, label_of, whole.whole, narrow=narrow)
+    if account.repeated:
+        yield Heading("Read again")
+        yield _repeated_table(account, narrow=narrow)
     if len(whole.models) > 1:
         yield Heading("By model")
         yield rows_table(whole.models, str, whole.whole, narrow=narrow)
@@ -168,6 +172,17 @@ def tools_table(day: Day) -> Table:
         for name, use in order[:MAX_ROWS]
     ]
     return Table(tuple(rows), ("", "calls", "failed", "ran"), right=(1, 2, 3))
+
+
+def _repeated_table(account: Account, *, narrow: bool) -> Table:
+    width = _MAX_NARROW_CHARS if narrow else _MAX_LABEL_CHARS
+    rows = [
+        (cut(name, width), str(times), money(row.usd), short_count(row.tokens))
+        for name, (times, row) in list(account.repeated.items())[:MAX_REPEATED]
+    ]
+    columns = 3 if narrow else 4
+    titles = ("", "times", "cost", "tokens")[:columns]
+    return Table(tuple(row[:columns] for row in rows), titles, right=tuple(range(1, columns)))
 
 
 def unpriced(day: Day) -> Iterator[str]:

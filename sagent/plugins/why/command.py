@@ -170,6 +170,7 @@ def _session_json(account: Account, proposals: Sequence[Proposal]) -> Mapping[st
         "project": account.project,
         **_day_json(account.whole),
         "seconds": {state: account.time.get(state, 0) / 1_000_000 for state in PRIORITY},
+        "repeated": {name: {"times": times, **_row_json(row)} for name, (times, row) in account.repeated.items()},
         "compactions": account.compactions,
         "proposals": [
             {

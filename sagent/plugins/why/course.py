@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Literal, NamedTuple, TypeAlias
 
 from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_object, json_load
+from sagent.lib.text import cut, main_argument, one_line
 from sagent.session.contents import RequestSent
 from sagent.usage import Charge
 
@@ -167,3 +169,17 @@ def _busiest(active: Mapping[State, int]) -> State:
         if active[state]:
             return state
     return "idle"
+
+
+def carried(piece: Piece) -> int:
+    """Return the number of requests that carried a piece."""
+    return sum(max(span.stop - span.first, 0) for span in piece.spans)
+
+
+def target_of(piece: Piece) -> str:
+    """Return a call in a few words: its tool and what it was about."""
+    try:
+        about = main_argument(as_object(json_load(piece.arguments))) if piece.arguments else ""
+    except ValueError:
+        about = ""
+    return f"{piece.subject.name} {cut(one_line(about, 60), 40)}".strip()

@@ -8,12 +8,11 @@ from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import count as short_count
-from sagent.lib.json import as_object, json_load
 from sagent.lib.money import EXACT, ZERO
-from sagent.lib.text import count, cut, main_argument, one_line
+from sagent.lib.text import count
 from sagent.plugins.why.account import Row
 from sagent.plugins.why.context import day_of, model_of
-from sagent.plugins.why.course import Cause, Course, Piece
+from sagent.plugins.why.course import Cause, Course, carried, target_of
 from sagent.plugins.why.rates import RateBook
 from sagent.plugins.why.reading import LONG_CACHE_SECONDS
 from sagent.plugins.why.repricing import Cut, Repriced, by_another, from_cache, kept_an_hour, without
@@ -87,7 +86,7 @@ def _repeated(courses: Sequence[Course], rates: RateBook) -> Proposal:
     targets: Counter[str] = Counter()
     for course in courses:
         pieces = [piece for piece in course.pieces if piece.subject.what == "again"]
-        targets.update(_target(piece) for piece in pieces)
+        targets.update(target_of(piece) for piece in pieces)
         _cut(found, course, [Cut(piece, piece.tokens - STUB_TOKENS) for piece in pieces], rates)
     if targets:
         most, times = targets.most_common(1)[0]
@@ -117,10 +116,10 @@ def _long(courses: Sequence[Course], rates: RateBook) -> Proposal:
         ]
         _cut(found, course, cuts, rates)
     if pieces:
-        _, longest = max(pieces, key=lambda pair: pair[1].size * _carried(pair[1]))
+        _, longest = max(pieces, key=lambda pair: pair[1].size * carried(pair[1]))
         found.what = (
-            f"{count(len(pieces), 'result')} longer than {MAX_RESULT_CHARS:,} characters; that of {_target(longest)} "
-            f"had {longest.size:,} and was sent {count(_carried(longest), 'time')}"
+            f"{count(len(pieces), 'result')} longer than {MAX_RESULT_CHARS:,} characters; that of {target_of(longest)} "
+            f"had {longest.size:,} and was sent {count(carried(longest), 'time')}"
         )
     return found
 
@@ -215,17 +214,3 @@ def _model(
         if found.usd is not None and found.usd > 0 and (best is None or best.usd is None or found.usd > best.usd):
             best = found
     return best
-
-
-def _carried(piece: Piece) -> int:
-    """Return the number of requests that carried a piece."""
-    return sum(max(span.stop - span.first, 0) for span in piece.spans)
-
-
-def _target(piece: Piece) -> str:
-    """Return a call in a few words: its tool and what it was about."""
-    try:
-        about = main_argument(as_object(json_load(piece.arguments))) if piece.arguments else ""
-    except ValueError:
-        about = ""
-    return f"{piece.subject.name} {cut(one_line(about, 60), 40)}".strip()

@@ -131,6 +131,9 @@ async def test_repeated_results_are_told_apart(tmp_path: Path) -> None:
     again, read = Subject("again", "Read"), Subject("result", "Read")
     assert whats == [read, read, again, Subject("failed", "Read"), again]
     assert [piece.counted for piece in course.pieces if piece.subject == again] == [True, True]
+    account = account_of(session.name, "", [course])
+    ((name, (times, row)),) = account.repeated.items()
+    assert (name, times, row.usd) == ("Read app.py", 2, account.whole.subjects[again].usd)
 
 
 def test_result_that_was_compacted_away_is_no_repeated_one() -> None:
