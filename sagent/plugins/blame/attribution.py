@@ -4,11 +4,21 @@ A line is attributed to an agent's call only if every way in which the file can 
 other lines are of unknown origin: no line is attributed by guess.
 """
 
+import hashlib
+import os
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
+from sagent.plugins.blame.arguments import split_lines
+from sagent.plugins.blame.evidence import Evidence, FileChange, read_evidence
+from sagent.plugins.blame.gitlog import file_history
+from sagent.plugins.blame.tracing import Tracer, seconds
+
+MARGIN_SECONDS = 86_400  # of git's history before the first change by an agent
+_EMPTY = hashlib.sha256(b"").hexdigest()
 
 Proof: TypeAlias = Literal["arguments", "snapshots"]
 """Evidence for a line: the call's own arguments, or the contents of the file before and after a call."""
@@ -48,18 +58,60 @@ LineOrigin: TypeAlias = WrittenByAgent | Unknown
 """Origin of one line."""
 
 
-def attribute(path: Path, content: bytes, sessions: Iterable[Path], *, at: str = "HEAD") -> tuple[LineOrigin, ...]:
+def attribute(
+    path: Path, content: bytes, sessions: Iterable[Path] | Evidence, *, at: str = "HEAD"
+) -> tuple[LineOrigin, ...]:
     """Return the origin of each line of a file: one for each line of `content`, split at line feeds.
 
     `content` is that of the file at `path` now, or at the commit `at` of its repository, whose history is used too.
-    `sessions` are the directories of the sessions that may have written it. Raises SessionCorrupt if one of their logs
-    was changed, and OSError.
+    `sessions` are the directories of the sessions that may have written it, or what `read_evidence` has read of them.
+    Raises SessionCorrupt if one of their logs was changed, and OSError.
     """
-    del path, sessions, at
-    return tuple(Unknown("no log") for _ in split_lines(content))
+    evidence = sessions if isinstance(sessions, Evidence) else read_evidence(sessions)
+    unseen = Unknown("no log")
+    if not evidence.changes or not content:
+        return (unseen,) * len(split_lines(content))
+    real = os.path.realpath(path)
+    since = int(min(seconds(change.begun) for change in evidence.changes)) - MARGIN_SECONDS
+    history = file_history(Path(real), at, since)
+    paths = _related(evidence, (real, *history.names), [content, *(version.content for version in history.versions)])
+    tracer = Tracer(evidence, history)
+    changes = [change for change in evidence.changes if change.path in paths]
+    traced = tracer.follow(changes, real, content, committed=at != "HEAD")
+    origins = [Unknown("outside" if changes else "no log"), *(_origin(evidence, *each) for each in tracer.written)]
+    unsure = Unknown("ambiguous")
+    return tuple(origins[next(iter(found))] if len(found) == 1 else unsure for found in traced)
 
 
-def split_lines(content: bytes) -> list[bytes]:
-    """Split a content at line feeds, without them; a last line may have none."""
-    lines = content.split(b"\n")
-    return lines if lines[-1] else lines[:-1]
+def _related(evidence: Evidence, paths: Iterable[str], contents: Iterable[bytes | None]) -> set[str]:
+    """Return the paths of a file under all its names: those with a content in common, and those that end as its do."""
+    by_blob: dict[str, set[str]] = defaultdict(set)
+    blobs: dict[str, set[str]] = defaultdict(set)
+    for change in evidence.changes:
+        for state in (change.before, change.after):
+            if state.blob and state.blob != _EMPTY:
+                by_blob[state.blob].add(change.path)
+                blobs[change.path].add(state.blob)
+    hashes = {hashlib.sha256(content).hexdigest() for content in contents if content}
+    waiting = [*paths, *(path for name in hashes for path in by_blob.get(name, ()))]
+    found: set[str] = set()
+    while waiting:
+        if (path := waiting.pop()) not in found:
+            found.add(path)
+            waiting += (other for blob in blobs[path] for other in by_blob[blob])
+    return found
+
+
+def _origin(evidence: Evidence, change: FileChange, proven: bool) -> WrittenByAgent:  # noqa: FBT001 -- from a pair
+    return WrittenByAgent(
+        session=change.session.name,
+        agent=change.agent,
+        log=change.log,
+        entry=change.entry,
+        call=change.call,
+        tool=change.tool,
+        model=change.model,
+        at=change.at,
+        head=evidence.heads[change.log],
+        proof="arguments" if proven else "snapshots",
+    )

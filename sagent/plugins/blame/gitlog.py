@@ -1,0 +1,193 @@
+"""The versions of one file in the history of a git repository, and the movements of its work tree."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import NamedTuple
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.git import git_call, work_tree_directories
+from sagent.lib.regular import read_regular
+
+GIT_TIMEOUT_SECONDS = 30.0
+MAX_COMMITS = 20_000
+MAX_RENAMES = 8  # of one file that are followed
+MAX_FILE_BYTES = 8 << 20
+_LOCAL = ("commit", "commit (initial)", "commit (amend)")
+_REFLOG = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t([^:\n]*)")
+
+
+class Version(NamedTuple):
+    """The content of a file in a commit, None if it has none. `parents` are keys of the versions before it; `time` is
+    the commit's, in seconds. Commits with one `authorship` are the same change, made again elsewhere."""
+
+    key: str
+    commit: str
+    parents: tuple[str, ...]
+    time: int
+    authorship: str
+    content: bytes | None
+
+
+class Movement(NamedTuple):
+    """A change of the commit that is checked out. One that is `local` recorded the work tree's own content."""
+
+    time: int
+    commit: str
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileHistory:
+    """Versions of a file, each after its parents, and the movements of its work tree; None if git has no record of
+    them. `tip` is the key of the version asked for; `names` are the file's paths in it, absolute."""
+
+    versions: tuple[Version, ...] = ()
+    movements: tuple[Movement, ...] | None = None
+    tip: str = ""
+    names: tuple[str, ...] = ()
+    by_commit: Mapping[str, str] = field(default_factory=dict[str, str])  # keys of versions
+
+
+def file_history(path: Path, at: str, since: int) -> FileHistory:
+    """Return the history of a file up to a commit, from a time in seconds on. It is empty outside git."""
+    directory = next((each for each in path.parents if each.is_dir()), path.parent)
+    top = _git(directory, "rev-parse", "--show-toplevel")
+    root = Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
+    if root is None or not path.is_relative_to(root) or "\n" in str(path):
+        return FileHistory()
+    movements = _movements(root)
+    commits = _commits(root, at, movements or (), since)
+    if not commits:
+        return FileHistory(movements=movements)
+    return _Reader(root, commits).read(path, at, movements)
+
+
+class _Commit(NamedTuple):
+    id: str
+    parents: tuple[str, ...]
+    time: int
+    authorship: str
+
+
+class _Reader:
+    """Reads the versions of one file, under all names that it had."""
+
+    def __init__(self, root: Path, commits: Mapping[str, _Commit]) -> None:
+        self._root, self._commits = root, commits
+        self._blobs: dict[str, dict[str, str]] = {}  # by name and commit
+        self._renamed: dict[tuple[str, str], str] = {}  # the name before, by commit and name
+
+    def read(self, path: Path, at: str, movements: tuple[Movement, ...] | None) -> FileHistory:
+        names = [path.relative_to(self._root).as_posix()]
+        for name in names:
+            self._blobs[name] = self._find(name)
+            for commit in self._commits.values():
+                if len(names) <= MAX_RENAMES and (old := self._old_name(commit, name)):
+                    self._renamed[commit.id, name] = old
+                    names += [] if old in names else [old]
+        contents = self._contents()
+        versions = tuple(
+            Version(
+                f"{commit.id}:{name}",
+                commit.id,
+                tuple(f"{parent}:{self._name_in(commit.id, parent, name)}" for parent in commit.parents),
+                commit.time,
+                commit.authorship,
+                contents.get(self._blobs[name].get(commit.id, "")),
+            )
+            for commit in self._with_parents()
+            for name in reversed(names)
+            if commit.id in self._blobs[name]
+        )
+        own = {version.commit: version.key for version in versions if version.key.endswith(f":{names[0]}")}
+        tip = (_git(self._root, "rev-parse", f"{at}^{{commit}}") or b"").decode().strip()
+        places = tuple(str(self._root / name) for name in names)
+        return FileHistory(versions, movements, own.get(tip, ""), places, own)
+
+    def _with_parents(self) -> Iterator[_Commit]:
+        """Yield the commits, after those before the first ones."""
+        before = {parent for commit in self._commits.values() for parent in commit.parents} - self._commits.keys()
+        yield from (_Commit(name, (), 0, "") for name in sorted(before))
+        yield from self._commits.values()
+
+    def _find(self, name: str) -> dict[str, str]:
+        """Return the blobs of a name, by commit."""
+        commits = [commit.id for commit in self._with_parents()]
+        asked = "".join(f"{commit}:{name}\n" for commit in commits)
+        out = _git(self._root, "cat-file", "--batch-check", data=os.fsencode(asked)) or b""
+        rows = (line.split(b" ") for line in out.splitlines())
+        return {
+            commit: row[0].decode()
+            for commit, row in zip(commits, rows, strict=False)
+            if len(row) == 3 and row[1] == b"blob" and int(row[2]) <= MAX_FILE_BYTES
+        }
+
+    def _old_name(self, commit: _Commit, name: str) -> str:
+        """Return the name that a file had before a commit, if that is where it got this one; "" otherwise."""
+        blobs = self._blobs[name]
+        if commit.id not in blobs or not commit.parents or any(parent in blobs for parent in commit.parents):
+            return ""
+        words = ("diff-tree", "-r", "-z", "-M", "--no-commit-id", "--name-status", "--diff-filter=R", commit.id)
+        fields = os.fsdecode(_git(self._root, *words) or b"").split("\0")
+        pairs = zip(fields[1::3], fields[2::3], strict=False)
+        return next((old for old, new in pairs if new == name), "")
+
+    def _name_in(self, commit: str, parent: str, name: str) -> str:
+        return name if parent in self._blobs[name] else self._renamed.get((commit, name), name)
+
+    def _contents(self) -> dict[str, bytes]:
+        blobs = dict.fromkeys(blob for found in self._blobs.values() for blob in found.values())
+        out = _git(self._root, "cat-file", "--batch", data="".join(f"{blob}\n" for blob in blobs).encode()) or b""
+        found: dict[str, bytes] = {}
+        place = 0
+        while (end := out.find(b"\n", place)) >= 0:
+            words = out[place:end].split(b" ")
+            size = int(words[2]) if len(words) == 3 else -1
+            found[words[0].decode()] = out[end + 1 : end + 1 + size]
+            place = end + 2 + size
+        return found
+
+
+def _commits(root: Path, at: str, movements: Sequence[Movement], since: int) -> dict[str, _Commit]:
+    """Return commits, each after its parents, those too that only a movement still names."""
+    moved = dict.fromkeys(move.commit for move in movements if move.time >= since)
+    known = _git(root, "cat-file", "--batch-check", data="".join(f"{name}\n" for name in moved).encode()) or b""
+    tips = [line.split()[0].decode() for line in known.splitlines() if line.split()[1:2] == [b"commit"]]
+    form = "--format=%H%x00%P%x00%ct%x00%at %ae %s"
+    words = ("log", "--topo-order", f"--since=@{since}", f"-n{MAX_COMMITS}", form)
+    out = _git(root, *words, "--end-of-options", at, *tips[-500:]) or b""
+    rows = (os.fsdecode(line).split("\0") for line in out.splitlines())
+    whole = (row for row in rows if len(row) == 4 and row[2].isdigit())
+    found = [_Commit(row[0], tuple(row[1].split()), int(row[2]), row[3]) for row in whole]
+    return {commit.id: commit for commit in reversed(found)}
+
+
+def _movements(root: Path) -> tuple[Movement, ...] | None:
+    """Return the movements of a work tree in order; None if git does not record them."""
+    own, _ = work_tree_directories(root)
+    try:
+        data = read_regular(own / "logs" / "HEAD", max_bytes=64 << 20)
+    except OSError:
+        return None
+    return tuple(
+        Movement(int(match[2]), match[1].decode(), match[3].decode("utf-8", "replace") in _LOCAL)
+        for match in map(_REFLOG.match, data.splitlines())
+        if match
+    )
+
+
+def _git(directory: Path, *words: str, data: bytes = b"") -> bytes | None:
+    """Run git and return its output; None if it fails or may not be used."""
+    if (call := git_call(directory, *words)) is None:
+        return None
+    try:
+        done = subprocess.run(
+            call.argv, env=call.environment, input=data, capture_output=True, timeout=GIT_TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

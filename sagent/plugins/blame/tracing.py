@@ -1,0 +1,359 @@
+"""The possible origins of every line of a file, followed through all its known states in the order of time.
+
+A state is known from a log (before and after a call) or from git (a commit). Between two known states anybody may have
+changed the file: lines that surely survived keep their origins, all others are of unknown origin, unless another known
+state explains them. Where two explanations differ, both are kept, and the line is attributed to nobody.
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+from datetime import datetime
+from itertools import groupby
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.json import as_str
+from sagent.plugins.blame.alignment import Origins, changed_region, trace
+from sagent.plugins.blame.arguments import split_lines, steps_of, written_lines
+from sagent.plugins.blame.evidence import Evidence, FileChange
+from sagent.plugins.blame.gitlog import FileHistory, Movement, Version
+from sagent.rewind.plan import REWIND
+
+NEW: Origins = frozenset({-1})
+"""The origin of a line that a step cannot explain; another explanation replaces it."""
+OTHER: Origins = frozenset({0})
+"""The origin of a line that no known call wrote."""
+MIN_LETTERS = 16
+"""Letters and digits in a line that nobody types twice by chance."""
+_RESTORING = re.compile(  # commands that bring back or bring in what others wrote
+    r"\b(git|jj|hg|sl|svn)\b.*\b(am|apply|checkout|cherry-pick|merge|pull|rebase|reset|restore|revert|stash|switch|update"
+    r"|unshelve|undo|restack|goto)\b|\bpatch\b",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A known content of a file with the possible origins of its lines; `content` has LF line ends."""
+
+    content: bytes
+    lines: Sequence[bytes]
+    origins: Sequence[Origins]
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Tracer:
+    """Follows one file, and those that share a content with it. `written` are the changes that origins name by number,
+    from 1, each with True if the call's arguments prove it."""
+
+    evidence: Evidence
+    history: FileHistory
+    written: list[tuple[FileChange, bool]] = field(default_factory=list[tuple[FileChange, bool]])
+    _current: dict[str, State] = field(default_factory=dict[str, State])
+    _known: dict[bytes, list[State]] = field(default_factory=lambda: defaultdict[bytes, list[State]](list))
+    _by_text: dict[bytes, Origins] = field(default_factory=dict[bytes, Origins])
+    _versions: dict[str, State] = field(default_factory=dict[str, State])
+    _replayable: dict[str, list[tuple[Version, State]]] = field(
+        default_factory=lambda: defaultdict[str, list[tuple[Version, State]]](list)
+    )
+
+    def follow(self, changes: Iterable[FileChange], path: str, content: bytes, *, committed: bool) -> Sequence[Origins]:
+        """Return the origins of the lines of a content, which the file at a path has now, or has in a commit."""
+        versions = list(self.history.versions)
+        for change in changes:
+            begun = seconds(change.begun)
+            while versions and versions[0].time + 1 <= begun:
+                self._add_version(versions.pop(0))
+            self._apply(change)
+        for version in versions:
+            self._add_version(version)
+        tip = self._versions.get(self.history.tip)
+        if committed and tip is not None and tip.content == normal(content):
+            return tip.origins
+        return self._reached(path, normal(content), float("inf")).origins
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _apply(self, change: FileChange) -> None:
+        before, after = (self._content(change, state) for state in (change.before, change.after))
+        began = State(b"", (), ()) if change.before.kind == "absent" else None
+        if before is not None:
+            began = self._reached(change.path, before, seconds(change.begun))
+            self._keep(change.path, began)
+        if after is None:
+            if change.after.kind == "absent":
+                self._current.pop(change.path, None)
+            return
+        if change.tool == REWIND:
+            self._keep(change.path, self._reached(change.path, after, seconds(change.at), undone=True))
+        else:
+            self._keep(change.path, self._changed(change, began, after))
+
+    def _content(self, change: FileChange, state: object) -> bytes | None:
+        from sagent.session.touches import Snapshot
+
+        assert isinstance(state, Snapshot)
+        content = self.evidence.content(change, state)
+        return None if content is None else normal(content)
+
+    def _changed(self, change: FileChange, began: State | None, after: bytes) -> State:
+        """Return the state after a call."""
+        lines, at = split_lines(after), seconds(change.at)
+        if began is None:
+            return self._finish(State(after, lines, [OTHER] * len(lines), at))
+        steps = None if change.altered else steps_of(change.tool, change.arguments, began.content, after)
+        if steps is not None:
+            added = frozenset({self._number(change, proven=True)})
+            state = began
+            for step in steps:
+                old, new = state.lines, step.lines
+                inner, _ = trace(
+                    old[step.start : step.old_end],
+                    new[step.start : step.new_end],
+                    state.origins[step.start : step.old_end],
+                    added,
+                )
+                origins = [*state.origins[: step.start], *inner, *state.origins[step.old_end :]]
+                state = State(after, new, origins, at)
+            return self._finish(State(after, lines, state.origins, at))
+        return self._finish(self._by_command(change, began, State(after, lines, (), at)))
+
+    def _by_command(self, change: FileChange, began: State, after: State) -> State:
+        """Return the state after a call that only the contents before and after it show."""
+        traced, region = trace(began.lines, after.lines, began.origins, NEW)
+        moved = [move for move in self._moved(seconds(change.begun), after.seconds) if not move.local]
+        explained = [traced, *self._restored(after, began, region.start, region.new_end)]
+        if moved and (version := self._version_at(change.path, after.seconds)) is not None:
+            explained.append(trace(version.lines, after.lines, version.origins, NEW)[0])
+        origins = self._explain_texts(after.lines, _combine(explained, after.lines))
+        mine = self._is_author(change, moved=bool(moved))
+        texts = written_lines(change.arguments) if change.tool in ("Edit", "Write") else None
+        number = frozenset({self._number(change, proven=False)})
+        for place, found in enumerate(origins):
+            if found >= NEW:
+                own = mine if texts is None else after.lines[place] in texts
+                origins[place] = (found - NEW) | (number if own else OTHER)
+        return State(after.content, after.lines, origins, after.seconds)
+
+    def _is_author(self, change: FileChange, *, moved: bool) -> bool:
+        """Return True if the lines that are new after a command are that command's."""
+        if change.altered or change.beside or self._overlaps(change):
+            return False
+        command = as_str(change.arguments.get("command"))
+        return moved or not _RESTORING.search(command)
+
+    def _overlaps(self, change: FileChange) -> bool:
+        """Return True if a call of another session changed the file at the same time."""
+        return any(
+            other.begun <= change.at and change.begun <= other.at
+            for other in self._of_path(change.path)
+            if other.session != change.session
+        )
+
+    def _of_path(self, path: str) -> Iterator[FileChange]:
+        return (change for change in self.evidence.changes if change.path == path)
+
+    def _number(self, change: FileChange, *, proven: bool) -> int:
+        self.written.append((change, proven))
+        return len(self.written)
+
+    # -- states between calls ------------------------------------------------------------------------------------------
+
+    def _reached(self, path: str, content: bytes, at: float, *, undone: bool = False) -> State:
+        """Return the state of a content that a file has, however it came about. If it was `undone`, that content was
+        put back as it had been."""
+        current = self._current.get(path)
+        if current is not None and current.content == content:
+            return current
+        reached = State(content, split_lines(content), (), at)
+        explained: list[list[Origins]] = []
+        start, end = 0, len(reached.lines)
+        if current is not None:
+            traced, region = trace(current.lines, reached.lines, current.origins, NEW)
+            explained.append(traced)
+            start, end = region.start, region.new_end
+        explained += self._restored(reached, current, start, end, undone=undone)
+        moved = any(not move.local for move in self._moved(0.0 if current is None else current.seconds, at))
+        if (moved or current is None) and (version := self._version_at(path, at)) is not None:
+            explained.append(trace(version.lines, reached.lines, version.origins, NEW)[0])
+        origins = _combine(explained, reached.lines) if explained else [NEW] * len(reached.lines)
+        origins = self._explain_texts(reached.lines, origins)
+        settled = [(found - NEW) | OTHER if found >= NEW else found for found in origins]
+        return self._finish(State(content, reached.lines, settled, at))
+
+    def _restored(
+        self, reached: State, current: State | None, start: int, end: int, *, undone: bool = False
+    ) -> list[list[Origins]]:
+        """Return the origins that a state had when it was known before; a state that may also have been typed again
+        explains nothing for sure."""
+        known = [state for state in self._known.get(reached.content, ()) if state.seconds <= reached.seconds + 1]
+        if not known:
+            return []
+        joined = [frozenset[int]().union(*each) for each in zip(*(state.origins for state in known), strict=True)]
+        kept = Counter(current.lines) if current is not None else Counter[bytes]()
+        fresh = sum(_letters(line) for line in reached.lines[start:end] if not kept[line])
+        if undone or fresh >= MIN_LETTERS:
+            return [joined]
+        unsure = (found | OTHER for found in joined[start:end])
+        return [[*joined[:start], *unsure, *joined[end:]]]
+
+    def _explain_texts(self, lines: Sequence[bytes], origins: list[Origins]) -> list[Origins]:
+        """Explain new lines by their text, if it is long, occurs once, and has always had one origin."""
+        places = [place for place, found in enumerate(origins) if found >= NEW]
+        if not places:
+            return origins
+        counts = Counter(lines)
+        for place in places:
+            line = lines[place]
+            known = self._by_text.get(line, OTHER)
+            if len(known) == 1 and known != OTHER and counts[line] == 1 and _letters(line) >= MIN_LETTERS:
+                origins[place] = (origins[place] - NEW) | known
+        return origins
+
+    def _keep(self, path: str, state: State) -> None:
+        self._current[path] = state
+        self._know(state)
+
+    def _know(self, state: State) -> None:
+        known = self._known[state.content]
+        if all(other.origins != state.origins for other in known):
+            known.append(state)
+
+    def _finish(self, state: State) -> State:
+        """Return a state after noting the origins of its texts."""
+        by_text = self._by_text
+        for line, found in zip(state.lines, state.origins, strict=True):
+            before = by_text.get(line)
+            if before is None:
+                by_text[line] = found
+            elif before is not found and not found <= before:
+                by_text[line] = before | found
+        return state
+
+    # -- git -----------------------------------------------------------------------------------------------------------
+
+    def _moved(self, start: float, end: float) -> list[Movement]:
+        """Return the movements of the work tree that may have happened between two times."""
+        moves = self.history.movements
+        if moves is None:
+            return [Movement(0, "", local=False)] if self.history.versions else []
+        return [move for move in moves if start - 1 < move.time <= end]
+
+    def _version_at(self, path: str, at: float) -> State | None:
+        """Return the version of a file in the commit that was checked out at a time."""
+        if path not in self.history.names[:1]:
+            return None
+        moves = self.history.movements or ()
+        place = bisect_right(moves, at, key=lambda move: move.time)
+        commit = moves[place - 1].commit if place else ""
+        key = self.history.by_commit.get(commit, self.history.tip if not moves or place == len(moves) else "")
+        return self._versions.get(key)
+
+    def _add_version(self, version: Version) -> None:
+        """Add the state of a file in a commit."""
+        if version.content is None:
+            return
+        content = normal(version.content)
+        lines = split_lines(content)
+        parents = [self._versions[key] for key in version.parents if key in self._versions]
+        same = next((parent for parent in parents if parent.content == content), None)
+        known = [state for state in self._known.get(content, ()) if state.seconds < version.time + 1]
+        if same is not None:
+            self._versions[version.key] = same
+            return
+        if known:
+            joined = [frozenset[int]().union(*each) for each in zip(*(state.origins for state in known), strict=True)]
+            self._settle(version, State(content, lines, joined, version.time), parents)
+            return
+        local = any(move.local and move.commit == version.commit for move in self.history.movements or ())
+        current = self._current.get(self.history.names[0])
+        if local and current is not None:  # made from what lay in the work tree
+            explained = [trace(current.lines, lines, current.origins, NEW)[0]]
+            if any(not move.local for move in self._moved(current.seconds, version.time)):
+                explained += [trace(parent.lines, lines, parent.origins, NEW)[0] for parent in parents]
+        else:
+            explained = [trace(parent.lines, lines, parent.origins, NEW)[0] for parent in parents]
+        origins = _combine(explained, lines) if explained else [NEW] * len(lines)
+        for place, found in () if local else self._replayed(version, lines, parents):
+            origins[place] = found
+        origins = self._explain_texts(lines, origins)
+        settled = [(found - NEW) | OTHER if found >= NEW else found for found in origins]
+        self._settle(version, State(content, lines, settled, version.time), parents)
+
+    def _settle(self, version: Version, state: State, parents: Sequence[State]) -> None:
+        self._versions[version.key] = self._finish(state)
+        self._know(state)
+        if len(parents) == 1:
+            self._replayable[version.authorship].append((version, state))
+
+    def _replayed(
+        self, version: Version, lines: Sequence[bytes], parents: Sequence[State]
+    ) -> Iterable[tuple[int, Origins]]:
+        """Return the places and origins of added lines in a commit that is an earlier one made again, by a rebase or
+        cherry-pick: it has the same author, time and subject, and adds the same lines."""
+        if len(parents) != 1 or not (places := _added(parents[0].lines, lines)):
+            return ()
+        texts = [lines[place] for place in places]
+        found: set[tuple[Origins, ...]] = set()
+        for earlier, state in self._replayable.get(version.authorship, ()):
+            parent = next((self._versions[key] for key in earlier.parents if key in self._versions), None)
+            was = () if parent is None else _added(parent.lines, state.lines)
+            if [state.lines[place] for place in was] == texts and _runs(places) == _runs(was):
+                found.add(tuple(state.origins[place] for place in was))
+        return zip(places, found.pop(), strict=True) if len(found) == 1 else ()
+
+
+def _added(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
+    """Return the places of lines in a new text that may not be in the old one."""
+    region = changed_region(old, new)
+    if region.start == region.new_end:
+        return []
+    traced, _ = trace(old, new, [OTHER] * len(old), NEW)
+    return [place for place in range(region.start, region.new_end) if traced[place] >= NEW]
+
+
+def _runs(places: Sequence[int]) -> list[int]:
+    """Return the lengths of the runs of consecutive numbers."""
+    return [len([*run]) for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0])]
+
+
+def _combine(explained: Sequence[Sequence[Origins]], lines: Sequence[bytes]) -> list[Origins]:
+    """Combine the origins that several explanations give to lines. A line that one of them does not explain has the
+    origins that the others give; a long line that one traces to a call surely is that call's."""
+    if len(explained) == 1:
+        return [*explained[0]]
+    counts: Counter[bytes] | None = None
+    found: list[Origins] = []
+    for place, each in enumerate(zip(*explained, strict=True)):
+        if all(origins is each[0] for origins in each):
+            found.append(each[0])
+            continue
+        joined = frozenset[int]().union(*each)
+        if any(not origins >= NEW for origins in each):
+            joined -= NEW
+        agents = joined - OTHER - NEW
+        if len(joined) > 1 and len(agents) == 1 and agents in each and _letters(lines[place]) >= MIN_LETTERS:
+            counts = counts or Counter(lines)
+            joined = agents if counts[lines[place]] == 1 else joined
+        found.append(joined)
+    return found
+
+
+def _letters(line: bytes) -> int:
+    return len(line) if line.isalnum() else sum(map(str.isalnum, line.decode("utf-8", "replace")))
+
+
+def normal(content: bytes) -> bytes:
+    """Return a content with LF line ends, as git may keep it."""
+    return content.replace(b"\r\n", b"\n") if b"\r" in content else content
+
+
+def seconds(at: str) -> float:
+    """Return the time of an entry in seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return 0.0
