@@ -30,6 +30,10 @@ demo: $(VENV)/.installed
 demo-why: $(VENV)/.installed
 	@$(BIN)/python examples/why.py
 
+.PHONY: demo-blame
+demo-blame: $(VENV)/.installed
+	@$(BIN)/python examples/blame.py
+
 demo-mesh: $(VENV)/.developed
 	@$(BIN)/python examples/mesh/failover.py
 

@@ -74,8 +74,11 @@ def attribute(
     real = os.path.realpath(path)
     since = int(min(seconds(change.begun) for change in evidence.changes)) - MARGIN_SECONDS
     history = file_history(Path(real), at, since)
-    paths = _related(evidence, (real, *history.names), [content, *(version.content for version in history.versions)])
-    tracer = Tracer(evidence, history)
+    names = frozenset((real, *history.names))
+    ends = tuple(f"/{each}" for each in history.relative)
+    elsewhere = frozenset(change.path for change in evidence.changes if ends and change.path.endswith(ends))
+    paths = _related(evidence, names | elsewhere, [content, *(version.content for version in history.versions)])
+    tracer = Tracer(evidence, history, names, elsewhere)
     changes = [change for change in evidence.changes if change.path in paths]
     traced = tracer.follow(changes, real, content, committed=at != "HEAD")
     origins = [Unknown("outside" if changes else "no log"), *(_origin(evidence, *each) for each in tracer.written)]
@@ -84,7 +87,7 @@ def attribute(
 
 
 def _related(evidence: Evidence, paths: Iterable[str], contents: Iterable[bytes | None]) -> set[str]:
-    """Return the paths of a file under all its names: those with a content in common, and those that end as its do."""
+    """Return some paths, and those with which they have had a content in common."""
     by_blob: dict[str, set[str]] = defaultdict(set)
     blobs: dict[str, set[str]] = defaultdict(set)
     for change in evidence.changes:

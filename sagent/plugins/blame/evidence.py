@@ -67,6 +67,11 @@ def read_message(line: bytes) -> StoredMessage | None:
     return content.message if isinstance(content, MessageEntry) else None
 
 
+def is_prompt(line: bytes) -> bool:
+    """Return True for the line of a message that is a request to the agent, by a person or another agent."""
+    return b'"role":"user"' in line and not any(mark in line for mark in _UNASKED)
+
+
 @dataclass(slots=True)
 class Evidence:
     """Changes of files in several sessions, in the order in which they ended; `heads` are the last entries of the logs
@@ -152,7 +157,7 @@ class _LogReader:
         if kind == b"message":
             if _CALLS in line:
                 self._message = line
-            elif not any(mark in line for mark in _UNASKED) and b'"role":"user"' in line:
+            elif is_prompt(line):
                 self._prompt = line
         elif kind == b"result" and _MADE in line:
             content = parse_line(line).content

@@ -11,10 +11,13 @@ from typing import NamedTuple
 from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call, work_tree_directories
 from sagent.lib.regular import read_regular
+from sagent.plugins.blame.arguments import split_lines
+from sagent.plugins.blame.likeness import is_renamed
 
 GIT_TIMEOUT_SECONDS = 30.0
 MAX_COMMITS = 20_000
 MAX_RENAMES = 8  # of one file that are followed
+MAX_GONE = 20  # files that a commit removes, with which one that it adds is compared
 MAX_FILE_BYTES = 8 << 20
 _LOCAL = ("commit", "commit (initial)", "commit (amend)")
 _REFLOG = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t([^:\n]*)")
@@ -49,6 +52,7 @@ class FileHistory:
     movements: tuple[Movement, ...] | None = None
     tip: str = ""
     names: tuple[str, ...] = ()
+    relative: tuple[str, ...] = ()  # the same, as git names them
     by_commit: Mapping[str, str] = field(default_factory=dict[str, str])  # keys of versions
 
 
@@ -83,8 +87,11 @@ class _Reader:
 
     def read(self, path: Path, at: str, movements: tuple[Movement, ...] | None) -> FileHistory:
         names = [path.relative_to(self._root).as_posix()]
+        tip = _resolve(self._root, at)
         for name in names:
             self._blobs[name] = self._find(name)
+            if name == names[0] and tip not in self._blobs[name] and (old := self._moved_now(path)):
+                names.append(old)  # not committed yet
             for commit in self._commits.values():
                 if len(names) <= MAX_RENAMES and (old := self._old_name(commit, name)):
                     self._renamed[commit.id, name] = old
@@ -103,10 +110,9 @@ class _Reader:
             for name in reversed(names)
             if commit.id in self._blobs[name]
         )
-        own = {version.commit: version.key for version in versions if version.key.endswith(f":{names[0]}")}
-        tip = (_git(self._root, "rev-parse", f"{at}^{{commit}}") or b"").decode().strip()
+        own = {version.commit: version.key for version in versions}  # the newest name comes last
         places = tuple(str(self._root / name) for name in names)
-        return FileHistory(versions, movements, own.get(tip, ""), places, own)
+        return FileHistory(versions, movements, own.get(tip, ""), places, tuple(names), own)
 
     def _with_parents(self) -> Iterator[_Commit]:
         """Yield the commits, after those before the first ones."""
@@ -131,10 +137,36 @@ class _Reader:
         blobs = self._blobs[name]
         if commit.id not in blobs or not commit.parents or any(parent in blobs for parent in commit.parents):
             return ""
-        words = ("diff-tree", "-r", "-z", "-M", "--no-commit-id", "--name-status", "--diff-filter=R", commit.id)
+        words = ("diff-tree", "-r", "-z", "-M", "--no-commit-id", "--name-status", "--diff-filter=RD", commit.id)
         fields = os.fsdecode(_git(self._root, *words) or b"").split("\0")
-        pairs = zip(fields[1::3], fields[2::3], strict=False)
-        return next((old for old, new in pairs if new == name), "")
+        gone: list[str] = []
+        while len(fields) > 1:
+            status, old = fields[0], fields[1]
+            if status.startswith("R") and fields[2] == name:
+                return old
+            gone += [old] if status == "D" else []
+            del fields[: 3 if status.startswith("R") else 2]
+        new = _git(self._root, "cat-file", "blob", blobs[commit.id]) if gone else None
+        return self._most_like(new or b"", commit.parents[0], gone)
+
+    def _moved_now(self, path: Path) -> str:
+        """Return the committed file, now missing, that a file in the work tree was; "" if there is none."""
+        words = ("diff", "-z", "--no-renames", "--name-only", "--diff-filter=D", "HEAD")
+        gone = os.fsdecode(_git(self._root, *words) or b"").split("\0")[:-1]
+        try:
+            return self._most_like(read_regular(path, max_bytes=MAX_FILE_BYTES), "HEAD", gone) if gone else ""
+        except OSError:
+            return ""
+
+    def _most_like(self, content: bytes, commit: str, names: Sequence[str]) -> str:
+        """Return the one of some files in a commit of which a content has half of the long lines; "" for several."""
+        lines = split_lines(content.replace(b"\r\n", b"\n"))
+        found: list[str] = []
+        for name in names[:MAX_GONE]:
+            old = _git(self._root, "cat-file", "blob", f"{commit}:{name}") or b""
+            if is_renamed(split_lines(old.replace(b"\r\n", b"\n")), lines):
+                found.append(name)
+        return found[0] if len(found) == 1 else ""
 
     def _name_in(self, commit: str, parent: str, name: str) -> str:
         return name if parent in self._blobs[name] else self._renamed.get((commit, name), name)
@@ -191,3 +223,19 @@ def _git(directory: Path, *words: str, data: bytes = b"") -> bytes | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def committed(path: Path, at: str) -> bytes | None:
+    """Return the content of a file in a commit; None if it is not in it."""
+    directory = next((each for each in path.parents if each.is_dir()), path.parent)
+    top = _git(directory, "rev-parse", "--show-toplevel")
+    root = Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
+    if root is None or not path.is_relative_to(root) or not (commit := _resolve(root, at)):
+        return None
+    return _git(root, "cat-file", "blob", f"{commit}:{path.relative_to(root).as_posix()}")
+
+
+def _resolve(root: Path, name: str) -> str:
+    """Return the id of a commit; "" if there is none of this name."""
+    out = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or b""
+    return out.decode().strip().rpartition("\n")[2]

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from itertools import groupby
 
@@ -19,16 +19,15 @@ from sagent.plugins.blame.alignment import Origins, changed_region, trace
 from sagent.plugins.blame.arguments import split_lines, steps_of, written_lines
 from sagent.plugins.blame.evidence import Evidence, FileChange
 from sagent.plugins.blame.gitlog import FileHistory, Movement, Version
+from sagent.plugins.blame.likeness import MIN_COPIED_LETTERS, MIN_LETTERS, is_renamed, letters
 from sagent.rewind.plan import REWIND
 
 NEW: Origins = frozenset({-1})
 """The origin of a line that a step cannot explain; another explanation replaces it."""
 OTHER: Origins = frozenset({0})
 """The origin of a line that no known call wrote."""
-MIN_LETTERS = 16
-"""Letters and digits in a line that nobody types twice by chance."""
 _RESTORING = re.compile(  # commands that bring back or bring in what others wrote
-    r"\b(git|jj|hg|sl|svn)\b.*\b(am|apply|checkout|cherry-pick|merge|pull|rebase|reset|restore|revert|stash|switch|update"
+    r"\b(git|jj|hg|sl|svn)\b.*\b(am|apply|archive|clone|worktree|submodule|checkout|cherry-pick|merge|pull|rebase|reset|restore|revert|stash|switch|update"
     r"|unshelve|undo|restack|goto)\b|\bpatch\b",
     re.DOTALL,
 )
@@ -36,8 +35,9 @@ _RESTORING = re.compile(  # commands that bring back or bring in what others wro
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A known content of a file with the possible origins of its lines; `content` has LF line ends."""
+    """A known content of the file at a path, with the possible origins of its lines; `content` has LF line ends."""
 
+    path: str
     content: bytes
     lines: Sequence[bytes]
     origins: Sequence[Origins]
@@ -46,11 +46,16 @@ class State:
 
 @dataclass(slots=True)
 class Tracer:
-    """Follows one file, and those that share a content with it. `written` are the changes that origins name by number,
-    from 1, each with True if the call's arguments prove it."""
+    """Follows one file and those from which commands may have copied it. `names` are the paths that it surely had, and
+    `elsewhere` its paths in other work trees.
+
+    `written` are the changes that origins name by number, from 1, each with True if the call's arguments prove it.
+    """
 
     evidence: Evidence
     history: FileHistory
+    names: frozenset[str]
+    elsewhere: frozenset[str] = frozenset()
     written: list[tuple[FileChange, bool]] = field(default_factory=list[tuple[FileChange, bool]])
     _current: dict[str, State] = field(default_factory=dict[str, State])
     _known: dict[bytes, list[State]] = field(default_factory=lambda: defaultdict[bytes, list[State]](list))
@@ -79,7 +84,7 @@ class Tracer:
 
     def _apply(self, change: FileChange) -> None:
         before, after = (self._content(change, state) for state in (change.before, change.after))
-        began = State(b"", (), ()) if change.before.kind == "absent" else None
+        began = State(change.path, b"", (), ()) if change.before.kind == "absent" else None
         if before is not None:
             began = self._reached(change.path, before, seconds(change.begun))
             self._keep(change.path, began)
@@ -103,7 +108,7 @@ class Tracer:
         """Return the state after a call."""
         lines, at = split_lines(after), seconds(change.at)
         if began is None:
-            return self._finish(State(after, lines, [OTHER] * len(lines), at))
+            return self._finish(State(change.path, after, lines, [OTHER] * len(lines), at))
         steps = None if change.altered else steps_of(change.tool, change.arguments, began.content, after)
         if steps is not None:
             added = frozenset({self._number(change, proven=True)})
@@ -117,26 +122,23 @@ class Tracer:
                     added,
                 )
                 origins = [*state.origins[: step.start], *inner, *state.origins[step.old_end :]]
-                state = State(after, new, origins, at)
-            return self._finish(State(after, lines, state.origins, at))
-        return self._finish(self._by_command(change, began, State(after, lines, (), at)))
+                state = State(change.path, after, new, origins, at)
+            return self._finish(State(change.path, after, lines, state.origins, at))
+        return self._finish(self._by_command(change, began, State(change.path, after, lines, (), at)))
 
     def _by_command(self, change: FileChange, began: State, after: State) -> State:
         """Return the state after a call that only the contents before and after it show."""
-        traced, region = trace(began.lines, after.lines, began.origins, NEW)
-        moved = [move for move in self._moved(seconds(change.begun), after.seconds) if not move.local]
-        explained = [traced, *self._restored(after, began, region.start, region.new_end)]
-        if moved and (version := self._version_at(change.path, after.seconds)) is not None:
-            explained.append(trace(version.lines, after.lines, version.origins, NEW)[0])
-        origins = self._explain_texts(after.lines, _combine(explained, after.lines))
-        mine = self._is_author(change, moved=bool(moved))
+        base = replace(began, seconds=seconds(change.begun))
+        sources = self._sources(change.path, base, after.seconds)
+        origins = self._explain(after, sources, copied=True)
+        mine = self._is_author(change, moved=len(sources) > 1 or sources[0] is not base)
         texts = written_lines(change.arguments) if change.tool in ("Edit", "Write") else None
         number = frozenset({self._number(change, proven=False)})
         for place, found in enumerate(origins):
             if found >= NEW:
                 own = mine if texts is None else after.lines[place] in texts
                 origins[place] = (found - NEW) | (number if own else OTHER)
-        return State(after.content, after.lines, origins, after.seconds)
+        return replace(after, origins=origins)
 
     def _is_author(self, change: FileChange, *, moved: bool) -> bool:
         """Return True if the lines that are new after a command are that command's."""
@@ -165,52 +167,74 @@ class Tracer:
     def _reached(self, path: str, content: bytes, at: float, *, undone: bool = False) -> State:
         """Return the state of a content that a file has, however it came about. If it was `undone`, that content was
         put back as it had been."""
-        current = self._current.get(path)
+        reached = State(path, content, split_lines(content), (), at)
+        current = self._present(path, reached.lines)
         if current is not None and current.content == content:
             return current
-        reached = State(content, split_lines(content), (), at)
-        explained: list[list[Origins]] = []
-        start, end = 0, len(reached.lines)
-        if current is not None:
-            traced, region = trace(current.lines, reached.lines, current.origins, NEW)
-            explained.append(traced)
-            start, end = region.start, region.new_end
-        explained += self._restored(reached, current, start, end, undone=undone)
-        moved = any(not move.local for move in self._moved(0.0 if current is None else current.seconds, at))
-        if (moved or current is None) and (version := self._version_at(path, at)) is not None:
-            explained.append(trace(version.lines, reached.lines, version.origins, NEW)[0])
-        origins = _combine(explained, reached.lines) if explained else [NEW] * len(reached.lines)
-        origins = self._explain_texts(reached.lines, origins)
+        sources = self._sources(path, current, at)
+        origins = self._explain(reached, sources, undone=undone)
         settled = [(found - NEW) | OTHER if found >= NEW else found for found in origins]
-        return self._finish(State(content, reached.lines, settled, at))
+        return self._finish(replace(reached, origins=settled))
 
-    def _restored(
-        self, reached: State, current: State | None, start: int, end: int, *, undone: bool = False
-    ) -> list[list[Origins]]:
-        """Return the origins that a state had when it was known before; a state that may also have been typed again
-        explains nothing for sure."""
-        known = [state for state in self._known.get(reached.content, ()) if state.seconds <= reached.seconds + 1]
-        if not known:
-            return []
-        joined = [frozenset[int]().union(*each) for each in zip(*(state.origins for state in known), strict=True)]
-        kept = Counter(current.lines) if current is not None else Counter[bytes]()
-        fresh = sum(_letters(line) for line in reached.lines[start:end] if not kept[line])
-        if undone or fresh >= MIN_LETTERS:
-            return [joined]
-        unsure = (found | OTHER for found in joined[start:end])
-        return [[*joined[:start], *unsure, *joined[end:]]]
+    def _sources(self, path: str, current: State | None, at: float) -> list[State]:
+        """Return the states that a file may have been changed from: its last known one, or what git put in its place.
+
+        If git moved the work tree while the file was as committed, nothing else of it was kept.
+        """
+        moves = () if current is None else self._moved(current.seconds, at)
+        first = next((move for move in moves if not move.local), None)
+        if current is not None and first is None:
+            return [current]
+        version = self._version_at(path, at)
+        if version is None or current is None:
+            return [state for state in (current, version) if state is not None]
+        before = None if first is None else self._version_before(first)
+        return [version] if before is not None and before.content == current.content else [current, version]
+
+    def _explain(
+        self, reached: State, sources: Sequence[State], *, undone: bool = False, copied: bool = False
+    ) -> list[Origins]:
+        """Return the origins of a state's lines by all explanations; those without any may be NEW."""
+        explained = [trace(source.lines, reached.lines, source.origins, NEW)[0] for source in sources]
+        fresh = [place for place, found in enumerate(explained[0]) if found >= NEW] if explained else []
+        before = [state for state in self._known.get(reached.content, ()) if state.seconds <= reached.seconds + 1]
+        own = [state for state in before if self._is_same_file(state.path, reached.path)]
+        known = own or (before if copied else [])
+        if known:
+            explained.append(_restored(reached, known, fresh, undone=undone))
+        if not explained:
+            return self._explain_texts(reached.lines, [NEW] * len(reached.lines))
+        return self._explain_texts(reached.lines, _combine(explained))
+
+    def _is_same_file(self, path: str, other: str) -> bool:
+        """Return True if two paths are names of one file."""
+        return path == other or (path in self.names and other in self.names)
+
+    def _present(self, path: str, lines: Sequence[bytes]) -> State | None:
+        """Return the last state of a file, also under a name that it had before."""
+        if path in self._current or path not in self.names:
+            return self._current.get(path)
+        former = [
+            state for name, state in self._current.items() if name in self.names and is_renamed(state.lines, lines)
+        ]
+        return former[0] if len(former) == 1 else None
 
     def _explain_texts(self, lines: Sequence[bytes], origins: list[Origins]) -> list[Origins]:
-        """Explain new lines by their text, if it is long, occurs once, and has always had one origin."""
+        """Explain blocks of new lines by their text, if it is long, occurs once, and has always had one origin."""
         places = [place for place, found in enumerate(origins) if found >= NEW]
         if not places:
             return origins
         counts = Counter(lines)
-        for place in places:
-            line = lines[place]
-            known = self._by_text.get(line, OTHER)
-            if len(known) == 1 and known != OTHER and counts[line] == 1 and _letters(line) >= MIN_LETTERS:
-                origins[place] = (origins[place] - NEW) | known
+        known = {
+            place: origin
+            for place in places
+            if len(origin := self._by_text.get(lines[place], OTHER)) == 1 and counts[lines[place]] == 1
+        }
+        for _, run in groupby(enumerate(known), lambda pair: (pair[1] - pair[0], known[pair[1]])):
+            block = [place for _, place in run]
+            if known[block[0]] != OTHER and sum(letters(lines[place]) for place in block) >= MIN_COPIED_LETTERS:
+                for place in block:
+                    origins[place] = (origins[place] - NEW) | known[place]
         return origins
 
     def _keep(self, path: str, state: State) -> None:
@@ -224,6 +248,8 @@ class Tracer:
 
     def _finish(self, state: State) -> State:
         """Return a state after noting the origins of its texts."""
+        if state.path not in self.names:
+            return state
         by_text = self._by_text
         for line, found in zip(state.lines, state.origins, strict=True):
             before = by_text.get(line)
@@ -247,10 +273,16 @@ class Tracer:
         if path not in self.history.names[:1]:
             return None
         moves = self.history.movements or ()
-        place = bisect_right(moves, at, key=lambda move: move.time)
+        place = bisect_right(moves, at, key=lambda move: float(move.time))
         commit = moves[place - 1].commit if place else ""
         key = self.history.by_commit.get(commit, self.history.tip if not moves or place == len(moves) else "")
         return self._versions.get(key)
+
+    def _version_before(self, move: Movement) -> State | None:
+        """Return the version of the file in the commit that was checked out before a movement."""
+        moves = self.history.movements or ()
+        place = next((place for place, each in enumerate(moves) if each is move), 0)
+        return self._versions.get(self.history.by_commit.get(moves[place - 1].commit, "")) if place else None
 
     def _add_version(self, version: Version) -> None:
         """Add the state of a file in a commit."""
@@ -259,29 +291,30 @@ class Tracer:
         content = normal(version.content)
         lines = split_lines(content)
         parents = [self._versions[key] for key in version.parents if key in self._versions]
+        name = self.history.names[0]
         same = next((parent for parent in parents if parent.content == content), None)
-        known = [state for state in self._known.get(content, ()) if state.seconds < version.time + 1]
+        known = [
+            state
+            for state in self._known.get(content, ())
+            if state.seconds < version.time + 1 and (state.path in self.names or state.path in self.elsewhere)
+        ]
         if same is not None:
             self._versions[version.key] = same
             return
         if known:
-            joined = [frozenset[int]().union(*each) for each in zip(*(state.origins for state in known), strict=True)]
-            self._settle(version, State(content, lines, joined, version.time), parents)
+            self._settle(version, State(name, content, lines, _joined(known), version.time), parents)
             return
         local = any(move.local and move.commit == version.commit for move in self.history.movements or ())
-        current = self._current.get(self.history.names[0])
-        if local and current is not None:  # made from what lay in the work tree
-            explained = [trace(current.lines, lines, current.origins, NEW)[0]]
-            if any(not move.local for move in self._moved(current.seconds, version.time)):
-                explained += [trace(parent.lines, lines, parent.origins, NEW)[0] for parent in parents]
-        else:
-            explained = [trace(parent.lines, lines, parent.origins, NEW)[0] for parent in parents]
-        origins = _combine(explained, lines) if explained else [NEW] * len(lines)
-        for place, found in () if local else self._replayed(version, lines, parents):
+        current = self._present(name, lines) if local else None
+        # a commit made here is what lay in the work tree
+        sources = parents if current is None else self._sources(name, current, version.time - 0.5)
+        explained = [trace(source.lines, lines, source.origins, NEW)[0] for source in sources]
+        origins = _combine(explained) if explained else [NEW] * len(lines)
+        for place, found in () if current else self._replayed(version, lines, parents):
             origins[place] = found
         origins = self._explain_texts(lines, origins)
         settled = [(found - NEW) | OTHER if found >= NEW else found for found in origins]
-        self._settle(version, State(content, lines, settled, version.time), parents)
+        self._settle(version, State(name, content, lines, settled, version.time), parents)
 
     def _settle(self, version: Version, state: State, parents: Sequence[State]) -> None:
         self._versions[version.key] = self._finish(state)
@@ -306,6 +339,20 @@ class Tracer:
         return zip(places, found.pop(), strict=True) if len(found) == 1 else ()
 
 
+def _joined(known: Sequence[State]) -> list[Origins]:
+    return [frozenset[int]().union(*each) for each in zip(*(state.origins for state in known), strict=True)]
+
+
+def _restored(reached: State, known: Sequence[State], fresh: Sequence[int], *, undone: bool) -> list[Origins]:
+    """Return the origins that a state had when it was known before. Where the `fresh` lines have only few letters, they
+    may also have been typed again."""
+    joined = _joined(known)
+    if fresh and not undone and sum(letters(reached.lines[place]) for place in fresh) < MIN_LETTERS:
+        for place in fresh:
+            joined[place] |= OTHER
+    return joined
+
+
 def _added(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
     """Return the places of lines in a new text that may not be in the old one."""
     region = changed_region(old, new)
@@ -320,30 +367,16 @@ def _runs(places: Sequence[int]) -> list[int]:
     return [len([*run]) for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0])]
 
 
-def _combine(explained: Sequence[Sequence[Origins]], lines: Sequence[bytes]) -> list[Origins]:
-    """Combine the origins that several explanations give to lines. A line that one of them does not explain has the
-    origins that the others give; a long line that one traces to a call surely is that call's."""
+def _combine(explained: Sequence[Sequence[Origins]]) -> list[Origins]:
+    """Combine the origins that several explanations give to lines: all of them, but none where one does not explain a
+    line that another does."""
     if len(explained) == 1:
         return [*explained[0]]
-    counts: Counter[bytes] | None = None
     found: list[Origins] = []
-    for place, each in enumerate(zip(*explained, strict=True)):
-        if all(origins is each[0] for origins in each):
-            found.append(each[0])
-            continue
-        joined = frozenset[int]().union(*each)
-        if any(not origins >= NEW for origins in each):
-            joined -= NEW
-        agents = joined - OTHER - NEW
-        if len(joined) > 1 and len(agents) == 1 and agents in each and _letters(lines[place]) >= MIN_LETTERS:
-            counts = counts or Counter(lines)
-            joined = agents if counts[lines[place]] == 1 else joined
-        found.append(joined)
+    for each in zip(*explained, strict=True):
+        joined = each[0] if all(origins is each[0] for origins in each) else frozenset[int]().union(*each)
+        found.append(joined - NEW if any(not origins >= NEW for origins in each) else joined)
     return found
-
-
-def _letters(line: bytes) -> int:
-    return len(line) if line.isalnum() else sum(map(str.isalnum, line.decode("utf-8", "replace")))
 
 
 def normal(content: bytes) -> bytes:

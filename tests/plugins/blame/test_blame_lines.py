@@ -1,11 +1,175 @@
-"""Origins of lines: what `attribute` promises for any content."""
+"""Origins of lines: each case in which evidence is lacking, or of another kind than a call's arguments."""
 
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from sagent.plugins.blame.attribution import Unknown, attribute
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagent.agent import Agent, Resources
+from sagent.errors import SessionCorrupt
+from sagent.messages import ToolCall
+from sagent.plugins.blame.alignment import trace
+from sagent.plugins.blame.approvals import recording
+from sagent.plugins.blame.arguments import split_lines
+from sagent.plugins.blame.attribution import Unknown, WrittenByAgent, attribute
+from sagent.plugins.blame.card import read_card
+from sagent.policy import Allow, Ask, Policy
+from sagent.session.contents import Opened
+from sagent.session.store import Session
+from sagent.tool import Effect, Workspace
+from sagent.tools import Bash, Edit, Read, Write
+from tests.agent.cast import Cast
+from tests.messages import call
+
+
+@dataclass
+class Work:
+    """An agent at work in a directory, with a session on the disk."""
+
+    agent: Agent
+    session: Session
+    script: list[tuple[ToolCall, ...] | str]
+    file: Path
+
+    async def do(self, name: str, **arguments: object) -> None:
+        number = len(self.agent.messages)
+        self.script += [(call(f"r{number}", "Read", file_path="a.txt"), call(f"c{number}", name, **arguments)), "done"]
+        await self.agent.run("please do it")
+
+    async def write(self, content: str) -> None:
+        await self.do("Write", file_path="a.txt", content=content)
+
+    def origins(self) -> list[str]:
+        """The tool that wrote each line, or why that is unknown."""
+        found = attribute(self.file, self.file.read_bytes(), [self.session.path])
+        return [each.tool if isinstance(each, WrittenByAgent) else each.reason for each in found]
+
+
+class Asking(Policy):
+    """Asks about every call that writes."""
+
+    async def before_tool(self, call: ToolCall, effect: Effect, workspace: Workspace) -> Allow | Ask:
+        return Allow() if effect.kind in ("none", "read") else Ask("It writes.")
+
+
+@asynccontextmanager
+async def working(root: Path, content: str = "one\n", *, asks: bool = False) -> AsyncGenerator[Work]:
+    cwd = root / "work"
+    cwd.mkdir()
+    (cwd / "a.txt").write_text(content)
+    script: list[tuple[ToolCall, ...] | str] = []
+
+    async def yes(call: ToolCall, question: Ask) -> None:
+        del call, question
+
+    with Session.create(root / "state", cwd) as session:
+        session.log().append(Opened(session.id, "root", str(cwd), {}))
+        ask = recording(yes, session.log()) if asks else None
+        agent = Agent(
+            Cast(root=lambda _: script.pop(0)),
+            tools=(Bash(), Edit(), Read(), Write()),
+            policy=Asking() if asks else None,
+            resources=Resources(log=session.log(), workspace=Workspace(cwd), ask=ask),
+        )
+        yield Work(agent, session, script, cwd / "a.txt")
+        await agent.aclose()
 
 
 def test_each_line_has_an_origin(tmp_path: Path) -> None:
     content = b"one\n\ntwo\r\nthree"
     assert attribute(tmp_path / "a.txt", content, ()) == (Unknown("no log"),) * 4
     assert attribute(tmp_path / "a.txt", b"", ()) == ()
+
+
+async def test_equal_lines_are_ambiguous_for_a_whole_file_but_not_for_an_edit(tmp_path: Path) -> None:
+    async with working(tmp_path, "a {\n}\nb {\n}\n") as work:
+        await work.write("a {\n}\n}\nb {\n}\n")
+        assert work.origins() == ["outside", "ambiguous", "ambiguous", "outside", "outside"]
+        await work.do("Edit", file_path="a.txt", old_string="b {\n", new_string="}\nb {\n")
+        assert work.origins() == ["outside", "ambiguous", "ambiguous", "Edit", "outside", "outside"]
+
+
+async def test_commands_and_line_ends(tmp_path: Path) -> None:
+    async with working(tmp_path, "one\r\ntwo\r\n") as work:
+        await work.do("Bash", command="sed -i 's/two/2/' a.txt")
+        await work.do("Edit", file_path="a.txt", old_string="one\n", new_string="one\nafter one\n")
+        assert work.file.read_bytes() == b"one\r\nafter one\r\n2\r\n"
+        assert work.origins() == ["outside", "Edit", "Bash"]
+
+
+async def test_content_that_a_command_brings_back_is_not_the_commands(tmp_path: Path) -> None:
+    async with working(tmp_path, "the first line of a person\n") as work:
+        await work.do("Bash", command="cp a.txt kept.txt")
+        await work.write("a line of the agent\n")
+        await work.do("Bash", command="mv a.txt b.txt; cp kept.txt a.txt")
+        assert work.origins() == ["outside"]
+        moved = attribute(work.file.with_name("b.txt"), b"a line of the agent\n", [work.session.path])
+        assert [each.tool for each in moved if isinstance(each, WrittenByAgent)] == ["Write"]
+
+
+async def test_approver_is_the_person_who_was_asked(tmp_path: Path) -> None:
+    async with working(tmp_path, asks=True) as work:
+        await work.write("one\ntwo\n")
+        found = attribute(work.file, work.file.read_bytes(), [work.session.path])
+        assert isinstance(found[1], WrittenByAgent)
+        card = read_card(found[1])
+        assert (card.approver, card.prompt) == ("a person", "please do it")
+
+
+async def test_every_flipped_byte_is_refused(tmp_path: Path) -> None:
+    async with working(tmp_path) as work:
+        await work.write("one\ntwo\n")
+        log = work.session.path / "root.jsonl"
+        data = log.read_bytes()
+        assert work.origins() == ["outside", "Write"]
+        for place in range(0, len(data), 97):
+            log.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+            with pytest.raises(SessionCorrupt, match=r"^Entry \S+ is not as it was written.*root\.jsonl"):
+                attribute(work.file, b"one\ntwo\n", [work.session.path])
+        log.write_bytes(data)
+
+
+async def test_log_that_no_other_names_is_refused(tmp_path: Path) -> None:
+    async with working(tmp_path) as work:
+        await work.write("one\ntwo\n")
+        stray = work.session.path / "root" / "stray.jsonl"
+        stray.parent.mkdir()
+        stray.write_bytes((work.session.path / "root.jsonl").read_bytes())
+        work.session.log().append(Opened())
+        with pytest.raises(SessionCorrupt, match=r"stray\.jsonl"):
+            attribute(work.file, b"one\ntwo\n", [work.session.path])
+
+
+def alignments(old: Sequence[bytes], new: Sequence[bytes]) -> set[tuple[int, ...]]:
+    """All longest common subsequences, as the old line of each new one, -1 for none."""
+    found = {()} if not new else set[tuple[int, ...]]()
+    for row in [-1, *(row for row, line in enumerate(old) if new and line == new[0])]:
+        rest = alignments(old[row + 1 :], new[1:]) if new else set[tuple[int, ...]]()
+        found |= {(row, *(each if each < 0 else each + row + 1 for each in tail)) for tail in rest}
+    most = max(sum(row >= 0 for row in each) for each in found)
+    return {each for each in found if sum(row >= 0 for row in each) == most}
+
+
+LINES = st.lists(st.sampled_from((b"a", b"b", b"c")), max_size=6)
+
+
+@given(LINES, LINES)
+def test_trace_keeps_the_origins_of_every_alignment(old: Sequence[bytes], new: Sequence[bytes]) -> None:
+    traced, _ = trace(old, new, [frozenset({row}) for row in range(len(old))], frozenset({-1}))
+    for each in alignments(old, new):
+        assert all(row in found for row, found in zip(each, traced, strict=True))
+
+
+@given(st.binary())
+def test_lines_are_as_git_counts_them(content: bytes) -> None:
+    assert len(split_lines(content)) == content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
+
+
+def test_large_repetitive_files_are_traced() -> None:
+    old = [b"}"] * 3000
+    traced, _ = trace(old, [b"new", *old, b"}"], [frozenset({0})] * 3000, frozenset({-1}))
+    assert traced[0] == {-1} and set(traced[1:]) == {frozenset({0, -1})}

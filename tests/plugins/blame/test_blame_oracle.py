@@ -9,7 +9,7 @@ import os
 import subprocess
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from tests.agent.cast import Cast
 from tests.depth import deep
 from tests.messages import call
 
-POOL = ("}", "", "    pass", "    return result")
+POOL = ("}", "", "    pass", "    return result", "from pathlib import Path", "if __name__ == '__main__':")
 START = datetime(2031, 1, 1, tzinfo=UTC)
 Step = tuple[str, int, int, int]
 OPERATIONS = (
@@ -50,14 +50,15 @@ class World:
     root: Path
     name: str = "file.py"
     clock: datetime = START
-    authors: dict[int, str | None] = field(default_factory=dict)
-    also: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict(set))
-    removed: dict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))  # since a call has looked
-    points: list[tuple[str, str, str]] = field(default_factory=list)
-    sessions: list[Session] = field(default_factory=list)
+    authors: dict[int, str | None] = field(default_factory=dict[int, str | None])
+    also: dict[int, set[str | None]] = field(default_factory=lambda: defaultdict[int, set[str | None]](set))
+    removed: dict[str, set[str | None]] = field(  # since a call has looked
+        default_factory=lambda: defaultdict[str, set[str | None]](set)
+    )
+    points: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    sessions: list[Session] = field(default_factory=list[Session])
     calls: int = 0
-    plain: bool = True
-    said: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list[str])
 
     @property
     def real(self) -> Path:
@@ -80,8 +81,10 @@ class World:
         (self.shadow / self.name).write_text("".join(f"{text}\t{mark}\n" for text, mark in lines))
 
     def agrees(self) -> bool:
-        return (self.shadow / self.name).is_file() and self.file.is_file() and (
-            [text for text, _ in self.marked()] == self.file.read_text().splitlines()
+        return (
+            (self.shadow / self.name).is_file()
+            and self.file.is_file()
+            and ([text for text, _ in self.marked()] == self.file.read_text().splitlines())
         )
 
     def git(self, *words: str) -> bool:
@@ -152,7 +155,7 @@ class Player:
         tools = (Bash(), Edit(), Read(), Write())
         model = Cast(root=lambda _: self.script.pop(0))
         resources = Resources(log=session.log(), workspace=Workspace(world.real))
-        self.agent = Agent(model, tools=tools, resources=resources)  # pyright: ignore[reportArgumentType]
+        self.agent = Agent(model, tools=tools, resources=resources)
 
     async def end(self) -> None:
         if self.agent is not None:
@@ -162,7 +165,7 @@ class Player:
     def tick(self, session: Session | None = None) -> None:
         self.world.clock += timedelta(seconds=10)
         for each in [session] if session else self.world.sessions[-1:]:
-            each._logs.latest = self.world.clock.isoformat(timespec="microseconds")[:-6] + "Z"  # noqa: SLF001
+            each._logs.latest = self.world.clock.isoformat(timespec="microseconds")[:-6] + "Z"
 
     async def do(self, name: str, arguments: dict[str, object], lines: Sequence[tuple[str, int]]) -> None:
         """Make a call that should lead to these lines."""
@@ -295,8 +298,19 @@ def git_head(place: Path) -> tuple[str, str]:
 
 def make_world(root: Path) -> World:
     world = World(root)
-    first = ["# a file", "def first():", "    value_of_the_first = 1", "}", "", "def second():", "    pass", "}", "", "end"]
-    lines = []
+    first = [
+        "# a file",
+        "def first():",
+        "    value_of_the_first = 1",
+        "}",
+        "",
+        "def second():",
+        "    pass",
+        "}",
+        "",
+        "end",
+    ]
+    lines: list[tuple[str, int]] = []
     for text in first:
         world.authors[len(world.authors)] = None
         lines.append((text, len(world.authors) - 1))

@@ -1,0 +1,136 @@
+"""Blame of a file as a table, a card for one line, and JSON."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sagent.lib.dataclass import dataclass
+from sagent.lib.encoding import readable
+from sagent.lib.figures import money
+from sagent.lib.secrets import redact
+from sagent.lib.text import count, one_line, printable
+from sagent.plugins.blame.arguments import split_lines
+from sagent.plugins.blame.attribution import LineOrigin, Reason, Unknown, WrittenByAgent
+from sagent.plugins.blame.card import Card
+
+MAX_PROMPT_CHARS = 2_000
+MAX_MODEL_CHARS = 24
+REASONS: dict[Reason, str] = {
+    "no log": "no session has seen this file",
+    "outside": "by hand, by another program, or before the first session",
+    "ambiguous": "several origins are possible",
+}
+PROOFS = {
+    "arguments": "the call's own arguments give exactly the content that the file had after it",
+    "snapshots": "the line was not in the file when the command began, and was in it when it had ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A file with the origins of its lines; `chosen` are the numbers of those to show, from 1."""
+
+    path: Path
+    content: bytes
+    origins: tuple[LineOrigin, ...]
+    chosen: range
+    sessions: int
+
+    def rows(self) -> Iterator[tuple[int, str, LineOrigin]]:
+        """Yield number, text and origin of each line to show."""
+        lines = split_lines(self.content)
+        for number in self.chosen:
+            yield number, readable(lines[number - 1]).removesuffix("\r"), self.origins[number - 1]
+
+
+def table(blame: Blame) -> Iterator[tuple[str, str]]:
+    """Yield the origin of each line and its number with the text, as printable text, and a summary at the end."""
+    model_size = max((len(_model(origin)) for _, _, origin in blame.rows()), default=0)
+    digits = len(str(blame.chosen.stop - 1))
+    for number, text, origin in blame.rows():
+        match origin:
+            case WrittenByAgent(entry=entry, tool=tool, at=at):
+                head = f"{entry[:8]} {printable(_model(origin)):{model_size}} {at[:16].replace('T', ' ')} {tool[:6]:6}"
+            case Unknown(reason):
+                head = f"{'·' * 8} {_SHORT[reason]:{model_size + 24}}"
+        yield head, f"{number:{digits}}) {printable(text.expandtabs(4))}"
+    written = sum(isinstance(origin, WrittenByAgent) for origin in blame.origins)
+    yield (
+        "",
+        (
+            f"{count(len(blame.origins), 'line')}: {written} by agents, {len(blame.origins) - written} unknown; "
+            f"{count(blame.sessions, 'session')} verified"
+        ),
+    )
+
+
+_SHORT: dict[Reason, str] = {"no log": "no log", "outside": "by hand", "ambiguous": "ambiguous"}
+
+
+def _model(origin: LineOrigin) -> str:
+    return origin.model.rpartition("/")[2][:MAX_MODEL_CHARS] if isinstance(origin, WrittenByAgent) else ""
+
+
+def card_rows(text: str, origin: LineOrigin, card: Card | None) -> Sequence[tuple[str, str]]:
+    """Return the rows of a card about one line."""
+    match origin:
+        case Unknown(reason):
+            return [("line", text), ("origin", f"unknown: {REASONS[reason]}")]
+        case WrittenByAgent() as written:
+            assert card is not None
+            cost = "unknown: a price is missing" if card.usd is None else money(card.usd)
+            return [
+                ("line", text),
+                ("written by", f"{written.agent} in session {written.session}, {written.tool}, call {written.call}"),
+                ("at", written.at),
+                ("model", written.model or "unknown"),
+                ("prompt", one_line(redact(card.prompt)[0], MAX_PROMPT_CHARS) or "unknown"),
+                ("approver", one_line(redact(card.approver)[0], MAX_PROMPT_CHARS)),
+                ("cost", f"{cost} for this agent's calls in that turn"),
+                ("entry", written.entry),
+                ("log", str(written.log)),
+                ("head", written.head),
+                ("proof", PROOFS[written.proof]),
+                ("verified", "each entry of the log has the hash of its content, and follows from the one before"),
+            ]
+
+
+def as_json(blame: Blame, cards: dict[WrittenByAgent, Card]) -> dict[str, object]:
+    """Return blame as JSON."""
+    written = {origin for _, _, origin in blame.rows() if isinstance(origin, WrittenByAgent)}
+    return {
+        "file": str(blame.path),
+        "lines": [
+            {"line": number, "text": text, **_origin_json(origin, cards)} for number, text, origin in blame.rows()
+        ],
+        "by_agents": sum(isinstance(origin, WrittenByAgent) for _, _, origin in blame.rows()),
+        "unknown": sum(isinstance(origin, Unknown) for _, _, origin in blame.rows()),
+        "sessions": blame.sessions,
+        "logs": [{"log": str(log), "head": head} for log, head in sorted({(each.log, each.head) for each in written})],
+    }
+
+
+def _origin_json(origin: LineOrigin, cards: dict[WrittenByAgent, Card]) -> dict[str, object]:
+    match origin:
+        case Unknown(reason):
+            return {"origin": "unknown", "reason": reason}
+        case WrittenByAgent() as written:
+            shown: dict[str, object] = {
+                "origin": "agent",
+                "session": written.session,
+                "agent": written.agent,
+                "entry": written.entry,
+                "call": written.call,
+                "tool": written.tool,
+                "model": written.model,
+                "at": written.at,
+                "proof": written.proof,
+            }
+            if (card := cards.get(written)) is not None:
+                shown |= {
+                    "prompt": redact(card.prompt)[0],
+                    "prompt_entry": card.prompt_entry,
+                    "approver": redact(card.approver)[0],
+                    "usd": None if card.usd is None else str(card.usd),
+                    "requests": list(card.requests),
+                }
+            return shown
