@@ -14,7 +14,7 @@ from sagent.lib.text import same_ends
 Origins: TypeAlias = frozenset[int]
 """Possible origins of a line, by number."""
 
-MAX_PAIRS = 100_000  # of equal lines in one changed region that are looked at
+MAX_VISITED = 200_000  # cells of the table of one region
 MAX_CELLS = 100_000_000  # old lines times new lines of one region
 _MAX_COUNTED = 16  # lines that are counted one by one, before all are
 
@@ -70,27 +70,64 @@ def _anchored(old: Sequence[bytes], new: Sequence[bytes], places: range) -> int:
 def _align(old: Sequence[bytes], new: Sequence[bytes], origins: Sequence[Origins], added: Origins) -> Iterable[Origins]:
     if not old or not new:
         return [added] * len(new)
-    places = _places(old)
-    pairs = sum(len(places[line]) for line in new if line in places)
-    if pairs > MAX_PAIRS or len(old) * len(new) > MAX_CELLS:
-        return _any(new, places, origins, added)
-    kept: list[set[int]] = [set() for _ in new]
-    by_rank: dict[int, set[int]] = defaultdict(set)
-    forward, backward = _rows(old, new), _rows(old[::-1], new[::-1])
-    rows, columns = len(old), len(new)
-    longest = forward[rows].bit_count()
-    for column, line in enumerate(new):
-        below, above = (1 << column) - 1, (1 << (columns - column - 1)) - 1
-        for row in places.get(line, ()):
-            rank = (forward[row] & below).bit_count()
-            if rank + 1 + (backward[rows - row - 1] & above).bit_count() == longest:
-                kept[column].add(row)
-                by_rank[rank].add(column)
-    sure = {next(iter(columns_at)) for columns_at in by_rank.values() if len(columns_at) == 1}
+    found = _Paths(old, new)
+    if len(old) * len(new) > MAX_CELLS or not found.walk():
+        return _any(new, _places(old), origins, added)
+    sure = {next(iter(columns)) for columns in found.by_rank.values() if len(columns) == 1}
     return [
-        frozenset[int]().union(*(origins[row] for row in rows_of), () if column in sure else added)
-        for column, rows_of in enumerate(kept)
+        frozenset[int]().union(*(origins[row] for row in rows), () if column in sure else added)
+        for column, rows in enumerate(found.kept)
     ]
+
+
+class _Paths:
+    """All longest common subsequences of two texts.
+
+    `kept` are the old lines that each new one may be, `by_rank` the new lines that may be first, second and so on.
+    """
+
+    def __init__(self, old: Sequence[bytes], new: Sequence[bytes]) -> None:
+        self.kept: list[set[int]] = [set() for _ in new]
+        self.by_rank: dict[int, set[int]] = defaultdict(set)
+        self._old, self._new = old, new
+
+    def walk(self) -> bool:
+        """Walk over the cells of the table, row by row, through which a longest subsequence goes. Return False if there
+        are too many."""
+        rows, columns = len(self._old), len(self._new)
+        forward, backward = _rows(self._old, self._new), _rows(self._old[::-1], self._new[::-1])
+        longest = forward[rows].bit_count()
+        reached, cells = {0}, 0
+        for row in range(rows + 1):
+            here, below = forward[row], backward[rows - row]
+            after = backward[rows - row - 1] if row < rows else 0
+            waiting, seen, further = [*reached], set(reached), set[int]()
+            while waiting:
+                column = waiting.pop()
+                cells += 1
+                rank = (here & ((1 << column) - 1)).bit_count()
+                if column < columns:
+                    rest = (1 << (columns - column - 1)) - 1
+                    if column + 1 not in seen and _length(here, column + 1) + (below & rest).bit_count() == longest:
+                        seen.add(column + 1)
+                        waiting.append(column + 1)
+                    is_equal = row < rows and self._old[row] == self._new[column]
+                    if is_equal and rank + 1 + (after & rest).bit_count() == longest:
+                        self.kept[column].add(row)
+                        self.by_rank[rank].add(column)
+                        further.add(column + 1)
+                if row < rows:
+                    rest = (1 << (columns - column)) - 1
+                    if _length(forward[row + 1], column) + (after & rest).bit_count() == longest:
+                        further.add(column)
+            if cells > MAX_VISITED:
+                return False
+            reached = further
+        return True
+
+
+def _length(row: int, column: int) -> int:
+    return (row & ((1 << column) - 1)).bit_count()
 
 
 def _places(lines: Sequence[bytes]) -> dict[bytes, list[int]]:

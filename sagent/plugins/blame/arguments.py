@@ -18,18 +18,19 @@ class Step(NamedTuple):
     lines: Sequence[bytes]
 
 
-def steps_of(tool: str, arguments: Mapping[str, object], before: bytes, after: bytes) -> list[Step] | None:
-    """Return the steps by which a call of Edit or Write changed a content, if its arguments give exactly the content
-    after it; otherwise None. Both contents have LF line ends."""
+def steps_of(
+    tool: str, arguments: Mapping[str, object], before: bytes, lines: Sequence[bytes], after: bytes
+) -> list[Step] | None:
+    """Return the steps by which a call of Edit or Write changed a content with these lines, if its arguments give
+    exactly the content after it; otherwise None. Both contents have LF line ends."""
     match tool:
         case "Write":
-            written = _normal(arguments.get("content"))
-            old, new = split_lines(before), split_lines(after)
-            return [Step(0, len(old), len(new), new)] if written == after else None
+            if _normal(arguments.get("content")) != after:
+                return None
+            new = split_lines(after)
+            return [Step(0, len(lines), len(new), new)]
         case "Edit":
-            steps = list(_edits(arguments, before))
-            last = steps[-1].lines if steps else split_lines(before)
-            return steps if last == split_lines(after) else None
+            return _edits(arguments, before, lines, after)
         case _:
             return None
 
@@ -52,30 +53,33 @@ def _texts(value: object) -> Iterator[str]:
         yield from _texts(each)
 
 
-def _edits(arguments: Mapping[str, object], text: bytes) -> Iterator[Step]:
+def _edits(arguments: Mapping[str, object], text: bytes, lines: Sequence[bytes], after: bytes) -> list[Step] | None:
     edits = as_array(arguments.get("edits")) if "edits" in arguments else [arguments]
-    count = 0
+    found: list[Step] = []
     for edit in map(as_object, edits):
         old, new = _normal(edit.get("old_string")), _normal(edit.get("new_string"))
         start = text.find(old) if old else (-1 if text else 0)
-        while start >= 0 and count < MAX_PLACES:
-            count += 1
-            changed = text[:start] + new + text[start + len(old) :]
-            yield _step(text, changed, start, start + len(old), start + len(new))
-            text = changed
+        while start >= 0 and len(found) < MAX_PLACES:
+            step, text = _replace(text, lines, slice(start, start + len(old)), new)
+            found.append(step)
+            lines = step.lines
             start = text.find(old, start + len(new)) if old and edit.get("replace_all") is True else -1
+    return found if text == after else None
 
 
-def _step(old: bytes, new: bytes, start: int, old_stop: int, new_stop: int) -> Step:
-    """Return a replacement of bytes as one of whole lines."""
-    first = old.count(b"\n", 0, start)
-    if not (_begins_line(old, old_stop) and _begins_line(new, new_stop)):
-        rest = old.find(b"\n", old_stop)
-        size = len(old) - old_stop if rest < 0 else rest + 1 - old_stop
-        old_stop, new_stop = old_stop + size, new_stop + size
-    before, lines = split_lines(old), split_lines(new)
-    below = len(split_lines(old[old_stop:]))
-    return Step(first, max(first, len(before) - below), max(first, len(lines) - below), lines)
+def _replace(text: bytes, lines: Sequence[bytes], place: slice, new: bytes) -> tuple[Step, bytes]:
+    """Return a replacement of bytes as one of whole lines, and the text after it."""
+    start, stop = place.start, place.stop
+    first = text.rfind(b"\n", 0, start) + 1
+    ends = new or text[first:start]  # before what follows
+    end = stop
+    if not (_begins_line(text, stop) and (not ends or ends.endswith(b"\n"))):
+        end = text.find(b"\n", stop) + 1 or len(text)
+    above = text.count(b"\n", 0, first)
+    old_end = above + len(split_lines(text[first:end]))
+    made = split_lines(text[first:start] + new + text[stop:end])
+    after = text[:start] + new + text[stop:]
+    return Step(above, old_end, above + len(made), [*lines[:above], *made, *lines[old_end:]]), after
 
 
 def _begins_line(text: bytes, place: int) -> bool:

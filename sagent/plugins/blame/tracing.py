@@ -15,6 +15,7 @@ from itertools import groupby
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
+from sagent.lib.text import same_ends
 from sagent.plugins.blame.alignment import Origins, changed_region, trace
 from sagent.plugins.blame.arguments import split_lines, steps_of, written_lines
 from sagent.plugins.blame.evidence import Evidence, FileChange
@@ -106,10 +107,11 @@ class Tracer:
 
     def _changed(self, change: FileChange, began: State | None, after: bytes) -> State:
         """Return the state after a call."""
-        lines, at = split_lines(after), seconds(change.at)
+        at = seconds(change.at)
         if began is None:
+            lines = split_lines(after)
             return self._finish(State(change.path, after, lines, [OTHER] * len(lines), at))
-        steps = None if change.altered else steps_of(change.tool, change.arguments, began.content, after)
+        steps = None if change.altered else steps_of(change.tool, change.arguments, began.content, began.lines, after)
         if steps is not None:
             added = frozenset({self._number(change, proven=True)})
             state = began
@@ -123,8 +125,8 @@ class Tracer:
                 )
                 origins = [*state.origins[: step.start], *inner, *state.origins[step.old_end :]]
                 state = State(change.path, after, new, origins, at)
-            return self._finish(State(change.path, after, lines, state.origins, at))
-        return self._finish(self._by_command(change, began, State(change.path, after, lines, (), at)))
+            return self._finish(state)
+        return self._finish(self._by_command(change, began, State(change.path, after, split_lines(after), (), at)))
 
     def _by_command(self, change: FileChange, began: State, after: State) -> State:
         """Return the state after a call that only the contents before and after it show."""
@@ -167,10 +169,11 @@ class Tracer:
     def _reached(self, path: str, content: bytes, at: float, *, undone: bool = False) -> State:
         """Return the state of a content that a file has, however it came about. If it was `undone`, that content was
         put back as it had been."""
-        reached = State(path, content, split_lines(content), (), at)
-        current = self._present(path, reached.lines)
+        current = self._current.get(path)
         if current is not None and current.content == content:
             return current
+        reached = State(path, content, split_lines(content), (), at)
+        current = current or self._present(path, reached.lines)
         sources = self._sources(path, current, at)
         origins = self._explain(reached, sources, undone=undone)
         settled = [(found - NEW) | OTHER if found >= NEW else found for found in origins]
@@ -250,8 +253,12 @@ class Tracer:
         """Return a state after noting the origins of its texts."""
         if state.path not in self.names:
             return state
-        by_text = self._by_text
-        for line, found in zip(state.lines, state.origins, strict=True):
+        by_text, last = self._by_text, self._current.get(state.path)
+        start, end = 0, len(state.lines)
+        if last is not None:  # whose lines are noted already
+            ends = [same_ends(last.lines, state.lines), same_ends(last.origins, state.origins)]
+            start, end = min(head for head, _ in ends), end - min(tail for _, tail in ends)
+        for line, found in zip(state.lines[start:end], state.origins[start:end], strict=True):
             before = by_text.get(line)
             if before is None:
                 by_text[line] = found
