@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from sagent.agent import Agent, Resources
 from sagent.errors import SessionCorrupt
-from sagent.messages import ToolCall
+from sagent.lib.json import json_freeze_object
+from sagent.messages import Message, ToolCall, user
 from sagent.plugins.blame.alignment import trace
 from sagent.plugins.blame.approvals import recording
 from sagent.plugins.blame.arguments import split_lines
 from sagent.plugins.blame.attribution import Unknown, WrittenByAgent, attribute
 from sagent.plugins.blame.card import read_card
 from sagent.policy import Allow, Ask, Policy
-from sagent.session.contents import Opened
+from sagent.session.contents import MessageEntry, Opened, Spawned, StoredMessage
+from sagent.session.log import FileLog
 from sagent.session.store import Session
+from sagent.session.touches import Snapshot, Touch, Touched, unknown
 from sagent.tool import Effect, Workspace
 from sagent.tools import Bash, Edit, Read, Write
 from tests.agent.cast import Cast
@@ -173,3 +176,45 @@ def test_large_repetitive_files_are_traced() -> None:
     old = [b"}"] * 3000
     traced, _ = trace(old, [b"new", *old, b"}"], [frozenset({0})] * 3000, frozenset({-1}))
     assert traced[0] == {-1} and set(traced[1:]) == {frozenset({0, -1})}
+
+
+def record(log: FileLog, call_id: str, before: str, after: str, path: Path, times: Sequence[str] = ()) -> None:
+    """Log a call of Write as an agent does; it begins and ends at these times, if given."""
+    made = ToolCall(call_id, "Write", json_freeze_object({"file_path": str(path), "content": after}))
+    log.append(MessageEntry(StoredMessage.of(Message("assistant", (made,), model="a/b"), None)))
+    states = [Snapshot("file", log.blobs.put(text.encode()).name, 0o644) for text in (before, after)]
+    for ended, at in zip((False, True), times or ("", ""), strict=True):
+        log._family.latest = max(log._family.latest, at)
+        log.append(
+            Touched(call_id, "Write", ended, (Touch(str(path), states[0], states[1] if ended else unknown("")),))
+        )
+
+
+def test_lines_of_subagents_have_their_own_prompt(tmp_path: Path) -> None:
+    path = tmp_path.resolve() / "a.txt"
+    path.write_text("one\ntwo\n")
+    with Session.create(tmp_path / "state", tmp_path) as session:
+        root, child = session.log(), session.log("root/part")
+        root.append(Opened(session.id, "root", str(tmp_path), {}))
+        root.append(MessageEntry(StoredMessage.of(user("the person's prompt"), None)))
+        root.append(Spawned("root/part", child.append(Opened(session.id, "root/part", str(tmp_path), {})).id))
+        child.append(MessageEntry(StoredMessage.of(user("the parent's prompt", sender="root"), None)))
+        record(child, "c1", "one\n", "one\ntwo\n", path)
+    (_, origin) = attribute(path, path.read_bytes(), [session.path])
+    assert isinstance(origin, WrittenByAgent)
+    assert (origin.agent, origin.model, read_card(origin).prompt) == ("root/part", "a/b", "the parent's prompt")
+
+
+def test_sessions_at_work_in_turn_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path.resolve() / "a.txt"
+    states = ["one\n", "one\ntwo\n", "one\nthree\ntwo\n"]
+    path.write_text(states[-1])
+    paths: list[Path] = []
+    for number in (2, 1):  # in the order of their times, not of their names
+        with Session.create(tmp_path / "state", tmp_path) as session:
+            session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+            times = (f"2031-01-01T00:0{number}:00.000000Z", f"2031-01-01T00:0{number}:30.000000Z")
+            record(session.log(), f"c{number}", states[number - 1], states[number], path, times)
+            paths.append(session.path)
+    found = attribute(path, path.read_bytes(), paths)
+    assert [each.call for each in found if isinstance(each, WrittenByAgent)] == ["c2", "c1"]

@@ -373,7 +373,7 @@ def run(steps: Sequence[Step], tally: Tally) -> None:
         asyncio.run(play(Path(directory).resolve(), steps, tally))
 
 
-@settings(max_examples=deep(30, 600), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
+@settings(max_examples=deep(12, 600), deadline=None, suppress_health_check=list(HealthCheck))  # pyright: ignore[reportArgumentType]
 @given(STEPS)
 def test_lines_are_attributed_rightly_or_to_nobody(steps: Sequence[Step]) -> None:
     tally = Tally()
