@@ -36,8 +36,15 @@ def __getattr__(name: str) -> object:
 
             return getattr(requests, name)
         case "RunResponse" | "respond":
-            from sagent.plugins.frontends import response
+            try:
+                from sagent.plugins.frontends import response
+            except ModuleNotFoundError as error:
+                if not (error.name or "").startswith("starlette"):
+                    raise
+                from sagent.errors import UsageError
+                from sagent.lib.installed import install_command
 
+                raise UsageError(f"A web front end needs packages: {install_command('serve', PACKAGES)}") from None
             return getattr(response, name)
         case _:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

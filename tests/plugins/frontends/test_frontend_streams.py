@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sagent.errors import ModelError
 from sagent.events import Finished, TextDelta
 from sagent.lib.json import JsonObject
 from sagent.messages import Document, Image, Thinking, ToolCall, user
+from sagent.plugins import frontends
 from sagent.plugins.frontends import AGUIRequest, UIRequest, following, respond
 from sagent.testing import Line, ScriptedModel
 from tests.npm import packages
@@ -258,3 +260,12 @@ def test_conversations_have_folders_of_their_own() -> None:
     folders = [UIRequest(name).folder for name in names]
     assert len(set(folders)) == len(names) and all(folder.isalnum() for folder in folders)
     assert AGUIRequest("a", "r").folder == UIRequest("a").folder
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    monkeypatch.delitem(sys.modules, "starlette.responses")
+    monkeypatch.delitem(sys.modules, "sagent.plugins.frontends.response")
+    monkeypatch.delattr(frontends, "response")
+    with pytest.raises(UsageError, match="serve"):
+        _ = frontends.respond
