@@ -9,7 +9,7 @@ import sys
 from sagent import Agent
 from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
-from sagent.plugins.mcp import McpServer, open_servers
+from sagent.plugins.mcp import McpServer
 from sagent.testing import ScriptedModel
 
 
@@ -29,12 +29,11 @@ def serve() -> None:
 
 async def main() -> None:
     """The server is started, its tools are the agent's, and in the end it is stopped."""
-    notices: list[str] = []
     ask = ToolCall("1", "mcp__shop__in_stock", json_freeze_object({"article": "lamp"}))
     model = ScriptedModel(ask, lambda request: f"There are {request.messages[-1].results[0].text} lamps.")
-    shop = McpServer(command=sys.executable, args=(__file__, "serve"))
-    async with open_servers({"shop": shop}, notices) as tools, Agent(model, tools=tools) as agent:
-        print((await agent.run("How many lamps are there?")).content, *notices)
+    shop = McpServer(sys.executable, (__file__, "serve"), name="shop")
+    async with shop as tools, Agent(model, tools=tools) as agent:
+        print((await agent.run("How many lamps are there?")).content)
 
 
 if sys.argv[1:] == ["serve"]:

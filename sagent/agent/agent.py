@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Literal, Never, Self, TypeVar, cast, overload
-from warnings import warn
 
 from sagent.agent.asking import Form, Prompt, events_of, to_message, wait_for
 from sagent.agent.named_models import NamedModels
@@ -34,6 +33,7 @@ from sagent.events import Denied, Event, Result
 from sagent.lib.dataclass import Deps, Deps_contra, Hinting, hinting, refuse_keywords
 from sagent.lib.json import JsonObject
 from sagent.lib.money import show
+from sagent.lib.renamed import warn_renamed
 from sagent.messages import Message
 from sagent.model import EFFORTS, Effort, Model, full_name
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
@@ -299,7 +299,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
     async def go_on(self, *, deps: Deps_contra | None = None) -> Result:
         """Old name of `continue_run`."""
-        warn("Agent.go_on is Agent.continue_run now.", DeprecationWarning, stacklevel=2)
+        warn_renamed("Agent.go_on", "Agent.continue_run", "0.3")
         return await self.continue_run(deps=deps)
 
     async def _begin_run(self) -> None:

@@ -68,14 +68,15 @@ async def outcome(run: Awaitable[Result], last: Callable[[], Awaitable[Result]])
         return await last()
 
 
-def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None]]) -> T:
+def wait_for(run: Callable[[], Awaitable[T]], close: Callable[[], Awaitable[None]] | None = None) -> T:
     """Return a run's result for code that is not async; what ran is then closed."""
 
     async def once() -> T:
         try:
             return await run()
         finally:
-            await close()
+            if close is not None:
+                await close()
 
     with suppress(RuntimeError):  # not `except`: the run's errors would get this one as context
         asyncio.get_running_loop()

@@ -54,20 +54,12 @@ def run_sync(work: Coroutine[object, object, object] | Runnable, prompt: Prompt 
     """
     if isinstance(work, Runnable):
         run = cast("Callable[..., Awaitable[Result]]", work.run)
-        return wait_for(lambda: run(prompt, **given), work.aclose if isinstance(work, _Closable) else _do_nothing)
+        return wait_for(lambda: run(prompt, **given), work.aclose if isinstance(work, _Closable) else None)
     refuse_keywords("run_sync", given)
     if not isinstance(work, Coroutine):  # pyright: ignore[reportUnnecessaryIsInstance] -- not everybody has a checker
         raise UsageError(f"run_sync takes an agent or a coroutine, as agent.run(...), not a {type(work).__name__}")
     coroutine = work
     try:
-        return wait_for(_returned(coroutine), _do_nothing)
+        return wait_for(lambda: coroutine)
     finally:
         coroutine.close()
-
-
-def _returned(coroutine: Coroutine[object, object, T]) -> Callable[[], Awaitable[T]]:
-    return lambda: coroutine
-
-
-async def _do_nothing() -> None:
-    """Do nothing: there is nothing to close."""

@@ -10,10 +10,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
-from warnings import warn
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str, sha256_hex, wire_bytes
+from sagent.lib.renamed import warn_renamed
 from sagent.lib.text import count
 from sagent.plugins.batches.forms import Ask, Form, Outcome, Outcomes, failure, form_of
 from sagent.plugins.batches.journal import Journal, Sent
@@ -91,7 +91,7 @@ class Batches:
         longest: float | None = None,
     ) -> None:
         if longest is not None:
-            warn("Batches(longest=) is Batches(max_delay=) now.", DeprecationWarning, stacklevel=2)
+            warn_renamed("Batches(longest=)", "Batches(max_delay=)", "0.3")
             max_delay = longest
         self._through = through or DirectTransport()
         self._journal = Journal(journal)

@@ -6,13 +6,17 @@ from sagent.plugin import EVERYDAY, Command, Part, Plugin, SlashCommand, Table, 
 
 if TYPE_CHECKING:
     from sagent.plugins.mcp.host import Host as Host
-    from sagent.plugins.mcp.server import McpServer as McpServer
+    from sagent.plugins.mcp.opening import McpServer as McpServer
+    from sagent.plugins.mcp.opening import McpServerError as McpServerError
     from sagent.plugins.mcp.servers import Servers as Servers
+    from sagent.plugins.mcp.servers import ServerTools as ServerTools
     from sagent.plugins.mcp.servers import confining as confining
     from sagent.plugins.mcp.servers import open_servers as open_servers
     from sagent.plugins.mcp.tool import McpTool as McpTool
 
-__all__ = ["Host", "McpServer", "McpTool", "Servers", "confining", "open_servers", "plugin"]
+__all__ = [
+    "Host", "McpServer", "McpServerError", "McpTool", "ServerTools", "Servers", "confining", "open_servers", "plugin",
+]  # fmt: skip
 
 _PART = "sagent.plugins.mcp.part"
 _WHEN = ("mcp", "an editor brings servers")
@@ -39,12 +43,8 @@ plugin = Plugin(
 
 
 def __getattr__(name: str) -> object:
-    if name == "McpServer":
-        from sagent.plugins.mcp import server
-
-        return server.McpServer
     if name in __all__:
-        from sagent.plugins.mcp import host, servers, tool
+        from sagent.plugins.mcp import host, opening, servers, tool
 
-        return next(vars(home)[name] for home in (servers, host, tool) if name in vars(home))
+        return next(vars(home)[name] for home in (opening, servers, host, tool) if name in vars(home))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

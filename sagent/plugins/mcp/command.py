@@ -152,7 +152,8 @@ async def _offered(settings: "Settings", servers: "Mapping[str, McpServer]", not
     sandbox = Sandbox(settings.sandbox, cache=settings.state_dir)
     confine = confining(sandbox, lambda: policy.profile(workspace), settings.cwd)
     try:
-        async with open_servers(servers, notices, confine, settings.state_dir / LOGINS) as tools:
+        async with open_servers(servers, confine=confine, logins=settings.state_dir / LOGINS) as tools:
+            notices += tools.notices
             return tools
     finally:
         await sandbox.aclose()

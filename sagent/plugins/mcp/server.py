@@ -1,4 +1,4 @@
-"""An MCP server as settings describe it."""
+"""An MCP server as settings describe it; `opening` has the one that programs open."""
 
 from collections.abc import Mapping
 from dataclasses import field

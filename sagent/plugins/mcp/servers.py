@@ -7,7 +7,7 @@ Programs run in the sandbox.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sagent import surface
 from sagent.lib.json import json_dump
 from sagent.lib.process import ProcessGroup
+from sagent.lib.renamed import warn_renamed
 from sagent.lib.text import one_line
 from sagent.plugins.mcp.catalog import Prompt, every_page, fill_prompt, list_prompts, list_resources, read_resource
 from sagent.plugins.mcp.changes import Admitted, Offer
@@ -43,7 +44,20 @@ LOGINS = "mcp"
 MAX_TOOLS = 128  # of one server
 MAX_SCHEMA_CHARS = 200_000  # of descriptions and schemas of one server, which every request carries
 MAX_DESCRIBED_CHARS = 20_000  # of them, for added tools, in one message that describes them
+CONTINUES = " This session continues without its tools."
 _MIN_RELIST_INTERVAL_SECONDS = 1.0  # minimum seconds between two checks for changes
+
+
+class ServerTools(tuple[McpTool, ...]):  # noqa: SLOT001 -- tuples have no slots, and it has notices
+    """The tools of open servers. `notices` say which servers could not be reached, and what of others was left out."""
+
+    notices: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tools: Iterable[McpTool], notices: Iterable[str]) -> "ServerTools":
+        made = cls(tools)
+        made.notices = tuple(notices)
+        return made
 
 
 class Servers:
@@ -168,9 +182,7 @@ class Servers:
             late = f"has not listed its tools within {patience:g} s (its start_timeout)"
             said = late if waited.expired() else f"is not available: {(await link.reason(error)).rstrip('.')}"
             hint = link.hint().replace("it ran", "It ran", 1)
-            notices.append(
-                f"The MCP server {link.name} {said}. This session continues without its tools. {hint}".rstrip()
-            )
+            notices.append(f"The MCP server {link.name} {said}.{CONTINUES} {hint}".rstrip())
             return ()
         if unread := "; ".join(f"{name} ({why})" for name, why in link.unread.items()):
             notices.append(f"The MCP server {link.name} lists what cannot be used: {one_line(unread, 1_000)}")
@@ -229,18 +241,20 @@ class Servers:
 @asynccontextmanager
 async def open_servers(
     servers: Mapping[str, McpServer],
-    notices: list[str],
+    notices: list[str] | None = None,
     confine: Confine | None = None,
     logins: Path | None = None,
-) -> AsyncGenerator[tuple[McpTool, ...]]:
-    """Yield the tools of all reachable servers; notices name the others.
+) -> AsyncGenerator[ServerTools]:
+    """Yield the tools of all reachable servers; their `notices` name the others.
 
     All servers are started together, and stopped at the end. Without `confine` their programs run in no sandbox.
-    `logins` is the directory of the logins at servers.
+    `logins` is the directory of the logins at servers. The argument `notices` is an old way to be told of them.
     """
-    opened = Servers()
-    async with opened.opened(servers, notices, Host(confine or unconfined, logins)):
-        yield opened.tools
+    if notices is not None:
+        warn_renamed("open_servers(notices)", "notices of the tools that open_servers yields", "0.3")
+    opened, said = Servers(), [] if notices is None else notices
+    async with opened.opened(servers, said, Host(confine or unconfined, logins)):
+        yield ServerTools.of(opened.tools, said)
 
 
 async def list_tools(link: Link) -> "list[McpToolInfo]":

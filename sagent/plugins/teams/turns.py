@@ -4,7 +4,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Never, TypeAlias
-from warnings import warn
 
 from sagent.agent.agent import Agent
 from sagent.agent.agent_tool import Runnable, Stage
@@ -13,6 +12,7 @@ from sagent.agent.tree import Node
 from sagent.errors import SagentError, ToolError, UsageError
 from sagent.events import Failure, Result
 from sagent.lib.json import JsonObject, as_str
+from sagent.lib.renamed import warn_renamed
 from sagent.messages import Message, Text, user
 from sagent.peer import Stop
 from sagent.plugins.hosting.choosing import choose
@@ -135,7 +135,7 @@ def handoff(
     """
     check_named("handoff", agents)
     if most is not None:
-        warn("handoff(most=) is handoff(max_handoffs=) now.", DeprecationWarning, stacklevel=2)
+        warn_renamed("handoff(most=)", "handoff(max_handoffs=)", "0.3")
         max_handoffs = most
     check_whole(f"max_handoffs={max_handoffs!r:.60}", max_handoffs)
     start, by_name = start or next(iter(agents), ""), dict(agents)

@@ -64,8 +64,7 @@ def over_stdio(script: Path, **env: str) -> McpServer:
 
 
 async def test_stdio_tools_listed_and_called(script: Path) -> None:
-    notices: list[str] = []
-    async with open_servers({"things": over_stdio(script, WHO="me")}, notices) as tools:
+    async with open_servers({"things": over_stdio(script, WHO="me")}) as tools:
         by_name = {tool.name: tool for tool in tools}
         assert set(by_name) == {f"mcp__things__{name}" for name in ("add", "picture", "fails", "who")}
         add = by_name["mcp__things__add"]
@@ -78,13 +77,13 @@ async def test_stdio_tools_listed_and_called(script: Path) -> None:
         assert failed.is_error
         assert "fails" in failed.text
         assert (await call(by_name["mcp__things__who"])).results[0].text == "me"
-    assert notices == []
+    assert tools.notices == ()
     assert not _running(script)
 
 
 async def test_dead_server_restarts_on_next_call(tmp_path: Path) -> None:
     odd = Odd(tmp_path)
-    async with open_servers({"things": odd.config}, []) as (does,):
+    async with open_servers({"things": odd.config}) as (does,):
         dead = (await call(does, code="import os; os._exit(1)")).results[0]
         assert dead.is_error
         assert "The MCP server things failed" in dead.text
@@ -99,10 +98,9 @@ async def test_missing_server_reported(tmp_path: Path) -> None:
         "nobody": McpServer(url="http://127.0.0.1:9/mcp"),
         "things": Odd(tmp_path).config,
     }
-    notices: list[str] = []
-    async with open_servers(servers, notices) as tools:
+    async with open_servers(servers) as tools:
         assert {tool.server for tool in tools} == {"things"}
-        assert [notice.split(" is not available")[0] for notice in sorted(notices)] == [
+        assert [notice.split(" is not available")[0] for notice in sorted(tools.notices)] == [
             "The MCP server gone",
             "The MCP server mute",
             "The MCP server nobody",
@@ -110,7 +108,7 @@ async def test_missing_server_reported(tmp_path: Path) -> None:
 
 
 async def test_cancelled_call_keeps_server(tmp_path: Path) -> None:
-    async with open_servers({"things": Odd(tmp_path).config}, []) as (does,):
+    async with open_servers({"things": Odd(tmp_path).config}) as (does,):
         task = asyncio.create_task(call(does))
         await asyncio.sleep(0)
         task.cancel()
@@ -141,23 +139,22 @@ def address(script: Path) -> Iterator[str]:
 
 @later
 async def test_tools_from_url(address: str) -> None:
-    notices: list[str] = []
     servers = {"web": McpServer(url=address), "again": McpServer(url=address, headers={"x-key": "k"})}
-    async with open_servers(servers, notices) as tools:
-        assert notices == []
+    async with open_servers(servers) as tools:
+        assert tools.notices == ()
         adders = [tool for tool in tools if tool.name.endswith("add")]
         assert [(await call(tool, a=20, b=22)).results[0].text for tool in adders] == ["42", "42"]
 
 
 @later
 async def test_colliding_tool_names_numbered(tmp_path: Path) -> None:
-    odd, notices = Odd(tmp_path, tools=[tool("find it", "\x1b[2Jfinds"), tool("find_it")]), list[str]()
-    async with open_servers({"my odd": odd.config, "my_odd": odd.config}, notices) as tools:
+    odd = Odd(tmp_path, tools=[tool("find it", "\x1b[2Jfinds"), tool("find_it")])
+    async with open_servers({"my odd": odd.config, "my_odd": odd.config}) as tools:
         assert [tool.name for tool in tools] == [f"mcp__my_odd__find_it{tail}" for tail in ("_2", "_3", "_4", "")]
         Agent(ScriptedModel(), tools=tools)
         assert tools[0].description == "\ufffd[2Jfinds"
-    assert len(notices) == 1
-    assert "find_it as mcp__my_odd__find_it_4" in notices[0]
+    assert len(tools.notices) == 1
+    assert "find_it as mcp__my_odd__find_it_4" in tools.notices[0]
 
 
 @later
@@ -167,12 +164,11 @@ async def test_silent_server_gives_up_soon(tmp_path: Path) -> None:
     mute = Odd(tmp_path / "mute", listing="threading.Event().wait(60)")
     dies = Odd(tmp_path / "dies", listing="import os; os._exit(1)")
     things = Odd(tmp_path / "things")
-    notices: list[str] = []
     servers = {"mute": replace(mute.config, start_timeout=1), "dies": dies.config, "things": things.config}
     async with asyncio.timeout(60):
-        async with open_servers(servers, notices) as tools:
+        async with open_servers(servers) as tools:
             assert {tool.server for tool in tools} == {"things"}
-            late, died = sorted(notices, reverse=True)
+            late, died = sorted(tools.notices, reverse=True)
             assert "mute has not" in late and "within 1 s" in late
             assert "dies is not available" in died
     assert not _running(mute.file)

@@ -129,15 +129,14 @@ async def browse(site: Site, logins: Path) -> int:
 
 async def test_login_enables_private_tools(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "state" / "mcp"
-    notices: list[str] = []
-    async with open_servers({"things": site.server}, notices, logins=logins) as tools:
+    async with open_servers({"things": site.server}, logins=logins) as tools:
         assert tools == ()
-    assert "sagent mcp login things" in notices[0]
+    assert "sagent mcp login things" in tools.notices[0]
 
     assert await browse(site, logins) == 1
     [kept] = logins.glob("*.json")
     assert kept.stat().st_mode & 0o077 == 0
-    async with open_servers({"things": site.server}, notices, logins=logins) as tools:
+    async with open_servers({"things": site.server}, logins=logins) as tools:
         result = await call(tools[0], a=2, b=3)
         assert "5" in result.results[0].text
     assert site.grants == ["authorization_code"]
@@ -150,9 +149,8 @@ async def test_expired_token_renewed_once(site: Site, tmp_path: Path) -> None:
     file.write(file.read().model_copy(update={"expires": time.time() - 1}))
 
     async def use() -> str:
-        notices: list[str] = []
-        async with open_servers({"things": site.server}, notices, logins=logins) as tools:
-            assert not notices
+        async with open_servers({"things": site.server}, logins=logins) as tools:
+            assert not tools.notices
             return (await call(tools[0], a=2, b=3)).results[0].text
 
     assert all("5" in said for said in await asyncio.gather(*(use() for _ in range(4))))
@@ -164,10 +162,9 @@ async def test_invalid_login_asks_again(site: Site, tmp_path: Path) -> None:
     await browse(site, logins)
     site.valid.clear()
     site.forgets = True
-    notices: list[str] = []
-    async with open_servers({"things": site.server}, notices, logins=logins) as tools:
+    async with open_servers({"things": site.server}, logins=logins) as tools:
         assert tools == ()
-    assert "sagent mcp login things" in notices[0]
+    assert "sagent mcp login things" in tools.notices[0]
     before = LoginFile(logins, site.server.url).path.read_bytes()
     site.refuses = True
     with pytest.raises(BaseException) as raised:  # noqa: PT011 -- a group, or the error itself
@@ -180,7 +177,7 @@ async def test_invalid_login_asks_again(site: Site, tmp_path: Path) -> None:
 async def test_rejected_token_renewed_first(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)
-    async with open_servers({"things": site.server}, [], logins=logins) as tools:
+    async with open_servers({"things": site.server}, logins=logins) as tools:
         site.valid.clear()  # an hour is over, or somebody has revoked it
         assert "5" in (await call(tools[0], a=2, b=3)).results[0].text
     assert site.grants == ["authorization_code", "refresh_token"]
@@ -189,7 +186,7 @@ async def test_rejected_token_renewed_first(site: Site, tmp_path: Path) -> None:
 async def test_login_lost_mid_session_named(site: Site, tmp_path: Path) -> None:
     logins = tmp_path / "mcp"
     await browse(site, logins)
-    async with open_servers({"things": site.server}, [], logins=logins) as tools:
+    async with open_servers({"things": site.server}, logins=logins) as tools:
         site.valid.clear()
         site.forgets = True
         said = (await call(tools[0], a=2, b=3)).results[0].text
@@ -205,9 +202,8 @@ from sagent.plugins.mcp.server import McpServer
 from tests.plugins.mcp.calls import call
 
 async def main():
-    notices = []
-    async with open_servers({"things": McpServer(url=sys.argv[1])}, notices, logins=Path(sys.argv[2])) as tools:
-        print("5" in (await call(tools[0], a=2, b=3)).results[0].text, notices)
+    async with open_servers({"things": McpServer(url=sys.argv[1])}, logins=Path(sys.argv[2])) as tools:
+        print("5" in (await call(tools[0], a=2, b=3)).results[0].text, [*tools.notices])
 
 child = os.fork()  # all is imported once, for both
 asyncio.run(main())

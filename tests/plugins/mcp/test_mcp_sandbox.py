@@ -71,7 +71,7 @@ class Place:
         self.sandbox = Sandbox()
         # Of the host's /tmp only the newest can be read in a box, and others come and go: where all this lies is shown.
         self.profile = Profile(writable=(str(self.work),), hidden=(str(self.key),), exposed=(str(root),))
-        self.notices: list[str] = []
+        self.notices: tuple[str, ...] = ()
 
     def server(self, *needs: Need, **env: str) -> McpServer:
         return McpServer(sys.executable, (str(self.script),), env, needs=needs, start_timeout=PATIENCE)
@@ -80,7 +80,8 @@ class Place:
     async def opened(self, server: McpServer, *more: McpServer) -> AsyncGenerator[Sequence[McpTool]]:
         servers = {f"server{number}": each for number, each in enumerate((server, *more))}
         confine = confining(self.sandbox, lambda: self.profile, self.work)
-        async with open_servers(servers, self.notices, confine) as tools:
+        async with open_servers(servers, confine=confine) as tools:
+            self.notices = tools.notices
             yield tools
 
     async def run(self, tool: McpTool, code: str) -> str:
@@ -141,7 +142,7 @@ async def test_server_confined_like_commands(boxed: Place) -> None:
         assert await boxed.run(tool, "import os; said = os.getcwd()") == str(boxed.work)
     assert (boxed.work / "made").exists()
     assert not list(boxed.outside.iterdir())
-    assert boxed.notices == []
+    assert boxed.notices == ()
 
 
 async def test_needs_grant_only_named_paths(boxed: Place) -> None:
@@ -266,7 +267,7 @@ async def main():
     }
     profile = Profile(writable=(work,), exposed=(str(Path(script).parent),))
     confine = confining(Sandbox(), lambda: profile, Path(work))
-    async with open_servers(servers, [], confine) as tools:
+    async with open_servers(servers, confine=confine) as tools:
         print(len(tools), flush=True)
         await asyncio.sleep(600)
 
