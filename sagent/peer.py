@@ -75,7 +75,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the turn before the next model call."""
+    """End the turn before the next model call. A `reason` such as "guardrail: why" explains a known reason."""
 
     reason: str = ""
 

@@ -49,6 +49,7 @@ LIMIT_REASONS = {
     "refusal": "the model refused to continue",
     "advisor_stop": "an advisor said to stop; its advice is in the session",
     "hook_stop": "a hook ended the run; it was reported why",
+    "guardrail": "its answer was rejected",
     "need_advice": "it asks for advice, and there is no advisor; set one (--advisor), or answer it",
     "content_filter": "the provider's content filter stopped the answer",
     "error": "the provider reported a broken reply, or several replies in a row were cut within their calls",
@@ -272,8 +273,9 @@ class Runner:
 
     def _limited(self, reason: str, data: object = None, failure: Failure | None = None) -> "_Outcome":
         """Return the outcome of a turn, with a failure if a limit ended it."""
-        if failure is None and reason in LIMIT_REASONS:
-            failure = Failure(reason, _limit_words(self._state, reason))
+        kind, _, why = reason.partition(": ")
+        if failure is None and kind in LIMIT_REASONS:
+            reason, failure = kind, Failure(kind, why or _limit_words(self._state, kind))
         return _Outcome(reason, data, failure)
 
     def _outcome_of(self, error: asyncio.CancelledError | Exception) -> "_Outcome":
