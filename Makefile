@@ -79,6 +79,7 @@ check-rest: $(VENV)/.developed
 	@$(BIN)/python -m tests.snippets
 	@$(BIN)/python scripts/reading.py
 	@$(BIN)/python scripts/words.py
+	@$(BIN)/python scripts/make_names.py --check
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The documentation as a site, in site/.

@@ -14,7 +14,6 @@ from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Advised, Event
-from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.model import Model, Request
 from sagent.testing import ScriptedModel
@@ -25,7 +24,7 @@ PRICES = {"scripted/cheap": {"input": "0.1", "output": "0.5"}, "scripted/strong"
 
 def call(call_id: str, tool: str, **arguments: object) -> Message:
     """A reply that makes one call."""
-    return Message("assistant", (ToolCall(call_id, tool, json_freeze_object({**arguments})),))
+    return Message("assistant", (ToolCall(call_id, tool, arguments),))
 
 
 def judge(request: Request) -> str:

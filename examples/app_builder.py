@@ -9,7 +9,6 @@ import tempfile
 from pathlib import Path
 
 from sagent import Agent, Resources, Result, tools
-from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.plugins.teams import loop_until
 from sagent.testing import ScriptedModel
@@ -21,7 +20,7 @@ CHECK = "from app import app; assert app('/health') == 'ok'; assert app('/nowher
 
 def write(text: str) -> ToolCall:
     """What the model does: it writes the file."""
-    return ToolCall(str(len(text)), "Write", json_freeze_object({"file_path": "app.py", "content": text}))
+    return ToolCall(str(len(text)), "Write", {"file_path": "app.py", "content": text})
 
 
 async def main() -> None:

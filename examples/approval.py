@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Sequence
 
 from sagent import Agent, Resources
-from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.peer import Action
 from sagent.policy import Allow, Ask, Turn, Verdict
@@ -42,7 +41,7 @@ async def ask(call: ToolCall, question: Ask) -> str | None:
 async def main() -> None:
     """Three transfers: one is small, one is approved, one is not, and the model is told why."""
     orders = [(50, "coffee"), (900, "rent"), (900, "a prince")]
-    calls = [ToolCall(to, "transfer", json_freeze_object({"amount": amount, "to": to})) for amount, to in orders]
+    calls = [ToolCall(to, "transfer", {"amount": amount, "to": to}) for amount, to in orders]
     model = ScriptedModel(tuple(calls), lambda request: "\n".join(each.text for each in request.messages[-1].results))
     async with Agent(model, tools=[transfer], policy=AskAboutMoney(), resources=Resources(ask=ask)) as agent:
         print((await agent.run("Pay them.")).content)

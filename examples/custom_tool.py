@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 from sagent.agent import Agent, Resources
-from sagent.lib.json import JsonObject, as_str, json_freeze_object
+from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.testing import ScriptedModel
 from sagent.tool import Effect, RunContext, ToolOutput, Workspace
@@ -28,11 +28,11 @@ class LineCount:
 
     def effect(self, arguments: JsonObject, workspace: Workspace) -> Effect:
         """It reads one file. A policy judges by this, and calls that touch the same file keep their order."""
-        return Effect("read", (workspace.resolve(as_str(arguments["file_path"])),))
+        return Effect("read", (workspace.resolve(str(arguments["file_path"])),))
 
     async def __call__(self, arguments: JsonObject, run: RunContext) -> ToolOutput:
         """Whatever is raised here becomes an error result that the model reads."""
-        path = run.workspace.resolve(as_str(arguments["file_path"]))
+        path = run.workspace.resolve(str(arguments["file_path"]))
         count = len(path.read_bytes().splitlines())
         return ToolOutput.of(f"{count} lines", summary=f"{count} lines")
 

@@ -7,7 +7,6 @@ import asyncio
 import sys
 
 from sagent import Agent
-from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.plugins.mcp import McpServer
 from sagent.testing import ScriptedModel
@@ -29,7 +28,7 @@ def serve() -> None:
 
 async def main() -> None:
     """The server is started, its tools are the agent's, and in the end it is stopped."""
-    ask = ToolCall("1", "mcp__shop__in_stock", json_freeze_object({"article": "lamp"}))
+    ask = ToolCall("1", "mcp__shop__in_stock", {"article": "lamp"})
     model = ScriptedModel(ask, lambda request: f"There are {request.messages[-1].results[0].text} lamps.")
     shop = McpServer(sys.executable, (__file__, "serve"), name="shop")
     async with shop as tools, Agent(model, tools=tools) as agent:

@@ -13,7 +13,6 @@ from sagent.agent import Agent, Resources
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Finished, ToolStarted
-from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.model import Request
 from sagent.testing import ScriptedModel
@@ -29,7 +28,7 @@ def find(db, n):
 
 def call(call_id: str, tool: str, **arguments: object) -> ToolCall:
     """A call as a model makes it."""
-    return ToolCall(call_id, tool, json_freeze_object({**arguments}))
+    return ToolCall(call_id, tool, arguments)
 
 
 def answers(request: Request) -> list[str]:

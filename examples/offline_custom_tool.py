@@ -6,7 +6,6 @@ python examples/offline_custom_tool.py
 import asyncio
 
 from sagent.agent import Agent
-from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.testing import ScriptedModel
 from sagent.tools import tool
@@ -23,7 +22,7 @@ async def word_count(text: str) -> str:
 
 async def main() -> None:
     """Ask; the model calls the tool, reads the result and answers."""
-    call = ToolCall("call_1", "word_count", json_freeze_object({"text": "to be or not to be"}))
+    call = ToolCall("call_1", "word_count", {"text": "to be or not to be"})
     model = ScriptedModel(
         Message("assistant", (call,)),
         lambda request: f"It has {request.messages[-1].results[0].text} words.",

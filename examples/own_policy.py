@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Sequence
 
 from sagent import Agent, tools
-from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.peer import Action, Stop
 from sagent.policy import Allow, Deny, Turn, Verdict
@@ -37,7 +36,7 @@ class Careful:
 async def main() -> None:
     """The model tries three places, and is stopped."""
     names = ("setup.py", "src/a.py", "/etc/passwd", "docs/a.md")
-    calls = [ToolCall(name, "Write", json_freeze_object({"file_path": name, "content": "x"})) for name in names]
+    calls = [ToolCall(name, "Write", {"file_path": name, "content": "x"}) for name in names]
     async with Agent(ScriptedModel(*calls), tools=[tools.Write()], policy=Careful()) as agent:
         result = await agent.run("Write something, somewhere.")
     print(f"stopped by {result.stop_reason} after {result.turns} turns")

@@ -7,7 +7,6 @@ import asyncio
 
 from sagent import Agent
 from sagent.events import TextDelta, ToolFinished, ToolStarted
-from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.testing import ScriptedModel
 
@@ -21,7 +20,7 @@ def population(city: str) -> str:
 
 def look_up(city: str) -> ToolCall:
     """A call as a model makes it."""
-    return ToolCall(city, "population", json_freeze_object({"city": city}))
+    return ToolCall(city, "population", {"city": city})
 
 
 async def main() -> None:

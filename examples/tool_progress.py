@@ -7,7 +7,6 @@ import asyncio
 
 from sagent import Agent, RunContext, tool
 from sagent.events import ToolFinished, ToolProgress
-from sagent.lib.json import json_freeze_object
 from sagent.messages import ToolCall
 from sagent.testing import ScriptedModel
 
@@ -26,7 +25,7 @@ async def render(frames: int, run: RunContext) -> str:
 
 async def main() -> None:
     """Progress is an event; the result is what the model reads."""
-    model = ScriptedModel(ToolCall("1", "render", json_freeze_object({"frames": 5})), "It is rendered.")
+    model = ScriptedModel(ToolCall("1", "render", {"frames": 5}), "It is rendered.")
     async with Agent(model, tools=[render]) as agent:
         async for event in agent.stream("Render five frames."):
             match event:

@@ -1,86 +1,37 @@
-"""The API is what docs/api.md and docs/reference list: a name that appears, vanishes or moves is a change that must be
-seen in a review.
+"""The API is what docs/reference/names.md lists: a name that appears, vanishes or moves, and a member of one, is a
+change that must be seen in a review.
 
-A member is listed once: with the public base or protocol that has it, and not again with each class that implements it.
-The tests of a suite are no names that anybody uses. `python -m tests.test_public_names` writes the list anew.
+Members of stable names are listed, each once: with the public base or protocol that has it, and not again with each
+class that implements it. The tests of a suite are no names that anybody uses. `python -m tests.test_public_names`
+writes the list anew.
 """
 
+import ast
 import importlib
+import re
+import subprocess
+import sys
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-
-import pytest
 
 from sagent.model import Model, Provider
 from sagent.policy import Policy
 from sagent.session.log import Log
 from sagent.tool import Tool
+from scripts.make_names import is_there, public_names
+from tests.snippets import documented
 
 ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_name("public_names.txt")
-MODULES = (
-    "sagent",
-    "sagent.agent",
-    "sagent.plugins.teams",
-    "sagent.plugins.batches",
-    "sagent.plugins.clouds",
-    "sagent.plugins.local",
-    "sagent.plugins.code",
-    "sagent.plugins.notebook",
-    "sagent.plugins.papers",
-    "sagent.plugins.logins",
-    "sagent.plugins.telemetry",
-    "sagent.plugins.web",
-    "sagent.codec",
-    "sagent.cost.ledger",
-    "sagent.errors",
-    "sagent.events",
-    "sagent.plugins.mesh.answering",
-    "sagent.plugins.mesh.bus",
-    "sagent.plugins.mesh.cards",
-    "sagent.plugins.mesh.discovery",
-    "sagent.plugins.mesh.errors",
-    "sagent.messages",
-    "sagent.model",
-    "sagent.peer",
-    "sagent.policy",
-    "sagent.policy.permissions",
-    "sagent.providers",
-    "sagent.rewind.restore",
-    "sagent.session.entries",
-    "sagent.session.log",
-    "sagent.testing",
-    "sagent.plugins.mesh.bus_suite",
-    "sagent.testing.model_suite",
-    "sagent.testing.tool_suite",
-    "sagent.testing.log_suite",
-    "sagent.tool",
-    "sagent.tools",
-    "sagent.usage",
-)
-PROMISED = {
-    "sagent.cost.ledger": ["Ledger"],
-    "sagent.policy.permissions": ["PermissionPolicy"],
-    "sagent.session.entries": ["Entry"],
-    "sagent.session.log": ["FileLog", "Log", "MemoryLog", "read_log"],
-    "sagent.plugins.mesh.bus": ["Address", "Bus", "Delivery", "Envelope", "Frame", "Sent", "message", "request"],
-    "sagent.plugins.mesh.cards": ["Card", "Change", "Query"],
-}
-"""The public names of modules that have others, too."""
 
 
-def public_names(module: ModuleType) -> list[str]:
-    """The promised names; without a promise those of `__all__`, and without that those that the module defines."""
-    declared = PROMISED.get(module.__name__) or getattr(module, "__all__", None)
-    if declared is not None:
-        return sorted(declared)
-    own = {name: value for name, value in vars(module).items() if not name.startswith(("_", "@"))}  # pytest adds @...
-    return sorted(
-        name
-        for name, value in own.items()
-        if not isinstance(value, ModuleType) and getattr(value, "__module__", module.__name__) == module.__name__
-    )
+def public_names_of() -> dict[str, list[str]]:
+    """Return the names of the page by their modules, without those of plugins that were deleted."""
+    found: dict[str, list[str]] = {}
+    for each in filter(lambda each: is_there(each.module), public_names()):
+        found.setdefault(each.module, []).append(each.name)
+    return found
 
 
 def members(module: ModuleType, name: str) -> list[str]:
@@ -106,14 +57,9 @@ def own_fields(value: type) -> set[str]:
 @cache
 def public_classes() -> list[type]:
     """All classes in the list."""
-    modules = map(importlib.import_module, filter(is_there, MODULES))
-    found = (getattr(module, name) for module in modules for name in public_names(module))
+    names = ((importlib.import_module(path), name) for path, each in public_names_of().items() for name in each)
+    found = (getattr(module, name) for module, name in names)
     return [value for value in found if isinstance(value, type)]
-
-
-def is_there(path: str) -> bool:
-    """Return False for a module of a plugin that was deleted."""
-    return not path.startswith("sagent.plugins.") or (ROOT / "/".join(path.split(".")[:3])).is_dir()
 
 
 def expected() -> str:
@@ -129,9 +75,11 @@ def expected() -> str:
 def listed() -> str:
     """The whole list, a module's names after its own."""
     lines: list[str] = []
-    for path in filter(is_there, MODULES):
+    stable = {each[:2] for each in public_names() if each.stability == "stable" and each.module != "sagent"}
+    for path, names in public_names_of().items():
         module = importlib.import_module(path)
-        lines += [path, *(f"    {line}" for name in public_names(module) for line in members(module, name))]
+        shown = (members(module, name) if (path, name) in stable else [name] for name in names)
+        lines += [path, *(f"    {line}" for each in shown for line in each)]
     return "\n".join(lines) + "\n"
 
 
@@ -139,11 +87,29 @@ def test_public_names_are_those_listed() -> None:
     assert listed() == expected(), "the public API changed: is it meant? python -m tests.test_public_names"
 
 
-@pytest.mark.parametrize("path", [*filter(is_there, MODULES)])
-def test_every_declared_name_is_there(path: str) -> None:
-    module = importlib.import_module(path)
-    for name in public_names(module):
-        assert hasattr(module, name), f"{path}.{name} is declared and does not exist"
+def test_page_is_made_from_the_code() -> None:
+    done = subprocess.run([sys.executable, "scripts/make_names.py", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+def test_what_examples_and_pages_import_is_public() -> None:
+    listed = {(each.module, each.name) for each in public_names()}
+    listed |= {tuple(each.module.rsplit(".", 1)) for each in public_names() if "." in each.module}  # modules themselves
+    private = {
+        (name, f"from {node.module} import {alias.name}")
+        for name, text in documented().items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "sagent"
+        for alias in node.names
+        if (node.module, alias.name) not in listed
+    }
+    assert private == set(), "put the name into scripts/make_names.py, or do without it"
+
+
+def test_pages_lead_to_the_list() -> None:
+    pages = ("README.md", *(f"docs/{name}.md" for name in ("index", "tutorial", "api", "reference/index", "versions")))
+    for page in pages:
+        assert re.search(r"\]\((?:docs/)?(?:reference/)?names\.md\)", (ROOT / page).read_text("utf-8")), page
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 
 from sagent import Agent, RunContext, tool
 from sagent.events import Finished, ToolFinished
-from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.plugins.mesh.answering import AgentAt, answering, by_agent
 from sagent.plugins.mesh.bus import Bus
@@ -18,7 +17,7 @@ from sagent.plugins.mesh.discovery import find
 from sagent.testing import ScriptedModel
 from sagent.tool import Tool
 
-TASK = json_freeze_object({"task": "A todo list."})
+TASK = {"task": "A todo list."}
 TEAM = {
     "team.product": ("Says what to build.", "A list of tasks that can be ticked off."),
     "team.developer": ("Writes code.", "def tick(task): ..."),

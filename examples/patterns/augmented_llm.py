@@ -6,7 +6,6 @@ python examples/patterns/augmented_llm.py
 import asyncio
 
 from sagent.agent import Agent
-from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.model import Request
 from sagent.testing import ScriptedModel
@@ -17,7 +16,7 @@ SHELF = {"opening hours": "We open at nine.", "returns": "You may return it with
 
 def call(name: str, **arguments: object) -> Message:
     """A turn in which the model calls one tool."""
-    return Message("assistant", (ToolCall(f"call_{name}", name, json_freeze_object({**arguments})),))
+    return Message("assistant", (ToolCall(f"call_{name}", name, arguments),))
 
 
 def heard(request: Request) -> str:

@@ -14,7 +14,6 @@ from sagent.agent import Agent, Resources, RunLimits
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.events import Result
-from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.plugins.teams import loop_until
 from sagent.testing import ScriptedModel
@@ -26,9 +25,7 @@ CHECK = "from slug import slug; assert slug('A b  C') == 'a-b-c', slug('A b  C')
 def write(call_id: str, body: str) -> Message:
     """A turn in which the model writes the file."""
     code = f"def slug(text):\n    return {body}\n"
-    return Message(
-        "assistant", (ToolCall(call_id, "Write", json_freeze_object({"file_path": "slug.py", "content": code})),)
-    )
+    return Message("assistant", (ToolCall(call_id, "Write", {"file_path": "slug.py", "content": code}),))
 
 
 async def main() -> None:

@@ -6,7 +6,6 @@ python examples/patterns/triaging.py
 import asyncio
 
 from sagent.agent import Agent
-from sagent.lib.json import json_freeze_object
 from sagent.messages import Message, ToolCall
 from sagent.plugins.teams import handoff, triage
 from sagent.testing import ScriptedModel
@@ -26,7 +25,7 @@ async def main() -> None:
     print((await desk.run("I was charged twice.")).content)
     await desk.aclose()
 
-    over = json_freeze_object({"to": "billing", "message": "charged twice on Monday"})
+    over = {"to": "billing", "message": "charged twice on Monday"}
     front = Agent(ScriptedModel(Message("assistant", (ToolCall("h", "handoff", over),))), system="You greet people.")
     billing = Agent(
         ScriptedModel(

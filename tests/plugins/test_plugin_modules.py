@@ -1,4 +1,4 @@
-"""A plugin imports the modules that docs/reference/plugins.md lists. Ours import more, which is to become less.
+"""A plugin imports the modules that docs/reference/names.md lists. Ours import more, which is to become less.
 
 After a move that is meant, `python -m tests.plugins.test_plugin_modules` writes the list anew.
 """
@@ -11,12 +11,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from scripts.make_names import is_there, public_names
 from tests.snippets import FENCE
 
 ROOT = Path(__file__).parents[2]
 INNER = Path(__file__).with_name("inner_modules.txt")
-_ROW = re.compile(r"^\| `(sagent[\w.]*)` \| .+ \| (\d+\.\d+) \|$", re.MULTILINE)
-PUBLIC = dict(_ROW.findall((ROOT / "docs/reference/plugins.md").read_text("utf-8")))
+PUBLIC = {each.module for each in public_names() if is_there(each.module)}
 
 
 def statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
