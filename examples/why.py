@@ -4,11 +4,12 @@ python examples/why.py
 """
 
 import asyncio
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from sagent.agent import Agent, Resources
-from sagent.cli.main import run
 from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.providers import provider_named
@@ -45,4 +46,5 @@ async def work(home: Path) -> Path:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        run(["why", str(asyncio.run(work(Path(place))))])
+        session = asyncio.run(work(Path(place)))
+        subprocess.run([sys.executable, "-m", "sagent", "why", str(session)], check=True)

@@ -68,7 +68,7 @@ PROVISIONAL = {
     "sagent.session.entries": "Entry",
     "sagent.session.folds": "history",
     "sagent.session.blobs": "BlobDirectory",
-    "sagent.session.store": "latest",
+    "sagent.session.store": "Session latest",
     "sagent.context.compaction": "is_summary sum_up",
     "sagent.codec": "decode_message encode_message",
     "sagent.plugins.batches": "Batches",

@@ -33,7 +33,6 @@ from sagent.events import Denied, Event, Result
 from sagent.lib.dataclass import Deps, Deps_contra, Hinting, hinting, refuse_keywords
 from sagent.lib.json import JsonObject
 from sagent.lib.money import show
-from sagent.lib.renamed import warn_renamed
 from sagent.messages import Message
 from sagent.model import EFFORTS, Effort, Model, full_name
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
@@ -299,6 +298,8 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
     async def go_on(self, *, deps: Deps_contra | None = None) -> Result:
         """Old name of `continue_run`."""
+        from sagent.lib.renamed import warn_renamed
+
         warn_renamed("Agent.go_on", "Agent.continue_run", "0.3")
         return await self.continue_run(deps=deps)
 

@@ -18,8 +18,8 @@ _MAX_NAMED_FAULTS = 10
 
 
 def output_of(form: object) -> Output:
-    """Return the requested form: a JSON Schema as a mapping, a type that pydantic knows (a model, a dataclass, ...), a
-    function of such types, or a list of these to choose from. Raises UsageError for anything else."""
+    """Return the form of a JSON Schema, a type that pydantic knows, a function of such types, or a list of these to
+    choose from. Raises UsageError for anything else."""
     if isinstance(form, Mapping):
         try:
             schema = json_freeze_object(form)  # pyright: ignore[reportUnknownArgumentType] -- checked there
@@ -49,18 +49,16 @@ def _wanted(form: object) -> object:
         return form
     from pydantic import Field
 
-    from sagent.tools.signature import parameters_of, text_of
+    from sagent.tools.signature import name_of, parameters_of, text_of
 
     function = cast("Callable[..., object]", form)
     inner = cast("Callable[..., object]", form.func) if isinstance(form, partial) else function
-    if getattr(inner, "__name__", "") == "<lambda>":
-        raise TypeError("a lambda has no annotations.")
 
     @wraps(inner)
     def call_of(*args: object, **given: object) -> object:
         return partial(function, *args, **given)
 
-    vars(call_of)["__signature__"] = Signature(parameters_of(function, "it"))  # without what a partial binds
+    vars(call_of)["__signature__"] = Signature(parameters_of(function, name_of(function, "")))  # without bound ones
     return Annotated[call_of, Field(description=text_of(function, ())[0] or None)]
 
 
