@@ -30,6 +30,7 @@ exit codes:
 
 
 SESSION = "a session's path or id, or the beginning of an id (default: the last session)"
+_SHARED = "\nThe flags of a run, such as --effort E and --plan, are flags of this too: `sagent help all` lists them.\n"
 
 
 class ParserExit(SystemExit):
@@ -65,6 +66,17 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.color, self.suggest_on_error = color, False  # the same help and errors with every Python
+        self.shared: list[argparse.Action] = []
+
+    def format_help(self) -> str:
+        """Return the help: flags that every run has are one line, and two examples end it."""
+        texts = [(action, action.help) for action in self.shared]
+        for action in self.shared:
+            action.help = argparse.SUPPRESS
+        text = super().format_help() + _SHARED * bool(texts)
+        for action, about in texts:
+            action.help = about
+        return text + examples_of(plugins_of(sys.argv[1:]), self.prog)
 
     def add_cwd(self) -> None:
         add_setting(self, "cwd", "run as if started in this directory")
@@ -260,10 +272,22 @@ def operations(plugins: "Installed", family: str) -> "dict[str, Command]":
     return {each.name: each for each in plugins.every(Command) if each.under == family}
 
 
+def examples_of(plugins: "Installed", command: str) -> str:
+    """Return the two examples that end a command's help, from files that plugins add to the point "examples"."""
+    from pathlib import Path
+
+    lines = list[str]()
+    for _, extra in plugins.extras("examples"):
+        with suppress(OSError, ValueError):
+            lines += [line for line in Path(extra.add).read_text("utf-8").splitlines() if f"{command} " in f"{line} "]
+    return "\n".join(["", "examples:", *(f"  {line}" for line in lines[:2]), ""]) if lines else ""
+
+
 def add_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
     """Add all flags of a run; by default `plugins` are those of this process."""
-    plugins = plugins or plugins_of(sys.argv[1:])
+    plugins, own = plugins or plugins_of(sys.argv[1:]), len(parser.flags)
     _add_all(parser, plugins, _settings(plugins))
+    parser.shared = parser.flags[own:]
 
 
 def _add_all(parser: Parser, plugins: "Installed", settings: "Sequence[Setting]") -> None:
@@ -284,8 +308,9 @@ def _settings(plugins: "Installed", named: "Container[str] | None" = None) -> "S
 
 def add_agent_flags(parser: Parser, plugins: "Installed | None" = None) -> None:
     """Add those that determine how an agent works, wherever it does."""
-    plugins = plugins or plugins_of(sys.argv[1:])
+    plugins, own = plugins or plugins_of(sys.argv[1:]), len(parser.flags)
     _add_agent_flags(parser, plugins, _settings(plugins), ("agent",))
+    parser.shared = parser.flags[own:]
 
 
 def _add_agent_flags(

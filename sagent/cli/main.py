@@ -143,16 +143,17 @@ def run_command(plugins: "Installed", name: str, words: "Sequence[str]") -> int:
 
 
 def _operation_of(plugins: "Installed", family: str, words: "Sequence[str]") -> "tuple[str, Sequence[str]]":
-    """Return the command of a family's operation, and the words after it; "" after writing requested help. Raises
-    UsageError for an unknown one."""
-    from sagent.cli.flags import operations
+    """Return the command of a family's operation, and the words after it; "" after writing its help. Raises UsageError
+    for an unknown one."""
+    from sagent.cli.flags import examples_of, operations
 
     known = operations(plugins, family)
     if words and words[0] in known:
         return words[0], words[1:]
-    if words and words[0] in ("-h", "--help"):
+    if not words or words[0] in ("-h", "--help"):
         rows = "\n".join(f"  {name:15} {each.help}" for name, each in known.items())
-        sys.stdout.write(f"usage: sagent {family} OPERATION ...\n\n{rows}\n")
+        end = examples_of(plugins, f"sagent {family}")
+        sys.stdout.write(f"usage: sagent {family} OPERATION ...\n\n{rows}\n{end}")
         return "", ()
     raise UsageError(f"`sagent {family}` takes one of {', '.join(known)}. See sagent {family} --help.")
 

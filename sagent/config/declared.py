@@ -14,6 +14,7 @@ from sagent.config.values import names_of, switch, whole
 from sagent.plugin import (
     EVERYDAY,
     Command,
+    Extra,
     Part,
     Plugin,
     ProviderRow,
@@ -240,10 +241,10 @@ _PARTS, _TOOLS, _TOOL_MAKERS = "sagent.app.parts", "sagent.tools", "sagent.app.m
 _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _SLASH = {
-    "conversation": "help:show_help quit:leave exit:leave_too compact clear earlier copy",
+    "conversation": "help:show_help quit:leave exit:leave_too compact clear",
     "model": "model executor provider effort advisor ask-advisor",
     "session": "resume new rename cost",
-    "setup": "permissions plan vim:set_vim",
+    "setup": "permissions plan",
 }
 """Modules of slash commands, with the names of commands in each, and of the function if that differs."""
 _MAKERS = ("anthropic", "openai", "google")  # their rows are in sagent/providers/rows.py, as are their data
@@ -265,6 +266,7 @@ CORE = Plugin(
         Part(f"{_PARTS}.plan:add", ("proposes a plan",)),
     ),
     settings=SETTINGS,
+    extras=(Extra("examples", str(Path(__file__).parents[1] / "cli/examples.txt")),),
     variables=(
         Variable("SAGENT_CONFIG"),
         Variable("SAGENT_CUSTODY", each=True),  # marks of processes

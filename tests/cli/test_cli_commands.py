@@ -66,9 +66,9 @@ def test_command_family_lists_its_operations(shell: Shell) -> None:
     assert {"bus", "node", "attach"} <= {*listed.out.split()}
     done = shell.run("mesh", "bus", "--help", model="")
     assert (done.code, done.out) == (0, shell.run("bus", "--help", model="").out)
-    for words in (("mesh",), ("mesh", "boat")):
-        done = shell.run(*words, model="")
-        assert (done.code, "bus" in done.err) == (2, True)
+    assert shell.run("mesh", model="").out == listed.out
+    done = shell.run("mesh", "boat", model="")
+    assert (done.code, "bus" in done.err) == (2, True)
 
 
 def test_help_all_has_every_flag_and_command(shell: Shell) -> None:

@@ -61,11 +61,8 @@ COMMANDS = (
     Row("/new", "/new", refuses="Without a terminal", wrong="x"),
     Row("/resume [session]", "/resume nothing", refuses="(?i)no session"),
     Row("/rename <name>", "/rename mine", "called 'mine'", wrong=""),
-    Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
-    Row("/copy", "/copy", refuses="no terminal with a clipboard", wrong="x"),
     Row("/permissions [mode]", "/permissions", "Mode edit", completes="full", wrong="everything"),
     Row("/permissions [mode]", "/permissions full", refuses="give --permission-mode on the command line"),
-    Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"),
     Row("/plan [task]", "/plan", refuses="give --plan on the command line"),
     Row("/quit", "/quit", wrong="now"),
     Row("/exit", "/exit", wrong="now"),
@@ -173,8 +170,6 @@ async def test_switching(context: RecordingContext) -> None:
     await context.do("/permissions plan")
     assert context.opened.policy.mode == "plan"
     assert "Mode plan" in await context.do("/permissions")
-    await context.do("/vim on")
-    assert context.display == [("vim", "on")]
 
 
 async def test_looking(context: RecordingContext) -> None:
@@ -191,8 +186,6 @@ async def test_looking(context: RecordingContext) -> None:
 
 async def test_doing(context: RecordingContext) -> None:
     await context.opened.agent.run("a question")
-    await context.do("/copy")
-    assert context.copied == "The answer."
     await context.do("/rename a better name")
     assert title(context.opened.agent.log.entries()) == "a better name"
     await context.do("/quit")

@@ -171,6 +171,7 @@ def test_switch_provider_and_fork(console: Console) -> None:
     console.start("--continue", ready="gpt-5.5 │")  # which has not answered since, and was chosen
 
 
+@pytest.mark.plugin("overview")
 def test_quit_and_resume(console: Console) -> None:
     console.serve([Turn(text="The **first** answer."), Turn(text="Still here.")])
     console.start()
@@ -334,6 +335,7 @@ def test_shell_line_is_run_and_shared(console: Console) -> None:
 
 
 @later
+@pytest.mark.plugin("setup")
 def test_line_edited_in_editor_and_vi(console: Console, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\necho 'from the editor' > \"$1\"\n")

@@ -19,7 +19,7 @@ of its folder, until the file changes."""
 
 def run_config(argv: Sequence[str]) -> int:
     parser = Parser("config", DESCRIPTION)
-    parser.add_argument("operation", choices=["show", "trust"])
+    parser.add_argument("operation", nargs="?", default="show", choices=["show", "trust"], help="default: show")
     parser.add_argument("file", nargs="?", metavar="FILE", help="the file to trust (config.yaml)")
     parser.add_config()
     given = parser.parse_args(argv)

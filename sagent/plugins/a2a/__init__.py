@@ -9,7 +9,18 @@ from collections.abc import Mapping
 from typing import cast
 
 from sagent.config.values import texts, url
-from sagent.plugin import SERVERS, Command, Part, Plugin, RefusedError, SecretFolder, Setting, ToolEntry, Variable
+from sagent.plugin import (
+    SERVERS,
+    Command,
+    Extra,
+    Part,
+    Plugin,
+    RefusedError,
+    SecretFolder,
+    Setting,
+    ToolEntry,
+    Variable,
+)
 
 
 def agents_of(value: object, _: object = None) -> tuple[str, ...]:
@@ -57,4 +68,5 @@ plugin = Plugin(
     variables=(Variable("SAGENT_A2A_TOKEN", each=True),),
     secret_folders=(SecretFolder("a2a"), SecretFolder("a2a-serve")),  # tokens that clients gave, and the server's
     needs=("gateway", "hosting"),
+    extras=(Extra("examples", "./examples.txt"),),
 )

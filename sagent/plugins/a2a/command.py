@@ -85,7 +85,7 @@ def run_a2a(argv: Sequence[str]) -> int:
     add_setting(serving, "cwd", "where sessions work")
     serving.add_config()
     add_agent_flags(serving)
-    given = vars(parser.parse_args(argv))
+    given = vars(parser.parse_args(argv or ["--help"]))
     del given["operation"]
     plugins = plugins_of(argv)
     own = {flag.keyword: given.pop(flag.keyword) for flag in plugins.flags("a2a") if flag.keyword in given}

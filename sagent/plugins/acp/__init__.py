@@ -5,7 +5,7 @@ The plugin `hosting` speaks JSON-RPC, `stdio` has its lines, `server` answers me
 knows a version's terms.
 """
 
-from sagent.plugin import SERVERS, Command, Plugin
+from sagent.plugin import SERVERS, Command, Extra, Plugin
 
 plugin = Plugin(
     "acp",
@@ -20,4 +20,5 @@ plugin = Plugin(
         ),
     ),
     needs=("hosting", "setup"),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -20,6 +20,7 @@ plugin = Plugin(
         ),
     ),
     extras=(
+        Extra("examples", "./examples.txt"),
         Extra("compaction savings", f"{__name__}.kept_savings:KeptSavings"),
         Extra("sessions repair", f"{__name__}.repair_command:run_repair", "keep the intact part of a damaged log"),
     ),

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 def run_sessions(argv: Sequence[str]) -> int:
     plugins = plugins_of(sys.argv[1:])
-    operation = f"sessions {argv[0]}" if argv else ""
+    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
+        argv = ["list", *argv]
+    operation = f"sessions {argv[0]}"
     others = {name: extra for name, extra in plugins.operations("sessions").items() if name not in _OWN}
     for owner, extra in plugins.extras(operation):
         if argv[0] not in others:

@@ -1,6 +1,6 @@
 """Tools for plugin authors: list the plugins, begin a new one, check one."""
 
-from sagent.plugin import EVERYDAY, Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Extra, Plugin
 
 plugin = Plugin(
     "authoring",
@@ -13,4 +13,5 @@ plugin = Plugin(
             group=EVERYDAY,
         ),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
 )

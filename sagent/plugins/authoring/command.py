@@ -35,7 +35,7 @@ def run_plugin(argv: Sequence[str]) -> int:
     if argv and argv[0] not in operations:
         check_former(plugins, f"plugin {argv[0]}")
     parser = Parser("plugin", DESCRIPTION + FOLDERS * ("add" in more))
-    parser.add_argument("operation", choices=operations)
+    parser.add_argument("operation", nargs="?", default="list", choices=operations, help="default: list")
     parser.add_argument(
         "source", nargs="?", metavar="SOURCE", help="a plugin's name or file; with add, a folder or a git repository"
     )

@@ -28,6 +28,7 @@ plugin = Plugin(
     runners=(Runner("sagent.plugins.background.starting:run_background", takes=("worktree",)),),
     slash_commands=(SlashCommand("attach", f"{_SLASH}:attach"), SlashCommand("bg", f"{_SLASH}:bg", "ctrl-\\")),
     extras=(
+        Extra("examples", "./examples.txt"),
         Extra("attach", "sagent.plugins.background.attached:attach"),
         Extra("open sessions", "sagent.plugins.background.attached:opening_of_held"),
         Extra("running sessions", f"{_SLASH}:listed"),

@@ -1,6 +1,6 @@
 """Completion of command lines in shells, and a man page."""
 
-from sagent.plugin import EVERYDAY, Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Extra, Plugin
 
 plugin = Plugin(
     "completion",
@@ -13,4 +13,5 @@ plugin = Plugin(
             group=EVERYDAY,
         ),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -75,7 +75,7 @@ def run_completion(argv: Sequence[str]) -> int:
     writers = {"bash": (BASH,), "zsh": (ZSH,), "fish": (FISH,), "man": _man()}
     parser = Parser("completion", "Print shell completion or a man page. Its first line says where to save it.")
     parser.add_argument("what", choices=tuple(writers), help="the shell, or man for the man page")
-    sys.stdout.writelines(writers[parser.parse_args(argv).what])
+    sys.stdout.writelines(writers[parser.parse_args(argv or ["--help"]).what])
     return 0
 
 

@@ -3,7 +3,7 @@ answers."""
 
 from sagent.config.declared import SESSION
 from sagent.config.values import path_of
-from sagent.plugin import SESSIONS, Command, ExportFormat, Part, Plugin, Setting, SlashCommand
+from sagent.plugin import SESSIONS, Command, ExportFormat, Extra, Part, Plugin, Setting, SlashCommand
 
 _COMMANDS, _FORMATS = f"{__name__}.commands", f"{__name__}.formats"
 TRACE = Setting(
@@ -57,4 +57,5 @@ plugin = Plugin(
         ExportFormat("jsonl", "every entry", f"{_FORMATS}:export_jsonl"),
         ExportFormat("cast", "a terminal recording for asciinema", f"{__name__}.cast:export_cast"),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
 )

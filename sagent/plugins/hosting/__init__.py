@@ -1,6 +1,6 @@
 """Sessions opened by remote programs: over HTTP, over JSON-RPC, or as agents of other agents."""
 
-from sagent.plugin import SESSIONS, Command, Plugin
+from sagent.plugin import SESSIONS, Command, Extra, Plugin
 
 plugin = Plugin(
     "hosting",
@@ -14,4 +14,5 @@ plugin = Plugin(
             under="mesh",
         ),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
 )

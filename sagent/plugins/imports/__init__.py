@@ -15,6 +15,7 @@ plugin = Plugin(
         ),
     ),
     extras=(
+        Extra("examples", "./examples.txt"),
         Extra("plugin add", f"{_FOLDERS}:run_add", "copy a folder of skills, agents, commands, hooks and MCP servers"),
         Extra("plugin list", f"{_FOLDERS}:run_list"),
         Extra("plugin remove", f"{_FOLDERS}:run_remove", "delete such a folder"),

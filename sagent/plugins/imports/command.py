@@ -27,7 +27,7 @@ def run_import(argv: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="write the imported settings")
     parser.add_cwd()
     parser.add_config()
-    given = parser.parse_args(argv)
+    given = parser.parse_args(argv or ["--help"])
     settings = load_settings({"config": given.config, "cwd": given.cwd})
     from sagent.context.instructions import repository_root
     from sagent.plugins.imports.claude import take_claude

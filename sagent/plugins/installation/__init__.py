@@ -1,6 +1,6 @@
 """Update and removal of this installation, in the way of the program that installed it."""
 
-from sagent.plugin import EVERYDAY, Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Extra, Plugin
 
 plugin = Plugin(
     "installation",
@@ -20,4 +20,5 @@ plugin = Plugin(
             group=EVERYDAY,
         ),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -1,6 +1,6 @@
 """Replays, comparisons and measurements of sessions: replay, compare, sweep, gate, bench-advisor."""
 
-from sagent.plugin import Command, Plugin
+from sagent.plugin import Command, Extra, Plugin
 
 _COMMANDS = "sagent.plugins.lab.commands"
 plugin = Plugin(
@@ -40,4 +40,5 @@ plugin = Plugin(
             under="lab",
         ),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sagent.plugin import EVERYDAY, Command, Part, Plugin, SlashCommand, Table, ToolEntry
+from sagent.plugin import EVERYDAY, Command, Extra, Part, Plugin, SlashCommand, Table, ToolEntry
 
 if TYPE_CHECKING:
     from sagent.plugins.mcp.host import Host as Host
@@ -39,6 +39,7 @@ plugin = Plugin(
     tables=(MCP,),
     tools=(ToolEntry("mcp__*"),),
     needs=("hosting", "programs"),
+    extras=(Extra("examples", "./examples.txt"),),
 )
 
 

@@ -77,7 +77,8 @@ def run_mcp(argv: Sequence[str]) -> int:
     add_setting(serving, "cwd", "the directory for sessions that name none")
     serving.add_config()
     add_agent_flags(serving)
-    given = vars(parser.parse_args(argv))
+    listed = not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help"))
+    given = vars(parser.parse_args(["list", *argv] if listed else argv))
     operation = given.pop("operation")
     if (do := {"add": _add, "remove": _remove, "browser": _browse, "serve": _serve}.get(operation)) is not None:
         return do(given)

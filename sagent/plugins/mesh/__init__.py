@@ -70,6 +70,7 @@ plugin = Plugin(
         ),
     ),
     extras=(
+        Extra("examples", "./examples.txt"),
         Extra("serve routes", "sagent.plugins.mesh.routes:routes"),
         Extra("team money", "sagent.plugins.mesh.team_money:team_money"),
         Extra("attach", f"{_COMMANDS}.attach:attach"),

@@ -1,11 +1,11 @@
-"""Facts of the open session: its model and limits, its context, tools, skills and sandbox, and its neighbours."""
+"""Facts of the open session: its model, limits, context, messages, tools, skills and sandbox, and its neighbours."""
 
 from sagent.plugin import Plugin, SlashCommand
 
 _SLASH = "sagent.plugins.overview.slash"
 plugin = Plugin(
     "overview",
-    "commands that show the state of the open session, and the sessions next to it",
+    "commands that show the open session, its last messages, and the sessions next to it",
     slash_commands=(
         SlashCommand("status", f"{_SLASH}:status"),
         SlashCommand("context", f"{_SLASH}:context"),
@@ -13,5 +13,7 @@ plugin = Plugin(
         SlashCommand("tools", f"{_SLASH}:list_tools"),
         SlashCommand("skills", f"{_SLASH}:show_skills"),
         SlashCommand("sandbox", f"{_SLASH}:sandbox"),
+        SlashCommand("earlier", f"{_SLASH}:earlier"),
+        SlashCommand("copy", f"{_SLASH}:copy"),
     ),
 )

@@ -167,3 +167,26 @@ async def sandbox(context: CommandContext, mode: Literal["auto", "required", "of
     way = f"run in {held.means.name}" if held.stands else f"run without a sandbox: {held.means.why}"
     opened.agent.send(user(f"From now on commands {way}.", sender="sandbox"), "next")
     context.say(f"Sandbox {mode}: from now on commands {way}.")
+
+
+@command()
+async def earlier(context: CommandContext, messages: str = "300") -> None:
+    """Show the last messages of the conversation again.
+
+    Give the number to show (300).
+    """
+    if not (messages.isascii() and messages.isdecimal() and int(messages)):
+        raise UsageError(f"/earlier needs a number of messages, not {messages!r}.")
+    context.recall(int(messages))
+
+
+@command()
+async def copy(context: CommandContext) -> None:
+    """Copy the last answer to the clipboard."""
+    answers = [
+        message.content for message in context.opened.agent.messages if message.role == "assistant" and message.content
+    ]
+    if not answers:
+        raise UsageError("There is no answer to copy yet.")
+    context.copy(answers[-1])
+    context.say(f"Copied {len(answers[-1])} characters")

@@ -1,6 +1,6 @@
 """A race: several models do one task in git worktrees, within one budget, and the first that passes a check wins."""
 
-from sagent.plugin import EVERYDAY, Command, Plugin
+from sagent.plugin import EVERYDAY, Command, Extra, Plugin
 
 plugin = Plugin(
     "race",
@@ -14,4 +14,5 @@ plugin = Plugin(
         ),
     ),
     needs=("programs", "worktrees"),
+    extras=(Extra("examples", "./examples.txt"),),
 )

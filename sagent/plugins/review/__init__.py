@@ -3,7 +3,7 @@
 `forge` calls the APIs of GitHub and GitLab, and `posting` puts the findings there as comments.
 """
 
-from sagent.plugin import EVERYDAY, Command, Plugin, SlashCommand
+from sagent.plugin import EVERYDAY, Command, Extra, Plugin, SlashCommand
 
 plugin = Plugin(
     "review",
@@ -20,4 +20,5 @@ plugin = Plugin(
         ),
     ),
     slash_commands=(SlashCommand("review", "sagent.plugins.review.slash:review"),),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -1,6 +1,6 @@
 """Runs at the times of a cron line: by systemd's or launchd's timers, or while `sagent schedule serve` runs."""
 
-from sagent.plugin import Command, Plugin, SlashCommand
+from sagent.plugin import Command, Extra, Plugin, SlashCommand
 
 PACKAGES = "cronsim"
 """Packages of the extra schedule."""
@@ -17,4 +17,5 @@ plugin = Plugin(
         ),
     ),
     slash_commands=(SlashCommand("schedule", f"{__name__}.slash:schedule"),),
+    extras=(Extra("examples", "./examples.txt"),),
 )

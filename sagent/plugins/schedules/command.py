@@ -41,9 +41,12 @@ MAX_WAIT_SECONDS = 30.0  # of `serve`, between two looks at the clock, which may
 def run_schedule(argv: Sequence[str]) -> int:
     """Run the operation. Raises UsageError and OSError."""
     parser = Parser("schedule", DESCRIPTION)
-    parser.add_argument("operation", choices=("add", "list", "run", "remove", "serve"))
+    names = ("add", "list", "run", "remove", "serve")
+    parser.add_argument("operation", nargs="?", default="list", choices=names, help="default: list")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="as the operation takes them")
     given = parser.parse_args(argv)
+    if given.words[:1] in (["-h"], ["--help"]):
+        parser.parse_args(["--help"])
     store, words = ScheduleStore(load_settings({}).state_dir), list[str](given.words)
     match given.operation:
         case "add":

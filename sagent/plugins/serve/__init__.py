@@ -1,6 +1,6 @@
 """Sessions over HTTP and server-sent events, and a page that shows them. Needs sagent[serve]."""
 
-from sagent.plugin import SERVERS, Command, Plugin, SecretFolder, Variable
+from sagent.plugin import SERVERS, Command, Extra, Plugin, SecretFolder, Variable
 
 PACKAGES = "starlette uvicorn"
 """Packages of the extra serve."""
@@ -19,4 +19,5 @@ plugin = Plugin(
     variables=(Variable("SAGENT_SERVE_TOKEN", each=True),),
     secret_folders=(SecretFolder("serve"),),  # the server's token
     needs=("exports", "hosting"),
+    extras=(Extra("examples", "./examples.txt"),),
 )

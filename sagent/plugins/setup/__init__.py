@@ -1,6 +1,6 @@
 """The setup of sagent: logins, lists of models, checks and a report of this machine, and a demo."""
 
-from sagent.plugin import EVERYDAY, Check, Command, Plugin, SlashCommand
+from sagent.plugin import EVERYDAY, Check, Command, Extra, Plugin, SlashCommand
 
 _CHECKS, _SLASH = "sagent.plugins.setup.doctor", "sagent.plugins.setup.slash"
 plugin = Plugin(
@@ -38,6 +38,7 @@ plugin = Plugin(
         SlashCommand("bug", f"{_SLASH}:bug"),
         SlashCommand("login", "sagent.plugins.setup.key:login"),
         SlashCommand("config", "sagent.plugins.setup.settings:config"),
+        SlashCommand("vim", "sagent.plugins.setup.settings:set_vim"),
         SlashCommand("theme", "sagent.plugins.setup.settings:theme"),
         SlashCommand("setup", "sagent.plugins.setup.first:setup"),
     ),
@@ -49,4 +50,5 @@ plugin = Plugin(
         Check("directories", f"{_CHECKS}:check_places"),
         Check("providers", f"{_CHECKS}:check_providers"),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from sagent.errors import UsageError
 from sagent.plugin import Choice, PathBase, RefusedError, Setting
@@ -114,3 +114,9 @@ async def theme(context: CommandContext, name: str = "") -> None:
         context.use(replace(settings, theme=name))
         await asyncio.to_thread(store_value, settings.user_file, "theme", name)
         context.say(f"Theme {name}: {THEMES[name]}, also from now on")
+
+
+@command(name="vim")
+async def set_vim(context: CommandContext, state: Literal["on", "off", ""] = "") -> None:
+    """Turn vi keys in the input on or off."""
+    context.set_display("vim", state)

@@ -1,7 +1,7 @@
 """sagent in a chat: a thread is a session. A service only has to implement `surface.ChatSurface`; Slack's is in
 `socket_mode`. Needs sagent[slack]."""
 
-from sagent.plugin import SERVERS, Command, Plugin, ToolEntry
+from sagent.plugin import SERVERS, Command, Extra, Plugin, ToolEntry
 
 PACKAGES = "slack-sdk aiohttp"
 """Packages of the extra slack."""
@@ -18,4 +18,5 @@ plugin = Plugin(
     ),
     tools=(ToolEntry("SendFile"),),
     needs=("hosting",),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -1,7 +1,7 @@
 """What was spent over days, and budgets that all sessions share: of a person's day, month and project, or a team's."""
 
 from sagent.config.values import switch, text_of, usd
-from sagent.plugin import SESSIONS, Command, Part, Plugin, Setting, SlashCommand
+from sagent.plugin import SESSIONS, Command, Extra, Part, Plugin, Setting, SlashCommand
 
 _USD = ("Decimal | None", "_Usd | None", "lower")
 DAY = Setting("budget_day", usd, None, *_USD, metavar="N", help="spend at most N USD a day, in all sessions")
@@ -33,4 +33,5 @@ plugin = Plugin(
     ),
     settings=(*_BUDGETS, TEAM_BUS, QUOTE),
     slash_commands=(SlashCommand("usage", "sagent.plugins.spending.slash:usage"),),
+    extras=(Extra("examples", "./examples.txt"),),
 )

@@ -60,6 +60,7 @@ plugin = Plugin(
     ),
     flags=(Flag("team", "have a team answer: a preset, or a file (see sagent team list)", "NAME|FILE", of="a2a"),),
     extras=(
+        Extra("examples", "./examples.txt"),
         Extra("a2a worker", "sagent.plugins.teams.serving:worker_of"),
         Extra("session costs", "sagent.plugins.teams.rounds:tell_saved"),
     ),

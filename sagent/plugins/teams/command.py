@@ -44,13 +44,14 @@ if TYPE_CHECKING:
     from sagent.plugins.teams.team import Team, TeamResult
 
 USAGE = """sagent team run (--preset NAME | FILE.toml) (--task FILE|- | "TASK") [flags]
-       sagent team list
+       sagent team [list]
        sagent team show NAME"""
 
 
 def run_team(argv: Sequence[str]) -> int:
     operations = {"run": _run, "list": _list, "show": _show}
-    if argv and argv[0] in operations:
+    argv = argv or ["list"]
+    if argv[0] in operations:
         return operations[argv[0]](argv[1:])
     parser = Parser("team", "Have a team of roles work on one task, each handing its results to the next.", usage=USAGE)
     parser.add_argument(

@@ -57,7 +57,10 @@ plugin = Plugin(
     settings=(SETUP, COPY, CHANGES),
     flags=(Flag("worktree", "work in a git worktree, with a branch of its own; a NAME continues that one", "[NAME]"),),
     runners=(Runner(f"{__name__}.run:run_in_worktree"),),
-    extras=(Extra("place of a run", f"{__name__}.run:RunPlace"),),
+    extras=(
+        Extra("examples", "./examples.txt"),
+        Extra("place of a run", f"{__name__}.run:RunPlace"),
+    ),
     slash_commands=(SlashCommand("worktree", f"{__name__}.slash:worktree"),),
     needs=("programs",),
 )

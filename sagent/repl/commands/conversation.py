@@ -103,24 +103,3 @@ async def saved(context: CommandContext) -> list[Line]:
 
 def _than(saved: Decimal | int) -> str:
     return "less" if saved >= 0 else "more"
-
-
-@command()
-async def earlier(context: CommandContext, messages: str = "300") -> None:
-    """Show the last messages of the conversation again.
-
-    Give the number to show (300).
-    """
-    if not (messages.isascii() and messages.isdecimal() and int(messages)):
-        raise UsageError(f"/earlier needs a number of messages, not {messages!r}.")
-    context.recall(int(messages))
-
-
-@command()
-async def copy(context: CommandContext) -> None:
-    """Copy the last answer to the clipboard."""
-    said = [one.content for one in context.opened.agent.messages if one.role == "assistant" and one.content]
-    if not said:
-        raise UsageError("There is no answer to copy yet.")
-    context.copy(said[-1])
-    context.say(f"Copied {len(said[-1])} characters")

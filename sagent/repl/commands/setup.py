@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 from sagent.config.plugins import Installed
 from sagent.errors import UsageError
@@ -68,9 +68,3 @@ async def sandbox_rows(context: CommandContext, *, whole: bool = False) -> list[
         return [("sandbox", f"{held}: {sandbox.means.why}")]
     profile = await asyncio.to_thread(opened.policy.profile, context.local.state.workspace)
     return [("sandbox", held), *((f"  {name}", text) for name, text in described(profile, whole=whole))]
-
-
-@command(name="vim")
-async def set_vim(context: CommandContext, state: Literal["on", "off", ""] = "") -> None:
-    """Turn vi keys in the input on or off."""
-    context.set_display("vim", state)

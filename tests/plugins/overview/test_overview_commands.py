@@ -26,6 +26,8 @@ COMMANDS = (
     Row("/sandbox [mode]", "/sandbox", "sandbox +off: it is switched off", completes="required", wrong="on"),
     Row("/sandbox [mode]", "/sandbox auto", refuses="give --sandbox on the command line"),
     Row("/tools", "/tools", "Read", wrong="x"),
+    Row("/earlier [messages]", "/earlier 3", refuses="no terminal to show them on", wrong="0"),
+    Row("/copy", "/copy", refuses="no terminal with a clipboard", wrong="x"),
     Row("/skills", "/skills", refuses="There are no skills", wrong="x"),
 )
 
@@ -41,6 +43,8 @@ async def test_session_facts_are_shown(context: RecordingContext) -> None:
     assert "█" in await context.do("/context")
     assert "edit" in await context.do("/status")
     assert "(not saved)  a question" in await context.do("/sessions")
+    await context.do("/copy")
+    assert context.copied == "The answer."
 
 
 async def test_sessions_are_listed_last_first(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Keys and values that are kept in the person's config.toml, and `/theme`, which keeps one."""
+"""Keys and values that are kept in the person's config.toml, `/theme`, which keeps one, and `/vim`."""
 
 import tomllib
 from pathlib import Path
@@ -11,8 +11,11 @@ from tests.repl.recorded import RecordingContext
 from tests.repl.test_slash_commands import Row, check_row
 
 
-async def test_theme_row_works(context: RecordingContext) -> None:
+async def test_display_rows_work(context: RecordingContext) -> None:
     await check_row(context, Row("/theme [name]", "/theme light", refuses="no terminal", completes="plain"))
+    await check_row(context, Row("/vim [state]", "/vim on", refuses="no terminal", completes="off", wrong="maybe"))
+    await context.do("/vim on")
+    assert context.display == [("vim", "on")]
 
 
 async def test_theme_is_set_and_kept(context: RecordingContext) -> None:
