@@ -69,7 +69,9 @@ def _run_in(folder: Path, launch: "Launch", named: Mapping[str, str], progress: 
     kept = test.is_file() and test.read_bytes() == (before / LOCAL_TEST).read_bytes()
     _say()
     progress.say(_verdict(passes=passes, kept=kept) if _has_answered(folder) else UNANSWERED)
-    progress.say(f"The project and the log of the session are in {folder}.")
+    progress.say(
+        f"The project and the log of the session are in {folder}; to remove them: rm -r {shlex.quote(str(folder))}"
+    )
     _say("\nTo use this model on your own files:")
     _say("".join(f"  export {export}\n" for export in exports) + f"  sagent --model llamacpp/{launch.name}")
     return 0 if passes and kept else code or 1

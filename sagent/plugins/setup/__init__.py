@@ -2,7 +2,8 @@
 
 from sagent.plugin import EVERYDAY, Check, Command, Extra, Plugin, SlashCommand
 
-_CHECKS, _SLASH = "sagent.plugins.setup.doctor", "sagent.plugins.setup.slash"
+_CHECKS, _MACHINE = "sagent.plugins.setup.doctor", "sagent.plugins.setup.machine"
+_SLASH = "sagent.plugins.setup.slash"
 plugin = Plugin(
     "setup",
     "logins, lists of models, checks of keys, programs and directories, and a demo",
@@ -44,6 +45,10 @@ plugin = Plugin(
     ),
     checks=(
         Check("keys", f"{_CHECKS}:check_keys"),
+        Check("stored keys", f"{_MACHINE}:check_exposed"),
+        Check("plugins", f"{_MACHINE}:check_plugins"),
+        Check("extras", f"{_MACHINE}:check_extras"),
+        Check("network", f"{_MACHINE}:check_network"),
         Check("programs", f"{_CHECKS}:check_programs"),
         Check("sandbox", f"{_CHECKS}:check_sandbox"),
         Check("terminal", f"{_CHECKS}:check_terminal"),

@@ -19,12 +19,14 @@ MARKS = {"good": "✓", "poor": "!", "bad": "✗"}
 
 
 def run_doctor(argv: Sequence[str]) -> int:
-    """Check keys, providers, programs, the terminal and directories. Returns 1 if something does not work."""
+    """Check keys and who may read them, providers, plugins, extras, the network, programs, the sandbox, the terminal
+    and directories, and say what to do next. Returns 1 if something does not work."""
     parser = Parser("doctor", run_doctor.__doc__)
     parser.add_cwd()
     parser.add_config()
     flags = vars(parser.parse_args(argv))
     from sagent.plugins.setup.doctor import Finding, examine
+    from sagent.plugins.setup.machine import next_step
 
     wrong: list[Finding] = []
     try:
@@ -34,5 +36,6 @@ def run_doctor(argv: Sequence[str]) -> int:
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SAGENT_")}
         settings = load(environ=plain, cwd=Path("/"), file=File(Path(os.devnull), "", {}))
     found = [*wrong, *asyncio.run(examine(settings, "sagent login"))]
-    write(binary_safe(sys.stdout), [Table(tuple((f"{MARKS[each.state]} {each.what}", each.detail) for each in found))])
+    rows = tuple((f"{MARKS[each.state]} {each.what}", each.detail) for each in found)
+    write(binary_safe(sys.stdout), [Table(rows), "", next_step(found, "`sagent login`")])
     return 1 if any(each.state == "bad" for each in found) else 0

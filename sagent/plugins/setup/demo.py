@@ -51,7 +51,7 @@ def _run(model: str | None) -> int:
 
 def _run_in(folder: Path, model: str | None) -> int:
     project = folder / "intervals"
-    shutil.copytree(HERE / "demo_project", project)
+    shutil.copytree(HERE / "demo_project", project, ignore=shutil.ignore_patterns("__pycache__"))
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": import_path()}
     say(f"Copied a small project with a failing test to {project}")
     with _provider(folder, environment, offline=model is None):
@@ -63,6 +63,7 @@ def _run_in(folder: Path, model: str | None) -> int:
     if model is None:
         say("\nThe model was a script on this machine: no provider was called and nothing was charged.")
         say("The cost above is what its tokens would have cost.")
+    say(f"\nIts files stay, to be looked at. To remove them: rm -r {shlex.quote(str(folder))}")
     return code
 
 

@@ -7,12 +7,15 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from inspect import iscoroutinefunction
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
+from sagent.config.keyring import IN_KEYRING
+from sagent.errors import SagentError
 from sagent.lib.raised import reason
 from sagent.plugin import Check, Finding, resolve
 
@@ -70,11 +73,38 @@ def check_keys(settings: "Settings", login: str) -> Iterator[Finding]:
     """Yield the providers that have a key, and the logins on this machine that can be used instead."""
     from sagent.plugins.setup.first import find_offers
 
-    found, offers = [name for name, _ in _usable(settings)], find_offers(settings)
+    found, offers = [f"{name} ({source})" for name, source in _sources(settings)], find_offers(settings)
     how = "good" if found else "poor" if offers else "bad"
     yield Finding(how, "keys", ", ".join(found) or f"none is set: use {login}")
+    for name, provider in settings.providers.items():
+        if not provider.api_key and _written_key(settings, name) == IN_KEYRING:
+            yield Finding("bad", name, f"its key is in the keyring, which has none or is not readable: {login} {name}")
     for offer in offers:
         yield Finding("good", "login", f"{offer.hint}: used with --provider {offer.provider}, or /setup")
+
+
+def _sources(settings: "Settings") -> Iterator[tuple[str, str]]:
+    """Yield the providers that have a key, and where it is."""
+    from sagent.providers.access import first_set
+    from sagent.providers.rows import built_in
+
+    rows = {**built_in(), **settings.rows}
+    for name, own in _usable(settings):
+        if own and own.api_key:
+            yield name, "keyring" if _written_key(settings, name) == IN_KEYRING else settings.user_file.name
+        else:
+            yield name, first_set(f"{rows[name].key} {rows[name].token}")[0]
+
+
+def _written_key(settings: "Settings", provider: str) -> str:
+    """Return the `api_key` that the person's settings file has for a provider, as it is written there."""
+    from sagent.config.files import find_file, read_file
+    from sagent.lib.json import as_object
+
+    with suppress(SagentError, OSError, ValueError, TypeError):
+        if file := read_file(find_file(settings.config_dir)[0]):
+            return str(as_object(as_object(file.data.get("providers") or {}).get(provider) or {}).get("api_key", ""))
+    return ""
 
 
 def check_programs(_: "Settings", __: str) -> Iterator[Finding]:
@@ -177,7 +207,8 @@ def check_terminal(_: "Settings", __: str) -> Iterator[Finding]:
     """Yield the size and the encoding of the terminal."""
     size = shutil.get_terminal_size()
     term = os.environ.get("TERM", "")
-    detail = f"{term or 'TERM is not set'}, {size.columns}x{size.lines}"
+    plain = "; a session talks in plain lines there" if term == "dumb" else ""
+    detail = f"{term or 'TERM is not set'}, {size.columns}x{size.lines}{plain}"
     yield Finding("poor" if term in ("", "dumb") else "good", "terminal", detail)
     encoding = (sys.stdout.encoding or "").lower()
     yield Finding("good" if "utf" in encoding else "poor", "encoding", encoding or "unknown")

@@ -13,9 +13,11 @@ _MARKS = {"good": ("class:done", "✓"), "poor": ("class:warning", "!"), "bad": 
 async def doctor(context: CommandContext) -> None:
     """Check keys, providers, terminal and programs."""
     from sagent.plugins.setup.doctor import examine
+    from sagent.plugins.setup.machine import next_step
 
     found = await examine(context.settings)
-    context.write(table([_MARKS[one.state], ("", one.what), ("class:dim", one.detail)] for one in found))
+    rows = table([_MARKS[finding.state], ("", finding.what), ("class:dim", finding.detail)] for finding in found)
+    context.write([*rows, (("", next_step(found, "/login")),)])
 
 
 @command()

@@ -15,6 +15,9 @@ from tests.waiting import wait_until
 def test_demo_fixes_test(shell: Shell) -> None:
     done = shell.run("demo", model="")
     assert done.code == 0, done.err
+    folder = re.search(r"To remove them: rm -r (\S+)$", done.out, re.MULTILINE)
+    assert folder is not None
+    assert not list(Path(folder[1]).rglob("*.pyc"))
     for words in (
         "a failing test",
         "● Edit intervals.py · +2 -2",

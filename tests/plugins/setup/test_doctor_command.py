@@ -82,7 +82,7 @@ def test_doctor_works_with_bad_settings(shell: Shell) -> None:
         done = shell.run("doctor", model="")
         assert done.code == 1
         assert re.search(rf"^✗ +settings +.*{wrong}", done.out, re.MULTILINE)
-        assert re.search(r"^✓ +keys +anthropic$", done.out, re.MULTILINE)
+        assert re.search(r"^✓ +keys +anthropic \(ANTHROPIC_API_KEY\)$", done.out, re.MULTILINE)
 
 
 def test_doctor_fails_without_key(shell: Shell) -> None:
@@ -91,7 +91,7 @@ def test_doctor_fails_without_key(shell: Shell) -> None:
     assert re.search(r"^✗ +keys +none is set: use sagent login$", done.out, re.MULTILINE)
     shell.serve([])
     done = shell.run("doctor", model="")
-    assert re.search(r"^✓ +keys +anthropic$", done.out, re.MULTILINE)
+    assert re.search(r"^✓ +keys +anthropic \(ANTHROPIC_API_KEY\)$", done.out, re.MULTILINE)
     found = re.search(r"^. +anthropic +127\.0\.0\.1:\d+ answers in (.*)$", done.out, re.MULTILINE)
     assert found and "the key could not be tested" in found[1]
     assert re.search(rf"^. +state directory +{re.escape(str(Path(shell.environment['HOME'])))}", done.out, re.MULTILINE)
