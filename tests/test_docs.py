@@ -167,3 +167,13 @@ def test_every_decision_is_in_the_index() -> None:
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text("utf-8")))
     assert linked == {page.name for page in folder.glob("*.md")} - {"index.md"}
     assert len(linked) > 50
+
+
+def test_extras_are_added_as_the_reader_installed() -> None:
+    """A page that says that it needs an extra leads to the tabs that add one."""
+    for page in (ROOT / "docs").glob("*.md"):
+        text = page.read_text("utf-8")
+        alone = [line for line in text.splitlines() if re.search(r"pip install -e '?\.\[", line) and line[:1] != " "]
+        assert not alone, page
+        if page.name != "install.md" and re.search(r"needs\sthe\sextra `\w+`", text):
+            assert "install.md#add-an-extra" in text, page
