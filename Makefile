@@ -80,6 +80,7 @@ check-rest: $(VENV)/.developed
 	@$(BIN)/python scripts/reading.py
 	@$(BIN)/python scripts/words.py
 	@$(BIN)/python scripts/make_names.py --check
+	@$(BIN)/python scripts/make_architecture.py --check
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The documentation as a site, in site/.

@@ -1,9 +1,10 @@
-"""Record `docs/demo.svg`: the REPL on the demo's project, its keys pressed in a real terminal (tmux), offline.
+"""Record the REPL on the demo's project, its keys pressed in a real terminal (tmux), offline.
 
-python scripts/record_demo.py [FILE]
+python scripts/record_demo.py [FILE]           docs/demo.svg: half a minute
+python scripts/record_demo.py --tour [FILE]    docs/tour.svg: three minutes
 
-What is shown are the terminal's own screens at a few moments: agents at work as a tree, advice, a change to approve
-with its diff, and what came of it.
+Each shows the terminal's own screens at a few moments: agents at work as a tree, advice, a change to approve with its
+diff, and what came of it. The tour goes on to cost, context, going back, permissions and a second task.
 """
 
 import html
@@ -29,7 +30,7 @@ TASK = "A test fails here. Find out why, fix the code, and run the tests."
 COLUMNS, ROWS = 92, 30
 STEP_X, STEP_Y, PAD = 8.4, 18, 16
 COLOURS = ("#5c6370", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#dcdfe4")
-PATIENCE = 20.0  # seconds
+PATIENCE = 40.0  # seconds
 
 
 def look(path: str) -> Call:
@@ -65,6 +66,13 @@ ROOT_TURNS = (
     Turn(delay=3.0, text="Both, then.", calls=(Call("Edit", EDIT),)),
     Turn(calls=(run("python3 -m unittest 2>&1 | tail -3"),)),
     Turn(text="`merge` joins intervals that touch, and keeps the larger end. **All 4 tests pass.**"),
+    Turn(delay=1.0, text="I look where the end of an interval is used.", calls=(Call("Grep", {"pattern": "end"}),)),
+    Turn(
+        delay=1.5,
+        text="Three things rest on it:\n\n1. `merge` keeps the **larger** end of two intervals that meet.\n"
+        "2. `total` adds `end - start`, so an end is not part of its interval.\n"
+        "3. The tests name both: `test_touching` and `test_contained`.",
+    ),
 )
 ADVICE = """VERDICT: adjust
 Not quite. An interval inside another one still shortens it: keep the larger end too.
@@ -109,14 +117,39 @@ MOMENTS = (
 )
 
 
+SECOND = "Where else does the end of an interval matter?"
+TOUR = (
+    Moment((), ("│ $0",), 6.0),
+    Moment((TASK,), ("run the tests.",), 6.0),
+    Moment(("Enter",), ("Grep merge(", "Read test_intervals.py", "Running 2 s"), 12.0, moves=True),
+    Moment((), ("╭─ advisor", "╰─"), 12.0, moves=True),
+    Moment((), ("? Edit ", "y once"), 18.0, moves=True),
+    Moment(("y",), ("python3", "y once"), 10.0, moves=True),
+    Moment(("y",), ("All 4 tests pass.",), 12.0),
+    Moment(("/cost", "Enter"), ("executor", "advisor"), 14.0),
+    Moment(("/context", "Enter"), ("tokens",), 12.0),
+    Moment(("/permissions edit", "Enter"), ("Permission mode edit",), 8.0),
+    Moment((SECOND,), (SECOND,), 5.0),
+    Moment(("Enter",), ("test_contained",), 16.0),
+    Moment(("/status", "Enter"), ("permissions",), 12.0),
+    Moment(("/rewind", "Enter"), (TASK[:20],), 12.0),
+    Moment(("Escape",), ("│ $0",), 3.0),
+    Moment(("/help", "Enter"), ("Keys", "Ctrl-B"), 14.0),
+    Moment(("/sessions", "Enter"), ("●",), 8.0),
+)
+"""Moments of the tour: 180 seconds."""
+
+
 def main() -> None:
     """Record, and write the file."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "demo.svg"
-    screens = list(record())
-    out.write_text(draw(screens, [moment.seconds for moment in MOMENTS if moment.seconds]), encoding="utf-8")
+    words = [word for word in sys.argv[1:] if word != "--tour"]
+    name, moments = ("tour.svg", TOUR) if "--tour" in sys.argv else ("demo.svg", MOMENTS)
+    out = Path(words[0]) if words else ROOT / "docs" / name
+    screens = list(record(moments))
+    out.write_text(draw(screens, [moment.seconds for moment in moments if moment.seconds]), encoding="utf-8")
 
 
-def record() -> Iterator[str]:
+def record(moments: Sequence[Moment] = MOMENTS) -> Iterator[str]:
     """The screens, with their escape sequences."""
     with ExitStack() as stack:
         server = stack.enter_context(FakeProviderServer(answer, strict=False).in_thread())
@@ -124,7 +157,7 @@ def record() -> Iterator[str]:
         scratch.mkdir()
         stack.callback(shutil.rmtree, scratch)
         home, work = scratch, scratch / "calendar"
-        shutil.copytree(ROOT / "sagent/plugins/setup/demo_project", work)
+        shutil.copytree(ROOT / "sagent/plugins/setup/demo_project", work, ignore=shutil.ignore_patterns("__pycache__"))
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -142,7 +175,7 @@ def record() -> Iterator[str]:
         terminal = Terminal(scratch / "tmux", [*command, *program], work)
         try:
             terminal.until(("│ $0",))
-            for moment in MOMENTS:
+            for moment in moments:
                 for key in moment.keys:
                     terminal.press(key)
                 screen = terminal.until(moment.wanted, moves=moment.moves)
@@ -167,7 +200,7 @@ class Terminal:
 
     def press(self, key: str) -> None:
         """A key by its name, or a text."""
-        self._tmux("send-keys", *(() if key == "Enter" else ("-l",)), key)
+        self._tmux("send-keys", *(() if key in ("Enter", "Escape") else ("-l",)), key)
 
     def screen(self, *, styles: bool = False) -> str:
         """What is to be seen."""

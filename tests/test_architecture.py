@@ -1,6 +1,8 @@
 """What docs/architecture.md says of files and layers is so."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -58,3 +60,10 @@ def test_core_names_no_plugin() -> None:
     named = {str(file.relative_to(ROOT)): naming.findall(file.read_text("utf-8")) for file in files}
     assert len(files) > 300
     assert {name: found for name, found in named.items() if found} == {}
+
+
+def test_picture_is_of_this_code() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/make_architecture.py", "--check"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")

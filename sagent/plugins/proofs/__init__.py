@@ -1,6 +1,6 @@
 """Proofs of changes: a signed file that says where every changed line comes from, and its check in CI."""
 
-from sagent.plugin import SESSIONS, Command, Plugin
+from sagent.plugin import SESSIONS, Command, Extra, Plugin
 
 plugin = Plugin(
     "proofs",
@@ -20,4 +20,5 @@ plugin = Plugin(
         ),
     ),
     needs=("audit", "worktrees"),
+    extras=(Extra("examples", "./examples.txt"),),
 )

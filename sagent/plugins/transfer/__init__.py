@@ -1,6 +1,6 @@
 """Sessions of other programs: their transcripts become sessions, and sessions become transcripts of theirs."""
 
-from sagent.plugin import SESSIONS, Command, ExportFormat, Plugin, SlashCommand
+from sagent.plugin import SESSIONS, Command, ExportFormat, Extra, Plugin, SlashCommand
 
 plugin = Plugin(
     "transfer",
@@ -14,6 +14,7 @@ plugin = Plugin(
         ),
     ),
     needs=("exports",),
+    extras=(Extra("examples", "./examples.txt"),),
     slash_commands=(SlashCommand("import-session", f"{__name__}.slash:import_session"),),
     export_formats=(
         ExportFormat("claude", "a transcript of Claude Code", f"{__name__}.formats:export_claude", "claude.jsonl"),

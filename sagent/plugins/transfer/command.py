@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Make a session of a transcript of Claude Code, codex, Gemini CLI, opencode or pi, and go on with it
 on any model. The transcript stays as it is. What could not be taken over is listed."""
-EPILOG = """examples:
-  sagent resume --list --from claude
-  sagent resume 8cac5ffd --from claude "go on" --model openai/gpt-5.5 --max-budget-usd 1
-  sagent resume ./rollout.jsonl --save-only
-
-Further flags are those of a run. The prompts of a transcript count as yours only if it lies where the program keeps its
-own."""
+EPILOG = """Further flags are those of a run. The prompts of a transcript count as yours only if it lies where the
+program keeps its own."""
 MAX_SHOWN_REASONS = 20
 _OTHERS = ("continue", "resume", "session", "fork", "ephemeral")
 

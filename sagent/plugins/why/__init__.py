@@ -1,6 +1,6 @@
 """An account of sessions: where money, tokens and time went, and which changes would have made them cheaper."""
 
-from sagent.plugin import SESSIONS, Command, Plugin, SlashCommand
+from sagent.plugin import SESSIONS, Command, Extra, Plugin, SlashCommand
 
 plugin = Plugin(
     "why",
@@ -14,5 +14,6 @@ plugin = Plugin(
             group=SESSIONS,
         ),
     ),
+    extras=(Extra("examples", "./examples.txt"),),
     slash_commands=(SlashCommand("why", f"{__name__}.slash:why"),),
 )
