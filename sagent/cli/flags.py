@@ -26,8 +26,7 @@ To send a prompt that is a command's name: sagent -- models
 
 exit codes:
   0 done   1 failed   2 usage   3 budget   4 turn or round limit   5 reply cut at its output limit
-  6 answer does not match the schema   7 findings of a review   124 `sagent wait` waited long enough
-  129, 130, 141, 143 ended by SIGHUP, SIGINT, SIGPIPE, SIGTERM"""
+  6 answer does not match the schema   7 review findings   124 `wait` timed out   129, 130, 141, 143 by a signal"""
 
 
 SESSION = "a session's path or id, or the beginning of an id (default: the last session)"
