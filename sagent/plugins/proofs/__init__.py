@@ -19,6 +19,6 @@ plugin = Plugin(
             group=SESSIONS,
         ),
     ),
-    needs=("audit", "worktrees"),
+    needs=("audit", "blame", "worktrees"),
     extras=(Extra("examples", "./examples.txt"),),
 )

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from sagent.errors import SessionCorrupt
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_object, as_str, canonical_bytes, json_load, sha256_hex
+from sagent.plugins.blame import APPROVED
 from sagent.plugins.proofs.lines import gained, is_text, split_lines
 from sagent.session.contents import Forked, MessageEntry, Opened, ResultEntry, Returned, Spawned, StoredCall, Unknown
 from sagent.session.entries import Entry, parse_line
@@ -22,8 +23,6 @@ from sagent.session.folds import charges
 from sagent.session.touches import Snapshot, Touched
 from sagent.usage import Charge
 
-APPROVED = "approved"
-"""Kind of the entry that records that a person has allowed a call."""
 NEEDED = frozenset({
     *("opened", "reserved", "spent", "request", "forked", "repaired", "spawned", "returned", "handoff"),
     APPROVED,

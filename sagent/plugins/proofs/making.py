@@ -5,10 +5,14 @@ from dataclasses import field, replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from sagent.errors import SessionCorrupt, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
+from sagent.plugins.blame.attribution import LineOrigin, Unknown, WrittenByAgent, attribute
+from sagent.plugins.blame.evidence import Evidence as BlameEvidence
+from sagent.plugins.blame.evidence import read_evidence
 from sagent.plugins.proofs.archive import MAX_PROOF_BYTES, MAX_STATEMENT_BYTES, Proof
 from sagent.plugins.proofs.claims import bill_of, quote_of
 from sagent.plugins.proofs.evidence import (
@@ -24,7 +28,7 @@ from sagent.plugins.proofs.evidence import (
     sources_of,
 )
 from sagent.plugins.proofs.lines import same_ends, split_lines
-from sagent.plugins.proofs.origins import Attribution, Person
+from sagent.plugins.proofs.origins import Attribution, Person, Trace, Traced
 from sagent.plugins.proofs.repository import Change, authors_of, read_change, work_trees
 from sagent.plugins.proofs.statement import Evidence, FromLog, LogClaim, Statement, state
 from sagent.plugins.worktrees.record import home_of
@@ -66,12 +70,13 @@ def make_proof(root: Path, base: str, head: str, state_dir: Path, wanted: Wanted
     person = _authors(root, change, wanted.by)
     places = _Places.of(root, state_dir, wanted.sessions)
     found = [session for path in places.paths() if (session := _Session.read(path, places, change))]
-    used, quoted = _used(found, change, person, wanted)
+    trace = _tracing(root, change, found)
+    used, quoted = _used(found, change, person, trace, wanted)
     carried = [_carry(session, change, used, quoted, wanted, redaction) for session in found if session.id in used]
     evidence = {name: data for each in carried for name, data in each.files.items()} | _contents(change)
     if (size := sum(map(len, evidence.values()))) > MAX_PROOF_BYTES * 3 // 4:
         raise UsageError(f"The logs have {size:,} bytes, more than a proof can have: prove a part of the range.")
-    statement = _state(change, carried, evidence, person, wanted, quoted)
+    statement = _state(change, carried, evidence, _Attributing(person, trace), wanted, quoted)
     if len(signed := state(statement)) > MAX_STATEMENT_BYTES:
         raise UsageError("The change is too large for one proof: prove a part of the range.")
     return Proof(statement, signed, b"", (), evidence)
@@ -83,6 +88,39 @@ def _authors(root: Path, change: Change, by: str) -> Person:
         return authors_of(root, change.base, change.head, path)
 
     return lambda path, number: by or authors(path).get(number) or authors(path)[0]
+
+
+class _Attributing(NamedTuple):
+    """Who is named for lines, and how the histories of files are traced."""
+
+    person: Person
+    trace: Trace
+
+
+def _tracing(root: Path, change: Change, candidates: Sequence["_Session"]) -> Trace:
+    """Return how lines are traced through the histories of files, in the sessions' logs and in git."""
+
+    @cache
+    def evidence() -> BlameEvidence:
+        return read_evidence(session.path for session in candidates)
+
+    @cache
+    def trace(path: str) -> Sequence[Traced]:
+        after = change.files[path].after
+        lines = attribute(root / path, after.data, evidence(), at=change.head) if after and candidates else ()
+        return [_traced(line) for line in lines]
+
+    return trace
+
+
+def _traced(line: LineOrigin) -> Traced:
+    match line:
+        case WrittenByAgent(session, agent, entry=entry):
+            return FromLog(session, agent, entry)
+        case Unknown("outside"):
+            return "outside"
+        case Unknown():
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +196,13 @@ def _opened(session: Path) -> Opened:
 
 
 def _used(
-    candidates: Sequence[_Session], change: Change, person: Person, wanted: Wanted
+    candidates: Sequence[_Session], change: Change, person: Person, trace: Trace, wanted: Wanted
 ) -> tuple[Mapping[str, set[str]], Sequence[tuple[LogFacts, Ran]]]:
     """Return the entries that lines come from, by session, and the results to quote. Raises UsageError."""
     facts = [log for session in candidates for log in session.facts()]
     blobs = {session.id: session.blobs for session in candidates}
     sources = sources_of(facts, lambda session, name: blobs[session].find(name))
-    attribution = Attribution(sources, person)
+    attribution = Attribution(sources, person, trace)
     for _ in attribution.claims(change.files):
         pass
     used: dict[str, set[str]] = {session.id: set() for session in candidates if wanted.sessions}
@@ -283,13 +321,13 @@ def _state(
     change: Change,
     carried: Sequence[_Carried],
     files: Mapping[str, bytes],
-    person: Person,
+    attributing: _Attributing,
     wanted: Wanted,
     quoted: Sequence[tuple[LogFacts, Ran]],
 ) -> Statement:
     partial = set[str]().union(*(each.partial for each in carried)) - _contents(change).keys()
     facts = [log for each in carried for log in each.facts]
-    attribution = Attribution(sources_of(facts, lambda _, name: files.get(blob_name(name))), person)
+    attribution = Attribution(sources_of(facts, lambda _, name: files.get(blob_name(name))), *attributing)
     claims = tuple(attribution.claims(change.files))
     sides = {claim.path: claim.after for claim in claims}
     rows = (Evidence(name, len(data), sha256_hex(data), name in partial) for name, data in sorted(files.items()))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import Literal, TypeAlias
 
 from sagent.lib.dataclass import dataclass
 from sagent.plugins.proofs.evidence import Source
@@ -12,6 +13,10 @@ from sagent.plugins.proofs.statement import FileClaim, FromLog, FromPerson, Move
 
 Person = Callable[[str, int], str]
 """Names the person for a line of a path, by its number from 1, and for the removed ones and the whole file by 0."""
+Traced: TypeAlias = FromLog | Literal["outside"] | None
+"""Origin of a line as the history of its file shows it: a call, something outside the logs, or None if that is open."""
+Trace: TypeAlias = Callable[[str], Sequence[Traced]]
+"""Traces the lines of a path after the change: one for each line, or none at all."""
 
 
 @dataclass(slots=True)
@@ -31,6 +36,7 @@ class Attribution:
 
     sources: Mapping[str, Sequence[Source]]
     person: Person
+    trace: Trace
     origins: dict[Origin, int] = field(default_factory=dict[Origin, int])
     _moved: dict[bytes, Counter[str]] = field(default_factory=dict[bytes, Counter[str]])
 
@@ -65,14 +71,15 @@ class Attribution:
     def _origins(
         self, path: str, lines: Sequence[bytes], of: Callable[[Source], Counter[bytes]], numbers: Sequence[int] | None
     ) -> Iterator[int]:
-        left: dict[bytes, list[tuple[Origin, int]]] = {}
+        left: dict[bytes, list[tuple[FromLog, int]]] = {}
         for source in self.sources.get(path, ()):
             for line, times in of(source).items():
                 left.setdefault(line, []).append((_origin(source), times))
+        traced = self.trace(path) if numbers else ()
         for place, line in enumerate(lines):
-            if found := left.get(line):  # the last one that wrote it
-                origin, times = found.pop()
-                found += [(origin, times - 1)] if times > 1 else []
+            hint = traced[numbers[place]] if numbers and traced else None
+            if found := _take(left.get(line, []), hint):
+                origin: Origin = found
             elif numbers is not None and (source_path := self._take_moved(path, line)):
                 origin = Moved(source_path)
             else:
@@ -97,6 +104,20 @@ class Attribution:
 
     def _number(self, origin: Origin) -> int:
         return self.origins.setdefault(origin, len(self.origins))
+
+
+def _take(rows: list[tuple[FromLog, int]], hint: Traced) -> FromLog | None:
+    """Take a line from the call that the file's history names, or from the last one that wrote such a line; none if the
+    history names something outside the logs."""
+    if hint == "outside" or not rows:
+        return None
+    named = (hint.agent, hint.entry) if hint else None  # a copied session has the entry too
+    places = (place for place, (origin, _) in enumerate(rows) if (origin.agent, origin.entry) == named)
+    place = next(places, len(rows) - 1)
+    origin, times = rows.pop(place)
+    if times > 1:
+        rows.insert(place, (origin, times - 1))
+    return origin
 
 
 def _origin(source: Source) -> FromLog:

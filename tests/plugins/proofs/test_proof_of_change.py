@@ -271,3 +271,16 @@ def test_calls_that_a_person_allowed_are_told(work: Work, agent: Agent):
     agent.write("b.py", "one = 4\n")
     commit(work.root)
     assert work.check(work.prove(), allowed=True).problems
+
+
+def test_line_typed_again_by_a_person_is_theirs(work: Work, agent: Agent):
+    """The history of the file decides where it is known: the agent removed its line, and a person wrote it again."""
+    line = "limit_of_the_requests_in_a_minute = 60\n"
+    agent.write("b.py", f"one = 1\n{line}")
+    agent.write("b.py", "one = 1\n")
+    commit(work.root, "Without a limit")
+    put(work.root / "b.py", f"one = 1\ntwo = 2\n{line}")
+    commit(work.root, "With a limit", BOB)
+    verdict = work.check(work.prove())
+    assert verdict.problems == ()
+    assert verdict.people == {"Bob <bob@example.org>": 2}
