@@ -19,6 +19,7 @@ from sagent.session.place import Place
 FORMAT = "sagent-bundle"
 VERSION = 1
 NAME = "manifest.json"
+PROOF = "proof.json"  # in archives of the plugin `proofs`, which are no bundles of a session
 SESSION = "session/"  # folder of the session's files in a bundle
 
 

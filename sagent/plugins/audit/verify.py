@@ -18,7 +18,17 @@ from sagent.errors import SagentError, SessionNotFound, UsageError
 from sagent.lib.atomic import put
 from sagent.lib.dataclass import dataclass
 from sagent.lib.text import count
-from sagent.plugins.audit.bundle import NAME, SESSION, Listed, Manifest, is_bundle, open_bundle, read_manifest, unpacked
+from sagent.plugins.audit.bundle import (
+    NAME,
+    PROOF,
+    SESSION,
+    Listed,
+    Manifest,
+    is_bundle,
+    open_bundle,
+    read_manifest,
+    unpacked,
+)
 from sagent.plugins.audit.kept_savings import NAME as KEPT_SAVINGS
 from sagent.plugins.audit.segment import ASTRAY, UNKNOWN, LogSegment, check, split
 from sagent.plugins.audit.signature import SIGNATURE, check_signature, sign
@@ -442,7 +452,9 @@ class _Record:
 
 
 def _verify_bundle(path: Path, files: Mapping[str, Place], problems: list[str], asked: _Asked) -> Proof:
-    """Check an export: the manifest's files, and the session among them."""
+    """Check an export: the manifest's files, and the session among them. Raises UsageError for a proof."""
+    if PROOF in files:
+        raise UsageError(f"{path} is a proof of a change, not a session: `sagent check-proof {path}` checks it.")
     inside = {name.removeprefix(SESSION): place for name, place in files.items() if name.startswith(SESSION)}
     record = _Record("", f"{path}:session" if path.is_file() else str(path / "session"), inside, asked)
     checked = "none"

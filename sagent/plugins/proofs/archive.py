@@ -11,13 +11,14 @@ from sagent.errors import SagentError, UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import canonical_bytes, sha256_hex
 from sagent.plugins.audit.bundle import NAME as MANIFEST
+from sagent.plugins.audit.bundle import PROOF as STATEMENT
 from sagent.plugins.audit.bundle import is_bundle, open_bundle, read_manifest, write_bundle
 from sagent.plugins.audit.signature import check_signature
 from sagent.plugins.proofs.evidence import is_evidence
 from sagent.plugins.proofs.statement import Statement, read_statement
 from sagent.sandbox.scratch import temporary
 
-STATEMENT, SIGNATURE = "proof.json", "proof.json.sig"
+SIGNATURE = f"{STATEMENT}.sig"
 APPROVAL = "approvals/"
 MAX_PROOF_BYTES = 64 << 20
 MAX_STATEMENT_BYTES = 8 << 20

@@ -104,11 +104,14 @@ def _change(root: Path, proof: Proof, given: argparse.Namespace) -> tuple[str, C
     named = given.range or given.base
     if named:
         base, head = parse_range(root, named)
-        return commit_of(root, named.partition("..")[0] or "HEAD"), read_change(root, base, head)
+        trusted = commit_of(root, named.partition("..")[0] or "HEAD") if base else ""
+        if not (trusted or given.signers):
+            raise UsageError("Nothing is before the first commit that could name signers: name them, --signers FILE.")
+        return trusted, read_change(root, base, head)
     if not given.signers:
         raise UsageError("Name the commit that the change is for, --base origin/main, or the signers, --signers FILE.")
     head = commit_of(root, "HEAD")
-    base = parted(root, commit_of(root, proof.statement.base), head)
+    base = proof.statement.base and parted(root, commit_of(root, proof.statement.base), head)
     return "", read_change(root, base, head)
 
 

@@ -27,7 +27,7 @@ from sagent.plugins.proofs.evidence import (
 from sagent.plugins.proofs.lines import changed_lines, differing, same_ends, split_lines
 from sagent.plugins.proofs.origins import has_lines, needs_whole, side_of
 from sagent.plugins.proofs.quotes import quoted_in
-from sagent.plugins.proofs.repository import Change, Changed, File, is_ancestor, merge_contents, read_file
+from sagent.plugins.proofs.repository import Change, Changed, File, is_ancestor, merge_contents, read_file, short
 from sagent.plugins.proofs.statement import FileClaim, FromLog, FromPerson, LogClaim, Moved, Origin, Run
 
 SIGNERS = ".sagent/allowed_signers"
@@ -364,8 +364,8 @@ class _Check:
             problems.append("a file is proven twice")
         if not is_ancestor(self.root, self.statement.base, self.change.base):
             problems.append(
-                f"the proof begins at {self.statement.base[:12]}, which is not in the history of "
-                f"{self.change.base[:12]}: it is of another repository, or of commits that were rewritten below it"
+                f"the proof begins at {short(self.statement.base)}, which is not in the history of "
+                f"{short(self.change.base)}: it is of another repository, or of commits that were rewritten below it"
             )
         files = {path: changed for path, changed in self.change.files.items() if path != self.required.own}
         moved_on = False

@@ -29,7 +29,7 @@ from sagent.plugins.proofs.evidence import (
 )
 from sagent.plugins.proofs.lines import same_ends, split_lines
 from sagent.plugins.proofs.origins import Attribution, Person, Trace, Traced
-from sagent.plugins.proofs.repository import Change, authors_of, read_change, work_trees
+from sagent.plugins.proofs.repository import Change, authors_of, read_change, short, work_trees
 from sagent.plugins.proofs.statement import Evidence, FromLog, LogClaim, Statement, state
 from sagent.plugins.worktrees.record import home_of
 from sagent.session.blobs import BlobDirectory
@@ -66,7 +66,7 @@ def make_proof(root: Path, base: str, head: str, state_dir: Path, wanted: Wanted
     change = read_change(root, base, head)
     change = replace(change, files={path: each for path, each in change.files.items() if path != wanted.own})
     if not change.files:
-        raise UsageError(f"{base[:12]}..{head[:12]} changes no file, so there is nothing to prove.")
+        raise UsageError(f"{short(base)}..{head[:12]} changes no file, so there is nothing to prove.")
     person = _authors(root, change, wanted.by)
     places = _Places.of(root, state_dir, wanted.sessions)
     found = [session for path in places.paths() if (session := _Session.read(path, places, change))]

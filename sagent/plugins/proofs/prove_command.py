@@ -19,7 +19,7 @@ from sagent.plugins.audit.signature import sign
 from sagent.plugins.proofs.archive import Proof, approval_of, read_proof
 from sagent.plugins.proofs.making import Wanted, make_proof
 from sagent.plugins.proofs.quotes import quotation
-from sagent.plugins.proofs.repository import parse_range, root_of
+from sagent.plugins.proofs.repository import parse_range, root_of, short
 from sagent.plugins.proofs.statement import FromLog, FromPerson, Moved, Origin, Statement
 from sagent.transcript.redaction import Redaction
 
@@ -132,7 +132,7 @@ def lines_by_origin(statement: Statement) -> Counter[Origin]:
 
 def _tell(proof: Proof, out: str) -> Iterator[str | Table]:
     statement = proof.statement
-    yield f"{quote_path(out)}: {count(len(statement.files), 'file')}, {statement.base[:12]}..{statement.head[:12]}"
+    yield f"{quote_path(out)}: {count(len(statement.files), 'file')}, {short(statement.base)}..{statement.head[:12]}"
     lines = lines_by_origin(statement)
     agents, people, moved = Counter[str](), Counter[str](), 0
     for origin, number in lines.items():

@@ -19,6 +19,11 @@ MAX_CHANGE_BYTES = 256 << 20
 """Bytes of all changed files, before and after."""
 
 
+def short(base: str) -> str:
+    """Return a commit's short name for people; "" is the beginning of the history."""
+    return base[:12] or "the beginning"
+
+
 class File(NamedTuple):
     """A path in a commit: its mode, as git writes it, and its content; that of a submodule is the commit's id."""
 
@@ -63,15 +68,29 @@ def commit_of(root: Path, name: str) -> str:
 
 
 def parse_range(root: Path, named: str) -> tuple[str, str]:
-    """Return the commits of a range: `A..B` and `A...B` begin where the two parted; one name is `NAME..HEAD`. Raises
-    UsageError."""
+    """Return the commits of a range: `A..B` and `A...B` begin where the two parted; one name is `NAME..HEAD`.
+
+    If A is FIRST^, and FIRST has no parent, the range begins with FIRST, and its base is "". Raises UsageError.
+    """
     first, _, last = re.fullmatch(r"(.*?)(\.{2,3}|\Z)(.*)", named, re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess] -- anything fits
     head = commit_of(root, last or "HEAD")
+    if is_before_all(root, first):
+        return parted(root, commit_of(root, first.removesuffix("^")), head) and "", head
     return parted(root, commit_of(root, first or "HEAD"), head), head
 
 
+def is_before_all(root: Path, name: str) -> bool:
+    """Return True if a name is FIRST^ for a commit that has no parent, in a clone without its history too."""
+    if not name.endswith("^") or not attempt(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name).code:
+        return False
+    header = attempt(root, "cat-file", "commit", commit_of(root, name.removesuffix("^"))).output.partition(b"\n\n")[0]
+    return b"\nparent " not in header  # a shallow clone leaves the line there
+
+
 def parted(root: Path, base: str, head: str) -> str:
-    """Return the commit where a head left a base. Raises UsageError."""
+    """Return the commit where a head left a base; "" if that is before the first one. Raises UsageError."""
+    if not base:
+        return ""
     done = attempt(root, "merge-base", base, head)
     if done.code:
         raise UsageError(
@@ -81,7 +100,9 @@ def parted(root: Path, base: str, head: str) -> str:
 
 
 def is_ancestor(root: Path, commit: str, head: str) -> bool:
-    """Return True if a commit is in the history of another, here."""
+    """Return True if a commit is in the history of another, here; the beginning, "", is in that of nothing else."""
+    if not (commit and head):
+        return commit == head
     return not attempt(root, "merge-base", "--is-ancestor", commit, head).code
 
 
@@ -89,7 +110,8 @@ def read_change(root: Path, base: str, head: str) -> Change:
     """Return the changes between two commits. Raises UsageError."""
     tree = git(root, "rev-parse", "--verify", f"{head}^{{tree}}")
     options = ("-r", "-z", "--raw", "--no-renames", "--full-index", "--ignore-submodules=none")
-    done = attempt(root, "diff-tree", *options, base, head, "--")
+    before = base or git(root, "hash-object", "-t", "tree", "--stdin")  # the empty tree
+    done = attempt(root, "diff-tree", *options, before, head, "--")
     if done.code:
         raise UsageError(f"git diff-tree failed: {done.error}")
     words = done.output.split(b"\0")
@@ -164,15 +186,19 @@ def merge_contents(root: Path, ours: bytes, base: bytes, theirs: bytes) -> bytes
 
 def commits_between(root: Path, base: str, head: str) -> Sequence[str]:
     """Return the messages of the commits of a range, newest first."""
-    return attempt(root, "log", "-z", "--format=%B", f"{base}..{head}").text.split("\0")
+    return attempt(root, "log", "-z", "--format=%B", _range(base, head)).text.split("\0")
+
+
+def _range(base: str, head: str) -> str:
+    return f"{base}..{head}" if base else head
 
 
 def authors_of(root: Path, base: str, head: str, path: str) -> Mapping[int, str]:
     """Return who committed each line of a file since a base, as "NAME <EMAIL>", by its number from 1; number 0 is the
     last author of the path."""
-    done = attempt(root, "log", "-1", "--format=%an <%ae>", f"{base}..{head}", "--", path)
+    done = attempt(root, "log", "-1", "--format=%an <%ae>", _range(base, head), "--", path)
     found = {0: done.text or git(root, "log", "-1", "--format=%an <%ae>", head)}
-    blamed = attempt(root, "blame", "--line-porcelain", f"{base}..{head}", "--", path)
+    blamed = attempt(root, "blame", "--root", "--line-porcelain", _range(base, head), "--", path)
     number, name, is_older = 0, "", False
     for line in os.fsdecode(blamed.output).split("\n") if blamed.code == 0 else ():
         if line.startswith("\t"):

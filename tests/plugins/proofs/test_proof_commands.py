@@ -215,3 +215,36 @@ def test_templates_have_no_key_and_write_nothing():
     assert [as_object(job)["permissions"] for job in jobs.values()] == [{"contents": "read"}]
     texts = [(TEMPLATES / name).read_text() for name in ("github/sagent-proof.yml", "gitlab/sagent-proof.yml")]
     assert not any("secrets." in text or "GITLAB_TOKEN" in text for text in texts)
+
+
+def test_verify_of_a_proof_names_its_own_check(shell: Shell, key: Path, tmp_path: Path):
+    assert prove(shell, key).code == 0
+    shutil.unpack_archive(shell.cwd / "proof.tar", tmp_path / "unpacked")
+    for path in (shell.cwd / "proof.tar", tmp_path / "unpacked"):
+        done = shell.run("verify", str(path), model="")
+        assert done.code == 2 and done.out == ""
+        (sentence,) = done.err.splitlines()
+        assert f"sagent check-proof {path}" in sentence
+
+
+def test_range_from_the_very_first_commit_is_proven(shell: Shell, key: Path, tmp_path: Path):
+    signers = tmp_path / "signers"
+    signers.write_bytes((shell.cwd / ".sagent/allowed_signers").read_bytes())
+    made = prove(shell, key, "--json", named="main^..HEAD")
+    assert made.code == 0, made.err
+    assert made.json["base"] == ""
+    assert made.json["lines"] == {"logs": 1, "people": {"Ann <ann@example.org>": 2}, "moved": 0}
+    for words in (("main^..HEAD",), ("--base", "main^"), ()):
+        checked = check(shell, *words, "--signers", str(signers))
+        assert checked.code == 0 and checked.json["relation"] == "same", checked.out
+        unsigned = check(shell, *words)  # no commit before the change can name signers
+        assert unsigned.code == 2 and "--signers" in unsigned.err
+    assert check(shell, "main..HEAD", "--signers", str(signers)).code == 1
+    put(shell.cwd / "b.py", "one = 1\n")
+    commit(shell.cwd, "One more")
+    assert check(shell, "main^..HEAD", "--signers", str(signers)).code == 1
+    assert prove(shell, key, named="main~2..HEAD").code == 2
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{shell.cwd}", "shallow")
+    shell.cwd = tmp_path / "shallow"  # its only commit has parents, which are not there
+    cut = prove(shell, key, named="HEAD^..HEAD")
+    assert cut.code == 2 and "fetch" in cut.err
