@@ -210,8 +210,7 @@ class Runner:
         state = self._begin(deps)
         try:
             try:
-                refused = await self._admitted(message, tools)
-                if refused is not None:
+                if (refused := await self._admitted(message, tools)) is not None:
                     outcome = refused
                 elif output is not None:
                     from sagent.agent.structured import take_structured_turn
@@ -224,6 +223,8 @@ class Runner:
                         reason = await take_turn(state)
                         reason = "need_advice" if _wants_advice(state, reason) else reason
                     outcome = self._limited(reason)
+                if self._interrupted:  # in the turn's last step, so the cancellation is still to come
+                    await asyncio.sleep(0)
             except (asyncio.CancelledError, Exception) as error:
                 outcome = self._outcome_of(error)
             finally:

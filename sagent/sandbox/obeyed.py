@@ -79,12 +79,9 @@ def files_of(obeyed: Obeyed) -> list[Obeyed]:
     """Return the files of an obeyed path: itself, or all in a directory."""
     if not os.path.isdir(obeyed.path) or os.path.islink(obeyed.path):  # noqa: PTH112, PTH114 -- text paths
         return [obeyed]
-    files = (f"{base}/{name}" for base, inner, names in os.walk(obeyed.path) for name in (*names, *_links(base, inner)))
+    paths = (f"{base}/{name}" for base, inner, names in os.walk(obeyed.path) for name in (*names, *inner))
+    files = (path for path in paths if os.path.islink(path) or not os.path.isdir(path))  # noqa: PTH112, PTH114 -- text paths
     return [Obeyed(path, obeyed.name + path[len(obeyed.path) :]) for path in islice(files, MAX_FILES)]
-
-
-def _links(base: str, names: list[str]) -> list[str]:
-    return [name for name in names if os.path.islink(f"{base}/{name}")]  # noqa: PTH114 -- text paths
 
 
 def harmless_lines(obeyed: Obeyed) -> bytes | None:

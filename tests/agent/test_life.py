@@ -11,7 +11,7 @@ from sagent.cost.ledger import Ledger
 from sagent.cost.prices import PriceBook
 from sagent.engine.compaction import CLEARED
 from sagent.errors import UsageError
-from sagent.events import Notice
+from sagent.events import Event, Notice, ReplyFinished
 from sagent.lib.json import JsonObject, json_freeze_object
 from sagent.messages import user
 from sagent.model import Model, Request
@@ -57,6 +57,19 @@ async def test_interrupt_reaches_unstarted_agent(persistent: bool) -> None:
     if persistent:
         peer.send("now do it")
         assert (await peer.wait()).content == "too late"
+    await agent.aclose()
+
+
+async def test_interrupt_in_last_step_is_a_result() -> None:
+    def listen(event: Event) -> None:
+        if isinstance(event, ReplyFinished):
+            agent.interrupt()
+
+    agent = Agent(ScriptedModel("done", "again"))
+    agent.listen(listen)
+    result = await agent.run("x")
+    assert (result.content, result.stop_reason) == ("done", "interrupted")
+    assert (await agent.run("y")).content == "again"
     await agent.aclose()
 
 
