@@ -154,6 +154,7 @@ class Overrides(TypedDict, total=False):
     keys: Mapping[str, str] | str | None
     a2a: Mapping[str, str] | str | Sequence[str] | None
     approval_reviewer: str | None
+    blame_notes: bool | None
     diagnostics: Literal["auto", "on", "off"] | None
     editor_link: bool | str | None
     trace: _Path | None

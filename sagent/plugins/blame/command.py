@@ -20,6 +20,7 @@ from sagent.plugins.blame.attribution import WrittenByAgent, attribute
 from sagent.plugins.blame.card import read_card
 from sagent.plugins.blame.evidence import read_evidence
 from sagent.plugins.blame.gitlog import committed
+from sagent.plugins.blame.notes import read_claims
 from sagent.plugins.blame.project import project_sessions
 from sagent.plugins.blame.report import Blame, as_json, card_rows, table
 
@@ -47,9 +48,9 @@ def run_blame(argv: Sequence[str]) -> int:
     if is_json:
         show(as_json(blame, cards), (), as_json=True)
     elif single and ":" in given.file:
-        ((_, text, origin),) = blame.rows()
+        ((number, text, origin),) = blame.rows()
         card = cards.get(origin) if isinstance(origin, WrittenByAgent) else None
-        show(None, [Table(tuple(card_rows(text, origin, card)))], as_json=False)
+        show(None, [Table(tuple(card_rows(text, origin, card, blame.claims.get(number, ()))))], as_json=False)
     else:
         _write(blame)
     return 0
@@ -68,7 +69,7 @@ def make_blame(name: str, cwd: Path, state: Path, at: str, sessions: Sequence[Pa
         raise UsageError(f"{path.name} has {size} lines: give FILE:LINE or FILE:FIRST-LAST, from 1.")
     used = list(sessions) or project_sessions(state, real)
     origins = attribute(real, content, read_evidence(used), at=at or "HEAD")
-    return Blame(path, content, origins, chosen, len(used))
+    return Blame(path, content, origins, chosen, len(used), read_claims(real, content, at, state, used))
 
 
 def _place(name: str, cwd: Path) -> tuple[Path, range | None]:

@@ -58,10 +58,8 @@ class FileHistory:
 
 def file_history(path: Path, at: str, since: int) -> FileHistory:
     """Return the history of a file up to a commit, from a time in seconds on. It is empty outside git."""
-    directory = next((each for each in path.parents if each.is_dir()), path.parent)
-    top = _git(directory, "rev-parse", "--show-toplevel")
-    root = Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
-    if root is None or not path.is_relative_to(root) or "\n" in str(path):
+    root = top_of(path)
+    if root is None or "\n" in str(path):
         return FileHistory()
     movements = _movements(root)
     commits = _commits(root, at, movements or (), since)
@@ -87,7 +85,7 @@ class _Reader:
 
     def read(self, path: Path, at: str, movements: tuple[Movement, ...] | None) -> FileHistory:
         names = [path.relative_to(self._root).as_posix()]
-        tip = _resolve(self._root, at)
+        tip = resolve(self._root, at)
         for name in names:
             self._blobs[name] = self._find(name)
             if name == names[0] and tip not in self._blobs[name] and (old := self._moved_now(path)):
@@ -124,7 +122,7 @@ class _Reader:
         """Return the blobs of a name, by commit."""
         commits = [commit.id for commit in self._with_parents()]
         asked = "".join(f"{commit}:{name}\n" for commit in commits)
-        out = _git(self._root, "cat-file", "--batch-check", data=os.fsencode(asked)) or b""
+        out = run_git(self._root, "cat-file", "--batch-check", data=os.fsencode(asked)) or b""
         rows = (line.split(b" ") for line in out.splitlines())
         return {
             commit: row[0].decode()
@@ -138,7 +136,7 @@ class _Reader:
         if commit.id not in blobs or not commit.parents or any(parent in blobs for parent in commit.parents):
             return ""
         words = ("diff-tree", "-r", "-z", "-M", "--no-commit-id", "--name-status", "--diff-filter=RD", commit.id)
-        fields = os.fsdecode(_git(self._root, *words) or b"").split("\0")
+        fields = os.fsdecode(run_git(self._root, *words) or b"").split("\0")
         gone: list[str] = []
         while len(fields) > 1:
             status, old = fields[0], fields[1]
@@ -146,13 +144,13 @@ class _Reader:
                 return old
             gone += [old] if status == "D" else []
             del fields[: 3 if status.startswith("R") else 2]
-        new = _git(self._root, "cat-file", "blob", blobs[commit.id]) if gone else None
+        new = run_git(self._root, "cat-file", "blob", blobs[commit.id]) if gone else None
         return self._most_like(new or b"", commit.parents[0], gone)
 
     def _moved_now(self, path: Path) -> str:
         """Return the committed file, now missing, that a file in the work tree was; "" if there is none."""
         words = ("diff", "-z", "--no-renames", "--name-only", "--diff-filter=D", "HEAD")
-        gone = os.fsdecode(_git(self._root, *words) or b"").split("\0")[:-1]
+        gone = os.fsdecode(run_git(self._root, *words) or b"").split("\0")[:-1]
         try:
             return self._most_like(read_regular(path, max_bytes=MAX_FILE_BYTES), "HEAD", gone) if gone else ""
         except OSError:
@@ -163,7 +161,7 @@ class _Reader:
         lines = split_lines(content.replace(b"\r\n", b"\n"))
         found: list[str] = []
         for name in names[:MAX_GONE]:
-            old = _git(self._root, "cat-file", "blob", f"{commit}:{name}") or b""
+            old = run_git(self._root, "cat-file", "blob", f"{commit}:{name}") or b""
             if is_renamed(split_lines(old.replace(b"\r\n", b"\n")), lines):
                 found.append(name)
         return found[0] if len(found) == 1 else ""
@@ -173,7 +171,7 @@ class _Reader:
 
     def _contents(self) -> dict[str, bytes]:
         blobs = dict.fromkeys(blob for found in self._blobs.values() for blob in found.values())
-        out = _git(self._root, "cat-file", "--batch", data="".join(f"{blob}\n" for blob in blobs).encode()) or b""
+        out = run_git(self._root, "cat-file", "--batch", data="".join(f"{blob}\n" for blob in blobs).encode()) or b""
         found: dict[str, bytes] = {}
         place = 0
         while (end := out.find(b"\n", place)) >= 0:
@@ -184,14 +182,28 @@ class _Reader:
         return found
 
 
+def top_of(path: Path) -> Path | None:
+    """Return the work tree that a file is in, None outside one. The file need not be there."""
+    directory = next((each for each in path.parents if each.is_dir()), path.parent)
+    top = run_git(directory, "rev-parse", "--show-toplevel")
+    root = Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
+    return root if root is not None and path.is_relative_to(root) else None
+
+
+def local_commits(root: Path, since: float) -> list[str]:
+    """Return the commits that were made in a work tree since a time in seconds, in order."""
+    moves = _movements(root) or ()
+    return [*dict.fromkeys(move.commit for move in moves if move.local and move.time >= since)]
+
+
 def _commits(root: Path, at: str, movements: Sequence[Movement], since: int) -> dict[str, _Commit]:
     """Return commits, each after its parents, those too that only a movement still names."""
     moved = dict.fromkeys(move.commit for move in movements if move.time >= since)
-    known = _git(root, "cat-file", "--batch-check", data="".join(f"{name}\n" for name in moved).encode()) or b""
+    known = run_git(root, "cat-file", "--batch-check", data="".join(f"{name}\n" for name in moved).encode()) or b""
     tips = [line.split()[0].decode() for line in known.splitlines() if line.split()[1:2] == [b"commit"]]
     form = "--format=%H%x00%P%x00%ct%x00%at %ae %s"
     words = ("log", "--topo-order", f"--since=@{since}", f"-n{MAX_COMMITS}", form)
-    out = _git(root, *words, "--end-of-options", at, *tips[-500:]) or b""
+    out = run_git(root, *words, "--end-of-options", at, *tips[-500:]) or b""
     rows = (os.fsdecode(line).split("\0") for line in out.splitlines())
     whole = (row for row in rows if len(row) == 4 and row[2].isdigit())
     found = [_Commit(row[0], tuple(row[1].split()), int(row[2]), row[3]) for row in whole]
@@ -212,13 +224,16 @@ def _movements(root: Path) -> tuple[Movement, ...] | None:
     )
 
 
-def _git(directory: Path, *words: str, data: bytes = b"") -> bytes | None:
+def run_git(
+    directory: Path, *words: str, data: bytes = b"", environment: Mapping[str, str] | None = None
+) -> bytes | None:
     """Run git and return its output; None if it fails or may not be used."""
     if (call := git_call(directory, *words)) is None:
         return None
+    own = {**call.environment, **(environment or {})}
     try:
         done = subprocess.run(
-            call.argv, env=call.environment, input=data, capture_output=True, timeout=GIT_TIMEOUT_SECONDS, check=False
+            call.argv, env=own, input=data, capture_output=True, timeout=GIT_TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -227,15 +242,13 @@ def _git(directory: Path, *words: str, data: bytes = b"") -> bytes | None:
 
 def committed(path: Path, at: str) -> bytes | None:
     """Return the content of a file in a commit; None if it is not in it."""
-    directory = next((each for each in path.parents if each.is_dir()), path.parent)
-    top = _git(directory, "rev-parse", "--show-toplevel")
-    root = Path(os.fsdecode(top.removesuffix(b"\n"))) if top else None
-    if root is None or not path.is_relative_to(root) or not (commit := _resolve(root, at)):
+    root = top_of(path)
+    if root is None or not (commit := resolve(root, at)):
         return None
-    return _git(root, "cat-file", "blob", f"{commit}:{path.relative_to(root).as_posix()}")
+    return run_git(root, "cat-file", "blob", f"{commit}:{path.relative_to(root).as_posix()}")
 
 
-def _resolve(root: Path, name: str) -> str:
+def resolve(root: Path, name: str) -> str:
     """Return the id of a commit; "" if there is none of this name."""
-    out = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or b""
+    out = run_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}") or b""
     return out.decode().strip().rpartition("\n")[2]

@@ -1,6 +1,7 @@
 """Blame of a file as a table, a card for one line, and JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
@@ -11,6 +12,7 @@ from sagent.lib.text import count, one_line, printable
 from sagent.plugins.blame.arguments import split_lines
 from sagent.plugins.blame.attribution import LineOrigin, Reason, Unknown, WrittenByAgent
 from sagent.plugins.blame.card import Card
+from sagent.plugins.blame.notes import Claim, LogState
 
 MAX_PROMPT_CHARS = 2_000
 MAX_MODEL_CHARS = 24
@@ -25,15 +27,31 @@ PROOFS = {
 }
 
 
+CLAIMS: dict[LogState, str] = {
+    "missing": "claimed by the note of commit {commit}: session {session} (its log is not here)",
+    "named": "the note of commit {commit} names session {session}, whose log is here and has the noted entry",
+    "lacking": "the note of commit {commit} names session {session}, whose log is here without the noted entry",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A file with the origins of its lines; `chosen` are the numbers of those to show, from 1."""
+    """A file with the origins of its lines; `chosen` are the numbers of those to show, from 1.
+
+    `claims` are those of git notes about lines, by number: hints, which prove nothing.
+    """
 
     path: Path
     content: bytes
     origins: tuple[LineOrigin, ...]
     chosen: range
     sessions: int
+    claims: Mapping[int, tuple[Claim, ...]] = field(default_factory=dict[int, tuple[Claim, ...]])
+
+    def is_claimed(self, number: int) -> bool:
+        """Return True if a line of unknown origin is claimed for a session whose log is not here."""
+        origin, claims = self.origins[number - 1], self.claims.get(number, ())
+        return isinstance(origin, Unknown) and any(claim.log == "missing" for claim in claims)
 
     def rows(self) -> Iterator[tuple[int, str, LineOrigin]]:
         """Yield number, text and origin of each line to show."""
@@ -51,14 +69,18 @@ def table(blame: Blame) -> Iterator[tuple[str, str]]:
             case WrittenByAgent(entry=entry, tool=tool, at=at):
                 head = f"{entry[:8]} {printable(_model(origin)):{model_size}} {at[:16].replace('T', ' ')} {tool[:6]:6}"
             case Unknown(reason):
-                head = f"{'·' * 8} {_SHORT[reason]:{model_size + 24}}"
+                short = "claimed by a note" if blame.is_claimed(number) else _SHORT[reason]
+                head = f"{'·' * 8} {short:{model_size + 24}}"
         yield head, f"{number:{digits}}) {printable(text.expandtabs(4))}"
     written = sum(isinstance(origin, WrittenByAgent) for origin in blame.origins)
+    claimed = sum(map(blame.is_claimed, range(1, len(blame.origins) + 1)))
     yield (
         "",
         (
             f"{count(len(blame.origins), 'line')}: {written} by agents, {len(blame.origins) - written} unknown; "
             f"{count(blame.sessions, 'session')} verified"
+            + f"; {count(claimed, 'line')} claimed by notes, which prove nothing"
+            * bool(claimed)
         ),
     )
 
@@ -70,11 +92,14 @@ def _model(origin: LineOrigin) -> str:
     return origin.model.rpartition("/")[2][:MAX_MODEL_CHARS] if isinstance(origin, WrittenByAgent) else ""
 
 
-def card_rows(text: str, origin: LineOrigin, card: Card | None) -> Sequence[tuple[str, str]]:
+def card_rows(
+    text: str, origin: LineOrigin, card: Card | None, claims: Sequence[Claim] = ()
+) -> Sequence[tuple[str, str]]:
     """Return the rows of a card about one line."""
+    notes = [("note", CLAIMS[claim.log].format(commit=claim.commit[:12], session=claim.session)) for claim in claims]
     match origin:
         case Unknown(reason):
-            return [("line", text), ("origin", f"unknown: {REASONS[reason]}")]
+            return [("line", text), ("origin", f"unknown: {REASONS[reason]}"), *notes]
         case WrittenByAgent() as written:
             assert card is not None
             cost = "unknown: a price is missing" if card.usd is None else money(card.usd)
@@ -91,6 +116,7 @@ def card_rows(text: str, origin: LineOrigin, card: Card | None) -> Sequence[tupl
                 ("head", written.head),
                 ("proof", PROOFS[written.proof]),
                 ("verified", "each entry of the log has the hash of its content, and follows from the one before"),
+                *notes,
             ]
 
 
@@ -100,7 +126,8 @@ def as_json(blame: Blame, cards: dict[WrittenByAgent, Card]) -> dict[str, object
     return {
         "file": str(blame.path),
         "lines": [
-            {"line": number, "text": text, **_origin_json(origin, cards)} for number, text, origin in blame.rows()
+            {"line": number, "text": text, **_origin_json(origin, cards), **_claims_json(blame.claims.get(number, ()))}
+            for number, text, origin in blame.rows()
         ],
         "by_agents": sum(isinstance(origin, WrittenByAgent) for _, _, origin in blame.rows()),
         "unknown": sum(isinstance(origin, Unknown) for _, _, origin in blame.rows()),
@@ -134,3 +161,10 @@ def _origin_json(origin: LineOrigin, cards: dict[WrittenByAgent, Card]) -> dict[
                     "requests": list(card.requests),
                 }
             return shown
+
+
+def _claims_json(claims: Sequence[Claim]) -> dict[str, object]:
+    rows = [
+        {"commit": claim.commit, "session": claim.session, "head": claim.head, "log": claim.log} for claim in claims
+    ]
+    return {"notes": rows} if rows else {}

@@ -26,9 +26,9 @@ async def blame(context: CommandContext, text: Annotated[str, "FILE[:LINE]"] = "
     made = await asyncio.to_thread(make_blame, text.strip(), settings.cwd, settings.state_dir, "", ())
     lines: list[Line] = []
     if len(made.chosen) == 1:
-        for _, line, origin in made.rows():
+        for number, line, origin in made.rows():
             card = await asyncio.to_thread(read_card, origin) if isinstance(origin, WrittenByAgent) else None
-            for name, value in card_rows(line, origin, card):
+            for name, value in card_rows(line, origin, card, made.claims.get(number, ())):
                 label, shown = ("class:dim", f"{name:11}"), ("", printable(value))
                 lines += wrap([shown], min(context.width, MAX_WIDTH), (label,))
     else:

@@ -101,8 +101,7 @@ def _take(context: CommandContext, name: str) -> None:
 
 
 def _providers(context: CommandContext) -> list[tuple[str, str]]:
-    names = dict.fromkeys(name.partition("/")[0] for name, _ in _rows(context))
-    return [(name, "") for name in names]
+    return [(name, "") for name in dict.fromkeys(name.partition("/")[0] for name, _ in _rows(context))]
 
 
 @command(complete=_providers)
