@@ -54,7 +54,7 @@ def advise(advisors: Sequence[Advisor | Model | str], setup: Setup | None = None
             parse_advisor(one if isinstance(one, str) else full_name(one)) if not isinstance(one, Advisor) else one
         )
         if advisor.name in {each.name for each in roster}:
-            raise UsageError(f"two advisors have the same name: {advisor.name}")
+            raise UsageError(f"two advisors have the same name: {advisor.name}: write one as 'critic={advisor.model}'")
         role_text(advisor, given.base)
         if "/" not in advisor.model and given.resolve is None:
             advisor = replace(advisor, model=spelled_out(advisor.model))

@@ -34,7 +34,7 @@ from sagent.lib.dataclass import Deps, Deps_contra, Hinting, hinting, refuse_key
 from sagent.lib.json import JsonObject
 from sagent.lib.money import show
 from sagent.messages import Message
-from sagent.model import EFFORTS, Effort, Model, full_name
+from sagent.model import EFFORTS, Effort, Model, full_name, is_same_model
 from sagent.peer import Moment, Scope, SpawnRequest, Stop
 from sagent.plugin import resolve
 from sagent.policy import Policy
@@ -95,7 +95,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
         check_resources(given)
         self._models = NamedModels()
         model = self._models.resolve(self._models.add(model))
-        given = _with_models(given, self._models, advisor, fallbacks)
+        given = _with_models(given, self._models, model, advisor, fallbacks)
         ledger = ledger_of(given.ledger, given.path, max_budget_usd)
         own_tools = tools_of(tools or ())
         by_name = _by_name(own_tools)
@@ -533,7 +533,7 @@ class Agent(Node, Hinting, Generic[Deps_contra]):
 
 
 def _with_models(
-    given: Resources, models: NamedModels, advisor: Model | str | Sequence[str], fallbacks: Sequence[Model | str]
+    given: Resources, names: NamedModels, own: Model, advisor: Model | str | Sequence[str], more: Sequence[Model | str]
 ) -> Resources:
     """Add advisors and fallbacks to the resources. The agent can use these models and no others, unless it resolves
     names itself."""
@@ -545,21 +545,21 @@ def _with_models(
         given = replace(given, advisory=advise(advisor if several else [advisor]))
     if given.resolve is None:
         for each in getattr(given.advisory, "models", ()):
-            models.add(each)
-    ahead = tuple(models.resolve(models.add(each)) for each in (*given.fallbacks, *fallbacks))
-    compactor = None if given.compactor is None else models.resolve(models.add(given.compactor))
-    return replace(given, fallbacks=ahead, compactor=compactor, resolve=given.resolve or models.resolve)
+            if (name := names.add(each)) == full_name(own) and not (isinstance(each, str) or is_same_model(each, own)):
+                raise UsageError(f"the agent and its advisor are two models named {name!r:.60}: give one another name")
+    ahead = tuple(names.resolve(names.add(each)) for each in (*given.fallbacks, *more))
+    compactor = None if given.compactor is None else names.resolve(names.add(given.compactor))
+    return replace(given, fallbacks=ahead, compactor=compactor, resolve=given.resolve or names.resolve)
 
 
 def _open_session(path: str | Path, parts: Resources) -> "SavedSession":
     if parts.log is not None:
         raise UsageError("session and the log of resources are two places for the log: give only one")
-    where = session_at(path)
     if parts.path != "root":
         raise UsageError(f"Resources(path={parts.path!r:.60}): leave it out, for with session= an agent is called root")
     from sagent.agent.saved_session import SavedSession
 
-    return SavedSession(where, parts.workspace.cwd if parts.workspace is not None else Path.cwd())
+    return SavedSession(session_at(path), parts.workspace.cwd if parts.workspace is not None else Path.cwd())
 
 
 def _offered(tools: Sequence[GivenTool[Never]] | None) -> Sequence[Tool]:

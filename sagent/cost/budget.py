@@ -247,7 +247,7 @@ def refusal_of(ask: Ask, budget: Budget[T, R]) -> BudgetExceeded | None:
         return BudgetExceeded(
             f"{name} has no known price, so {whose} of {show(cap)} cannot be kept: "
             f"give its price in the settings (prices, {name!r}: input and output, in USD per million tokens) "
-            "or run without a budget"
+            "or, in a program, in the ledger (Ledger(budget, PriceBook({...}))), or run without a budget"
         )
     bound, output = ask.input_bound, ask.min_output
     if ask.ceiling.affordable(bound.tokens, EXACT.subtract(budget.free, ask.extra_usd), output) >= output:

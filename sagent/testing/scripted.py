@@ -58,7 +58,10 @@ class ScriptedModel:
         request = replace(request, messages=tuple(request.messages))  # as it is now: histories grow
         self.requests.append(request)
         if len(self.requests) > len(self._script):
-            raise AssertionError(f"the script has {len(self._script)} lines, and this is request {len(self.requests)}")
+            asked = " ".join(request.messages[-1].content.split()) if request.messages else ""
+            after = f", after {asked!r:.100}" if asked else ""
+            words = f"the script has {len(self._script)} lines, and this is request {len(self.requests)}{after}"
+            raise AssertionError(f"{words}: give a line for each call of a model")
         said = _Said()
         items: deque[Line] = deque([self._script[len(self.requests) - 1]])
         while items:

@@ -841,3 +841,15 @@ def test_agents_are_not_copied_results_are(make: Callable[[object], object]) -> 
     make(agent.run_sync("x"))
     with pytest.raises(TypeError, match=r"agent root cannot be copied or pickled.*restore"):
         make(agent)
+
+
+@pytest.mark.parametrize("same", ["another", "itself", "by name"])
+async def test_advisor_that_is_another_model_of_the_same_name_is_refused(same: str) -> None:
+    model = ScriptedModel("Done.")
+    advisor = {"another": ScriptedModel("Go on."), "itself": model, "by name": "scripted/scripted"}[same]
+    if same == "another":  # both would be asked by the one name, and the agent would advise itself
+        with pytest.raises(UsageError, match="two models named 'scripted/scripted'"):
+            Agent(model, advisor=advisor)
+    else:
+        async with Agent(model, advisor=advisor) as agent:
+            assert (await agent.run("x")).content == "Done."

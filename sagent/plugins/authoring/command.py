@@ -77,7 +77,7 @@ def _begin(name: str, installed: Container[str]) -> int:
     return 0
 
 
-_NEXT = "Next: pip install -e {folder}, then sagent plugin test {folder.name}, and read {folder}/README.md."
+_NEXT = "Next: pip install -e '{folder}[dev]', then sagent plugin test {folder.name}, and read {folder}/README.md."
 
 
 def _test(source: str) -> int:

@@ -19,8 +19,9 @@ class FunctionModel:
     """A model made from a function of the request, sync or async: it returns a text, a ToolCall or a Message, or yields
     texts, calls and, if it knows its tokens, a Usage, which are estimated otherwise.
 
-    `name` is "provider/id". Its price comes from the settings or the PriceBook; without one no budget is possible. An
-    exception of the function is a ModelError that is not retried; raise one yourself to choose its kind.
+    `name` is "provider/id". Its price comes from the settings or the PriceBook; without one no budget is possible. A
+    call whose tokens are estimated counts under a budget at the most that it may have cost. An exception of the
+    function is a ModelError that is not retried; raise one yourself to choose its kind.
     """
 
     def __init__(self, name: str, function: Callable[[Request], object], *, limits: ModelLimits = _NO_LIMITS) -> None:
