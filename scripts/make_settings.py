@@ -85,7 +85,10 @@ def main() -> int:
     every = [each.plugin for each in plugins.known]
     texts = {FILE: source(every), PROVIDERS: owners(every), TYPED: typed(every), PAGE: page(plugins)}
     if "--check" in sys.argv:
-        return 0 if all(_lines(text) <= _lines(file.read_text("utf-8")) for file, text in texts.items()) else 1
+        stale = [file for file, text in texts.items() if not _lines(text) <= _lines(file.read_text("utf-8"))]
+        for file in stale:
+            print(f"{file} is not as it would be written: run {Path(__file__).name}, then commit it")
+        return 1 if stale else 0
     for file, text in texts.items():
         file.write_text(text, "utf-8")
     return 0

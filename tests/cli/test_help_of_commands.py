@@ -8,11 +8,10 @@ import pytest
 
 from sagent.cli.flags import Parser, ParserExit, plugins_of
 from sagent.cli.main import run, run_command
-from sagent.plugin import Command, Extra
+from sagent.plugin import Command
 
 PLUGINS = plugins_of(["--no-plugins"])
 COMMANDS = sorted(PLUGINS.named(Command))
-WITH_EXAMPLES = {owner for owner, extra in PLUGINS.owned(Extra) if extra.to == "examples"}
 LISTED = (
     *(("config", "stall_seconds"), ("plugin", "the core"), ("sessions", "No sessions in"), ("team", "code_review")),
     *(("mcp", "sagent mcp add NAME URL"), ("schedule", "There are no schedules")),
@@ -42,8 +41,6 @@ def with_operations(name: str) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_two_examples_end_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if (owner := PLUGINS.owner(Command, name)) not in WITH_EXAMPLES:
-        pytest.skip(f"the plugin {owner} adds no examples")
     every = [*with_operations(name)]
     for words in every:
         capsys.readouterr()

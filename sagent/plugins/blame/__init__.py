@@ -1,7 +1,7 @@
 """The origin of each line of a file: the agent's call that wrote it, as the logs of sessions prove it."""
 
 from sagent.config.values import switch
-from sagent.plugin import EVERYDAY, Command, Part, Plugin, Setting, SlashCommand
+from sagent.plugin import EVERYDAY, Command, Extra, Part, Plugin, Setting, SlashCommand
 
 APPROVED = "approved"
 """Kind of the entry that names a call and who has allowed it."""
@@ -30,4 +30,5 @@ plugin = Plugin(
         Part(f"{__name__}.noting:add", ("blame_notes",)),
     ),
     settings=(NOTES,),
+    extras=(Extra("examples", "./examples.txt"),),
 )
