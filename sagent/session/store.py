@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LAST = "last-opened"  # the file next to the sessions of a working directory that names the one opened last
 REPAIRED = "repaired-"  # how the name of a directory in a session begins in which its logs are written anew
-_COPY = ".copy-"  # how the name of a directory begins in which a session is copied
+COPY = ".copy-"  # how the name of a directory begins in which a session is copied
 _REPAIRED = re.compile(REPAIRED + r"(draft|\d{8}-\d{6}-\d{6})")
 _PART = re.compile(rf"root(\.jsonl.*)?|blobs|{OUTPUTS}|{_REPAIRED.pattern}|signed\.json(\.sig)?(.*\.damaged-.*)?")
 _ENTRY = re.compile(rb'^\{"id":"[0-9a-f]{64}","at":"', re.MULTILINE)
@@ -75,7 +75,7 @@ class Session:
             except FileExistsError:
                 continue
             session = cls(path)
-            _note_last(path)
+            note_last(path)
             return session
 
     @classmethod
@@ -96,7 +96,7 @@ class Session:
         if not is_session(path):
             raise SessionNotFound(f"no session at {path}")
         session = cls(path)
-        _note_last(path)
+        note_last(path)
         return session
 
     def log(self, agent: str = "root") -> FileLog:
@@ -337,7 +337,7 @@ def _what_is_wrong(file: Path) -> str:
     return f"{file.name} is {special_kind(mode)}"
 
 
-def _note_last(path: Path) -> None:
+def note_last(path: Path) -> None:
     """Record the session that was opened last in a working directory, in a file beside its sessions."""
     if path.parent.parent.name != "sessions":
         return  # at a place that somebody chose
@@ -442,8 +442,8 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
         pass  # a copy of a damaged session cannot be continued
     home = sessions_of(state, cwd)
     make_directory(home)
-    _sweep_copies(home)
-    draft = home / f"{_COPY}{new_session_id()}"
+    sweep_copies(home)
+    draft = home / f"{COPY}{new_session_id()}"
     made = draft / new_session_id()
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, draft, ignore_errors=True)
@@ -467,16 +467,16 @@ def copy(source: Path, state: Path, cwd: Path, entry: str = "") -> Path:
                     raise UsageError(f"{many} with {entry!r} in {source.name}")
                 log.fork(fitting.pop())
         path = made.rename(home / made.name)  # from here on it is a session, and whole
-    _note_last(path)
+    note_last(path)
     return path
 
 
-def _sweep_copies(home: Path) -> None:
+def sweep_copies(home: Path) -> None:
     """Remove what processes left that were killed while copying."""
     import shutil
 
-    for left in home.glob(f"{_COPY}*"):
-        if not is_session_id(left.name.removeprefix(_COPY)):
+    for left in home.glob(f"{COPY}*"):
+        if not is_session_id(left.name.removeprefix(COPY)):
             continue
         with suppress(SessionBusy, SessionNotFound, OSError):
             if not (left / "lock").exists() and left.stat().st_mtime > time.time() - _BEGUN_SECONDS:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.errors import UsageError
 from sagent.lib.json import as_array, as_int, as_object, as_str, valid_text
 from sagent.messages import Part, StopReason
 from sagent.plugins.transfer.lines import read_objects
@@ -79,7 +80,7 @@ class _Reader:
         self._draft.leave_out("a line of a sub-agent in its parent's file", sum(
             as_str(line.get("uuid")) != "" and not side and line.get("isSidechain") is True for line in lines
         ))  # fmt: skip
-        by_id = {as_str(line.get("uuid")): line for line in linked}
+        by_id = {as_str(line.get("uuid")): line for line in reversed(linked)}
         kept: set[str] = set()
         at = self._leaf(lines, linked)
         while at in by_id and at not in kept:
@@ -95,6 +96,8 @@ class _Reader:
             mine = as_str(line.get("uuid"))
             if mine not in by_id:
                 self._note(line)
+            elif line is not by_id[mine]:
+                self._draft.leave_out("a line with the id of an earlier one")
             elif mine in kept or _reply_id(line) in replies or (_parent(line) in kept and _is_result(line)):
                 yield line
             elif line.get("type") in ("user", "assistant"):
@@ -146,10 +149,7 @@ class _Reader:
             draft.leave_out("a reply that the program wrote itself, such as an error")
             return
         parts: list[Part] = []
-        content = message.get("content")
-        for block in map(
-            as_object, [{"type": "text", "text": content}] if isinstance(content, str) else as_array(content)
-        ):
+        for block in draft.blocks(message.get("content")):
             parts += self._reply_part(block)
         key = _reply_id(line) or as_str(line.get("uuid"))
         name = f"anthropic/{model}" if model else ""
@@ -179,10 +179,8 @@ class _Reader:
 
     def _take_user(self, line: Mapping[str, object]) -> None:
         draft, key = self._draft, as_str(line.get("uuid"))
-        content = as_object(line.get("message")).get("content")
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_array(content)
         parts: list[Part] = []
-        for block in map(as_object, blocks):
+        for block in draft.blocks(as_object(line.get("message")).get("content")):
             match block.get("type"):
                 case "text":
                     parts += draft.text(block.get("text"))
@@ -206,11 +204,8 @@ class _Reader:
             draft.say(parts, _at(line), key)
 
     def _take_result(self, block: Mapping[str, object], line: Mapping[str, object]) -> None:
-        draft, content = self._draft, block.get("content")
-        parts: list[Part] = []
-        for each in map(
-            as_object, [{"type": "text", "text": content}] if isinstance(content, str) else as_array(content)
-        ):
+        draft, parts = self._draft, list[Part]()
+        for each in draft.blocks(block.get("content")):
             match each.get("type"):
                 case "text":
                     parts += draft.text(each.get("text"))
@@ -243,11 +238,8 @@ class _Reader:
         attached, draft, key = as_object(line.get("attachment")), self._draft, as_str(line.get("uuid"))
         kind = as_str(attached.get("type"))
         if kind == "queued_command":
-            prompt = attached.get("prompt")
             parts: list[Part] = []
-            for block in map(
-                as_object, [{"type": "text", "text": prompt}] if isinstance(prompt, str) else as_array(prompt)
-            ):
+            for block in draft.blocks(attached.get("prompt")):
                 parts += draft.text(block.get("text")) if block.get("type") == "text" else self._media(block)
             from_person = attached.get("commandMode", "prompt") == "prompt"
             (draft.say if from_person else draft.tell)(parts, _at(line), key)
@@ -283,7 +275,11 @@ class _Reader:
             return
         for file in files:
             about = _meta(file)
-            transcript = read_claude(file, own=False, depth=min(self._depth + 1, MAX_DEPTH))
+            try:
+                transcript = read_claude(file, own=False, depth=min(self._depth + 1, MAX_DEPTH))
+            except UsageError:
+                self._draft.leave_out("a sub-agent whose file cannot be read")
+                continue
             yield Child(file.stem, as_str(about.get("toolUseId")), transcript)
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sagent.errors import UsageError
 from sagent.lib.json import as_array, as_int, as_object, as_str, json_dump, json_parse
 from sagent.messages import Part
 from sagent.plugins.transfer.lines import first_object, read_objects
@@ -37,14 +38,15 @@ _REPEATED = frozenset({
 """Events that repeat items of the conversation."""
 
 
-def read_codex(file: Path, *, own: bool, depth: int = 0) -> Transcript:
+def read_codex(file: Path, *, own: bool) -> Transcript:
     """Return a transcript of codex with its sub-agents. Raises UsageError if the file cannot be read."""
-    return _Reader(file, own=own, depth=depth).read()
+    return _Reader(file, own=own, depth=0, agents=set()).read()
 
 
 class _Reader:
-    def __init__(self, file: Path, *, own: bool, depth: int) -> None:
+    def __init__(self, file: Path, *, own: bool, depth: int, agents: set[str]) -> None:
         self._file, self._own, self._depth = file, own, depth
+        self._agents = agents  # ids of sub-agents, those of all levels together
         self._draft = Draft("codex", own=own, depth=depth)
         self._id, self._cwd, self._version, self._started = "", "", "", ""
         self._provider, self._model = "openai", ""
@@ -149,7 +151,7 @@ class _Reader:
     def _take_message(self, item: Mapping[str, object], at: str) -> None:
         draft, role = self._draft, as_str(item.get("role"))
         parts: list[Part] = []
-        for block in map(as_object, as_array(item.get("content"))):
+        for block in draft.blocks(item.get("content")):
             match block.get("type"):
                 case "input_text" | "output_text" | "text":
                     parts += draft.text(_IMAGE_TAG.sub("", as_str(block.get("text"))))
@@ -233,7 +235,7 @@ class _Reader:
 
     def _children(self) -> Iterator[Child]:
         """Yield the sub-agents, whose files name this session as their parent."""
-        if self._depth >= MAX_DEPTH or not self._id or "sessions" not in self._file.parts:
+        if not self._id or "sessions" not in self._file.parts:
             return
         root = Path(*self._file.parts[: len(self._file.parts) - self._file.parts[::-1].index("sessions")])
         try:
@@ -246,9 +248,20 @@ class _Reader:
             self._draft.leave_out("a later file that was not searched for sub-agents", len(later) - MAX_SEARCHED_FILES)
         for file in sorted(later)[:MAX_SEARCHED_FILES]:
             about = as_object(first_object(file).get("payload"))
-            if parent_of(about) == self._id:
-                name = as_str(about.get("agent_nickname")) or as_str(about.get("id"))[:8] or file.stem[-8:]
-                yield Child(name, "", read_codex(file, own=False, depth=self._depth + 1))
+            if parent_of(about) != self._id:
+                continue
+            own = as_str(about.get("id")) or file.name
+            if self._depth >= MAX_DEPTH or own in self._agents:
+                self._draft.leave_out("a sub-agent that is too deep, or was taken over already")
+                continue
+            self._agents.add(own)
+            name = as_str(about.get("agent_nickname")) or own[:8]
+            try:
+                transcript = _Reader(file, own=False, depth=self._depth + 1, agents=self._agents).read()
+            except UsageError:
+                self._draft.leave_out("a sub-agent whose file cannot be read")
+                continue
+            yield Child(name, "", transcript)
 
 
 def parent_of(about: Mapping[str, object]) -> str:
@@ -278,10 +291,13 @@ def _parts_of(draft: Draft, output: object) -> tuple[list[Part], bool]:
     if isinstance(output, list):
         parts: list[Part] = []
         for block in map(as_object, as_array(output)):  # pyright: ignore[reportUnknownArgumentType] -- parsed JSON
-            if block.get("type") == "input_image":
-                parts += draft.media_url(block.get("image_url"))
-            else:
-                parts += draft.text(block.get("text"))
+            match block.get("type"):
+                case "input_image":
+                    parts += draft.media_url(block.get("image_url"))
+                case "input_text" | "output_text" | "text":
+                    parts += draft.text(block.get("text"))
+                case kind:
+                    draft.leave_out(f"a part of a result: {word(kind)}")
         return parts, False
     held = as_object(output)
     parts, failed = _parts_of(draft, held.get("content")) if held else ([], False)

@@ -125,33 +125,34 @@ class _Reader:
             elif media := as_object(each.get("inlineData")):
                 parts += draft.media(media.get("mimeType"), media.get("data"))
             else:
-                parts += draft.text(each.get("text"))
+                parts += self._parts([each])
         if parts or call.get("status") in ("success", "error", "cancelled"):
             draft.answer(call.get("id"), parts, failed=call.get("status") != "success")
 
     def _take_answers(self, message: Mapping[str, object]) -> None:
         """Take the results of calls, each with the media after it, unless the calls already have them."""
         results: list[tuple[object, list[Part]]] = []
+        before: list[Part] = []
         for part in map(as_object, as_array(message.get("content"))):
             if answer := as_object(part.get("functionResponse")):
                 if self._draft.is_answered(as_str(answer.get("id"))):
                     results.append(("", []))
                 else:
                     results.append((answer.get("id"), self._answer_parts(answer)))
-            elif results and results[-1][0]:
+            elif not results:
+                before += self._parts([part])
+            elif results[-1][0]:
                 results[-1][1].extend(self._parts([part]))
         for name, parts in results:
             if name:
                 self._draft.answer(name, parts)
+        self._draft.say(before, as_str(message.get("timestamp"))[:40])
 
     def _answer_parts(self, answer: Mapping[str, object]) -> list[Part]:
         draft, response = self._draft, as_object(answer.get("response"))
         text = response.get("output", response.get("error"))
         parts = draft.text(text if isinstance(text, str) else json_dump(dict(response)))
-        for each in map(as_object, as_array(answer.get("parts"))):
-            if media := as_object(each.get("inlineData")):
-                parts += draft.media(media.get("mimeType"), media.get("data"))
-        return parts
+        return [*parts, *self._parts(answer.get("parts"))]
 
     def _parts(self, content: object) -> list[Part]:
         draft = self._draft

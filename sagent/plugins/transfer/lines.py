@@ -3,7 +3,9 @@
 import os
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,9 +76,12 @@ def _objects(text: TextIOWrapper, draft: "Draft") -> Iterator[Mapping[str, objec
 
 def first_object(file: Path) -> Mapping[str, object]:
     """Return the first object of a file; empty for another file, and for one that cannot be read."""
+    return next(first_objects(file), EMPTY)
+
+
+def first_objects(file: Path, most: int = 50) -> Iterator[Mapping[str, object]]:
+    """Yield the first objects of a file; none of one that cannot be read."""
     from sagent.plugins.transfer.steps import Draft
 
-    try:
-        return next(read_objects(file, Draft("claude", own=False)), EMPTY)
-    except UsageError:
-        return {}
+    with suppress(UsageError):
+        yield from islice(read_objects(file, Draft("claude", own=False)), most)

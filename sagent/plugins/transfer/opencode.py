@@ -1,6 +1,7 @@
 """Transcripts of opencode: rows of the database `~/.local/share/opencode/opencode.db`, read without writing to it."""
 
 import sqlite3
+from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -41,14 +42,17 @@ def read_opencode(database: Path, session: str, *, own: bool) -> Transcript:
     """Return a session of opencode with its sub-agents. Raises UsageError if it cannot be read."""
     try:
         with closing(connect(database)) as connection:
-            return _Reader(connection, database, session, own=own, depth=0).read()
+            return _Reader(connection, database, session, own=own, depth=0, agents={session}).read()
     except sqlite3.Error as error:
         raise UsageError(f"{database} is damaged: {error}.") from error
 
 
 class _Reader:
-    def __init__(self, connection: sqlite3.Connection, file: Path, session: str, *, own: bool, depth: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, file: Path, session: str, *, own: bool, depth: int, agents: set[str]
+    ) -> None:
         self._connection, self._file, self._id, self._depth = connection, file, session, depth
+        self._agents = agents  # ids of sessions, those of all levels together
         self._draft = Draft("opencode", own=own, depth=depth)
         self._spent: list[Spent] = []
         self._started: dict[str, str] = {}  # by sub-agent, the call that started it
@@ -158,7 +162,7 @@ class _Reader:
                     made += draft.call(part.get("callID"), part.get("tool"), as_object(part.get("state")).get("input"))
                     answers.append(part)
                 case "file":
-                    made += self._file_part(part)
+                    made += self._attached(part)
                 case kind if kind in _STEPS:
                     pass
                 case kind:
@@ -178,12 +182,25 @@ class _Reader:
             case "completed":
                 parts = draft.text(state.get("output"))
                 for each in map(as_object, as_array(state.get("attachments"))):
-                    parts += self._file_part(each)
+                    parts += self._attached(each)
                 draft.answer(part.get("callID"), parts)
             case "error":
                 draft.answer(part.get("callID"), draft.text(state.get("error")), failed=True)
             case _:
                 draft.leave_out("a call that had not ended")
+
+    def _attached(self, part: Mapping[str, object]) -> list[Part]:
+        """Return a file of a reply or a result, whose text stands nowhere else."""
+        mime, (head, _, data) = as_str(part.get("mime")), as_str(part.get("url")).partition(";base64,")
+        if not mime.startswith("text/") and mime != "application/x-directory":
+            return self._file_part(part)
+        try:
+            text = a2b_base64(data).decode("utf-8", "replace") if head.startswith("data:") else ""
+        except ValueError:
+            text = ""
+        if not text:
+            self._draft.leave_out("a file that the transcript only names")
+        return self._draft.text(text)
 
     def _file_part(self, part: Mapping[str, object]) -> list[Part]:
         mime = as_str(part.get("mime"))
@@ -206,8 +223,11 @@ class _Reader:
             self._spent.append(Spent(provider, model, counted, usd_of(message.get("cost"))))
 
     def _children(self) -> Iterator[Child]:
-        if self._depth >= MAX_DEPTH:
-            return
-        for name, slug in self._rows("select id, slug from session where parent_id = ? order by time_created, id"):
-            reader = _Reader(self._connection, self._file, as_str(name), own=False, depth=self._depth + 1)
-            yield Child(as_str(slug) or as_str(name), self._started.get(as_str(name), ""), reader.read())
+        for row in self._rows("select id, slug from session where parent_id = ? order by time_created, id"):
+            name, slug = map(as_str, row)
+            if self._depth >= MAX_DEPTH or name in self._agents:
+                self._draft.leave_out("a sub-agent that is too deep, or was taken over already")
+                continue
+            self._agents.add(name)
+            reader = _Reader(self._connection, self._file, name, own=False, depth=self._depth + 1, agents=self._agents)
+            yield Child(slug or name, self._started.get(name, ""), reader.read())

@@ -6,7 +6,7 @@ from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
-from sagent.lib.json import EMPTY, as_array, as_int, as_object, as_str
+from sagent.lib.json import EMPTY, as_int, as_object, as_str
 from sagent.messages import Part, StopReason
 from sagent.plugins.transfer.lines import read_objects
 from sagent.plugins.transfer.steps import Draft, Spent, Transcript, word
@@ -43,7 +43,7 @@ class _Reader:
 
     def _on_branch(self, lines: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
         """Return the entries of the last branch; all of a file without ids, which is of version 1."""
-        by_id = {as_str(line.get("id")): line for line in lines if as_str(line.get("id"))}
+        by_id = {as_str(line.get("id")): line for line in reversed(lines) if as_str(line.get("id"))}
         if not by_id:
             return lines
         kept: set[str] = set()
@@ -55,7 +55,9 @@ class _Reader:
             self._draft.leave_out("the messages before a line that is missing")
         gone = sum(line.get("type") == "message" for name, line in by_id.items() if name not in kept)
         self._draft.leave_out("a message of a branch that was abandoned", gone)
-        return [line for line in lines if as_str(line.get("id")) in kept]
+        same = sum(as_str(line.get("id")) in by_id and line is not by_id[as_str(line.get("id"))] for line in lines)
+        self._draft.leave_out("a line with the id of an earlier one", same)
+        return [line for line in lines if (name := as_str(line.get("id"))) in kept and line is by_id[name]]
 
     def _take(self, line: Mapping[str, object]) -> None:
         draft, kind, key = self._draft, as_str(line.get("type")), as_str(line.get("id"))
@@ -122,11 +124,8 @@ class _Reader:
             self._spent.append(Spent(provider, model, counted, usd_of(cost.get("total"))))
 
     def _parts(self, content: object) -> list[Part]:
-        draft = self._draft
-        if isinstance(content, str):
-            return draft.text(content)
-        parts: list[Part] = []
-        for block in map(as_object, as_array(content)):
+        draft, parts = self._draft, list[Part]()
+        for block in draft.blocks(content):
             match block.get("type"):
                 case "text":
                     parts += draft.text(block.get("text"))

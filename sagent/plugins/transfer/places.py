@@ -13,7 +13,7 @@ from sagent.lib.json import as_object, as_str, valid_text
 from sagent.plugins.transfer.claude import read_claude
 from sagent.plugins.transfer.codex import parent_of, read_codex
 from sagent.plugins.transfer.gemini import read_gemini
-from sagent.plugins.transfer.lines import first_object
+from sagent.plugins.transfer.lines import first_object, first_objects
 from sagent.plugins.transfer.opencode import connect, read_opencode
 from sagent.plugins.transfer.pi import read_pi
 from sagent.plugins.transfer.steps import PROGRAMS, Program, Transcript, word
@@ -121,6 +121,9 @@ def find_transcript(which: str, program: Program | None, home: Path, environ: Ho
     if len({(place.program, place.id) for place in places}) > 1:
         names = ", ".join(valid_text(f"{place.id} ({place.program})") for place in places[:8])
         raise UsageError(f"{which!r} could be any of {names}: give more of the id, or --from.")
+    if len({place.file.with_suffix("") for place in places}) > 1:  # such as in two projects
+        names = ", ".join(valid_text(str(place.file)) for place in places[:8])
+        raise UsageError(f"{which!r} could be any of {names}: give the file.")
     return places[0]._replace(own=_is_kept(places[0].file, places[0].program, home, environ))
 
 
@@ -131,10 +134,16 @@ def _is_kept(file: Path, program: Program, home: Path, environ: Homes) -> bool:
     return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root))
 
 
+def _keeper_of(file: Path, home: Path, environ: Homes) -> Program | None:
+    """Return the program in whose directory of transcripts a file lies; None for no such directory."""
+    files: Sequence[Program] = ("claude", "codex", "gemini", "pi")
+    return next((program for program in files if _is_kept(file, program, home, environ)), None)
+
+
 def _named(path: Path, program: Program | None, home: Path, environ: Homes) -> Place:
     """Return the place of a file that somebody named. Its prompts are the person's own only where the program keeps its
     transcripts."""
-    chosen = program or program_of(path)
+    chosen = program or program_of(path) or _keeper_of(path, home, environ)
     if chosen is None:
         raise UsageError(f"{path} is no transcript of {', '.join(PROGRAMS.values())}; or say which with --from.")
     own = _is_kept(path, chosen, home, environ)
@@ -163,7 +172,14 @@ def program_of(file: Path) -> Program | None:
         return "opencode"
     if file.suffix == ".json" and start.lstrip().startswith(b"{"):
         return "gemini"
-    first = first_object(file)
+    for first in first_objects(file):
+        if (program := _program_of_line(first)) is not None:
+            return program
+    return None
+
+
+def _program_of_line(first: Mapping[str, object]) -> Program | None:
+    """Return the program that writes such a line; None if several could, or none does."""
     payload = as_object(first.get("payload"))
     if first.get("type") == "session_meta" or payload.get("type") or (payload and "timestamp" in first):
         return "codex"
@@ -201,4 +217,6 @@ def newest(program: Program | None, home: Path, environ: Homes, most: int = MAX_
 
 
 def _is_child(place: Place) -> bool:
+    if place.program == "claude":  # earlier versions wrote them beside their parents
+        return place.id.startswith("agent-")
     return place.program == "codex" and bool(parent_of(as_object(first_object(place.file).get("payload"))))

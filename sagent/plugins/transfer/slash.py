@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
@@ -46,5 +47,10 @@ async def _choose(context: CommandContext) -> str | None:
     found = await asyncio.to_thread(newest, None, Path("~").expanduser(), os.environ, MAX_CHOICES)
     if not found:
         raise UsageError(f"There is no transcript of {', '.join(PROGRAMS.values())} on this machine.")
-    options = [Option(place.id, f"{PROGRAMS[place.program]} {place.id}", also=place.id) for place in found]
+    times = Counter(place.id for place in found)
+    options = [
+        Option(place.id if times[place.id] == 1 else str(place.file), f"{PROGRAMS[place.program]} {place.id}",
+               also=place.id)
+        for place in found
+    ]  # fmt: skip
     return await context.pick("Which session?", options)

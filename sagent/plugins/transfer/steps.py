@@ -238,8 +238,19 @@ class Draft:
 
     # -- parts, read leniently
 
+    def blocks(self, content: object) -> Sequence[Mapping[str, object]]:
+        """Return content as blocks: a text is one of the type `text`; other values than a list are left out."""
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        items = as_array(content)
+        if not items and content not in (None, []):
+            self.leave_out("content that is neither a text nor a list")
+        return [*map(as_object, items)]
+
     def text(self, value: object) -> list[Part]:
-        """Return a text as parts; none for a blank one and for another value."""
+        """Return a text as parts; none for a blank one, and another value is left out."""
+        if value is not None and not isinstance(value, str):
+            self.leave_out("a text that is of another type")
         return [Text(valid_text(value))] if isinstance(value, str) and value.strip() else []
 
     def thinking(self, value: object, signature: object = None) -> list[Part]:

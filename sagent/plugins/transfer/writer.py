@@ -3,14 +3,15 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing
 from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
+from shutil import rmtree
 
 from sagent.context.todo import TODO, Task, list_note, tasks_in
 from sagent.cost.prices import PriceBook
-from sagent.errors import SagentError, UsageError
+from sagent.errors import UsageError
 from sagent.lib.dataclass import dataclass
 from sagent.lib.figures import money
 from sagent.lib.json import valid_text
@@ -31,8 +32,10 @@ from sagent.session.contents import (
     StoredResult,
     Unknown,
 )
-from sagent.session.log import Log
-from sagent.session.store import Session, delete
+from sagent.session.lock import Lock
+from sagent.session.log import Log, make_directory
+from sagent.session.names import new_session_id, sessions_of
+from sagent.session.store import COPY, Session, note_last, sweep_copies
 from sagent.usage import Usage
 
 KIND = "imported"
@@ -83,18 +86,20 @@ def write_session(transcript: Transcript, state: Path, cwd: Path, prices: PriceB
     Raises UsageError for a transcript without messages, SagentError and OSError."""
     if not transcript.messages:
         raise UsageError(f"{transcript.file} has no message that can be taken over{_and_why(transcript.left_out)}.")
-    session = Session.create(state, cwd)
-    try:
-        writer = _Writer(session, transcript, prices)
-        taken = writer.write(cwd)
-        session.log().sync()
-    except BaseException:
-        session.close()
-        with suppress(OSError, SagentError):
-            delete(session.path)
-        raise
-    session.close()
-    return taken
+    home = sessions_of(state, cwd)
+    make_directory(home)
+    sweep_copies(home)
+    draft = home / f"{COPY}{new_session_id()}"  # removed by the next sweep if this process is killed
+    with ExitStack() as undo:
+        undo.callback(rmtree, draft, ignore_errors=True)
+        draft.mkdir(mode=0o700)
+        undo.enter_context(closing(Lock(draft)))
+        with Session.create_at(draft / new_session_id()) as session:
+            taken = _Writer(session, transcript, prices).write(cwd)
+            session.log().sync()
+        path = session.path.rename(home / session.path.name)  # from here on it is a session, and whole
+    note_last(path)
+    return replace(taken, session=path)
 
 
 def _and_why(left_out: Mapping[str, int]) -> str:
@@ -218,6 +223,7 @@ class _Writer:
         self._talk(own, child.transcript)
         own.sync()
         log.append(Returned(path, own.head))
+        own.close()  # a session may have more sub-agents than a process may have open files
         self._counts["children"] += 1
 
     def _path(self, above: str, name: str) -> str:
