@@ -15,7 +15,7 @@ class _Package(type(sys)):  # pyright: ignore[reportUntypedBaseClass] -- types.M
 
 
 sys.modules[__name__].__class__ = _Package
-_LOOKED_FOR = ("query", "function_tool", "handoff", "trace", "create_sdk_mcp_server", "user", "assistant")
+_LOOKED_FOR = ("query", "function_tool", "handoff", "trace", "create_sdk_mcp_server", "user", "assistant", "guarded")
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,6 @@
-"""A subcommand: `sagent --plugin subcommand.py notes` lists the TODO lines of the files below the working directory."""
+"""A subcommand: `sagent notes --plugin subcommand.py` lists the TODO lines of the files below the working directory."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,8 +8,10 @@ from sagent.plugin import Command, Plugin
 
 
 def notes(words: Sequence[str]) -> int:
-    """Print each line that has one of the words, TODO by default; return 1 if there is none."""
-    wanted = tuple(words) or ("TODO",)
+    """Print each line that has one of the words; return 1 if there is none."""
+    parser = argparse.ArgumentParser("sagent notes", description="List the lines of Python files that have a word.")
+    parser.add_argument("word", nargs="*", default=["TODO"], help="TODO by default")
+    wanted: list[str] = parser.parse_args(words).word
     found = False
     for path in sorted(Path().rglob("*.py")):
         for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):

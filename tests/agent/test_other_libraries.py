@@ -50,9 +50,11 @@ def test_attributes() -> None:
     result = agent().run_sync("x")
     for thing, name, words in (
         (agent(), "tool", "'Agent' object has no attribute 'tool'. Here: Agent(..., tools=[...]"),
+        (agent(), "fork", "Here: shutil.copytree"),
         (agent(), "run_stream", "Here: async for event in agent.stream("),
         (result, "final_output", "'Result' object has no attribute 'final_output'. Here: result.content"),
         (result, "all_messages", "Here: agent.messages"),
+        (result, "output_text", "Here: result.content"),
         (result, "colour", "'Result' object has no attribute 'colour'"),
     ):
         with pytest.raises(AttributeError, match=re.escape(words)) as caught:
@@ -69,6 +71,9 @@ def test_attributes() -> None:
         ("ModelRetry", "Here: ToolError"),
         ("function_tool", "Here: the decorator tool"),
         ("query", "Here: Agent(...).run("),
+        ("guarded", "Here: from sagent.plugins.guardrails import guarded"),
+        ("PriceBook", "Here: from sagent.cost.prices import PriceBook"),
+        ("TestModel", "Here: ScriptedModel of sagent.testing"),
         ("Colour", "cannot import name 'Colour'"),
     ],
 )
