@@ -59,11 +59,11 @@ LineOrigin: TypeAlias = WrittenByAgent | Unknown
 
 
 def attribute(
-    path: Path, content: bytes, sessions: Iterable[Path] | Evidence, *, at: str = "HEAD"
+    path: Path, content: bytes, sessions: Iterable[Path] | Evidence, *, at: str = ""
 ) -> tuple[LineOrigin, ...]:
     """Return the origin of each line of a file: one for each line of `content`, split at line feeds.
 
-    `content` is that of the file at `path` now, or at the commit `at` of its repository, whose history is used too.
+    `content` is that of the file at `path` now, or in the commit `at` of its repository, whose history is used too.
     `sessions` are the directories of the sessions that may have written it, or what `read_evidence` has read of them.
     Raises SessionCorrupt if one of their logs was changed, and OSError.
     """
@@ -73,14 +73,14 @@ def attribute(
         return (unseen,) * len(split_lines(content))
     real = os.path.realpath(path)
     since = int(min(seconds(change.begun) for change in evidence.changes)) - MARGIN_SECONDS
-    history = file_history(Path(real), at, since)
+    history = file_history(Path(real), at or "HEAD", since)
     names = frozenset((real, *history.names))
     ends = tuple(f"/{each}" for each in history.relative)
     elsewhere = frozenset(change.path for change in evidence.changes if ends and change.path.endswith(ends))
     paths = _related(evidence, names | elsewhere, [content, *(version.content for version in history.versions)])
     tracer = Tracer(evidence, history, names, elsewhere)
     changes = [change for change in evidence.changes if change.path in paths]
-    traced = tracer.follow(changes, real, content, committed=at != "HEAD")
+    traced = tracer.follow(changes, real, content, committed=bool(at))
     origins = [Unknown("outside" if changes else "no log"), *(_origin(evidence, *each) for each in tracer.written)]
     unsure = Unknown("ambiguous")
     return tuple(origins[next(iter(found))] if len(found) == 1 else unsure for found in traced)

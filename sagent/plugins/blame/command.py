@@ -68,7 +68,7 @@ def make_blame(name: str, cwd: Path, state: Path, at: str, sessions: Sequence[Pa
     if chosen.stop - 1 > size or chosen.start < 1 or (lines is not None and not lines):
         raise UsageError(f"{path.name} has {size} lines: give FILE:LINE or FILE:FIRST-LAST, from 1.")
     used = list(sessions) or project_sessions(state, real)
-    origins = attribute(real, content, read_evidence(used), at=at or "HEAD")
+    origins = attribute(real, content, read_evidence(used), at=at)
     return Blame(path, content, origins, chosen, len(used), read_claims(real, content, at, state, used))
 
 

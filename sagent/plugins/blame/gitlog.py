@@ -20,7 +20,7 @@ MAX_RENAMES = 8  # of one file that are followed
 MAX_GONE = 20  # files that a commit removes, with which one that it adds is compared
 MAX_FILE_BYTES = 8 << 20
 _LOCAL = ("commit", "commit (initial)", "commit (amend)")
-_REFLOG = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t([^:\n]*)")
+_REFLOG = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}(?:\t([^:\n]*))?")
 
 
 class Version(NamedTuple):
@@ -36,11 +36,13 @@ class Version(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """A change of the commit that is checked out. One that is `local` recorded the work tree's own content."""
+    """A change of the commit that is checked out, between the times `earliest` and `time`. One that is `local` recorded
+    the work tree's own content."""
 
-    time: int
+    time: float
     commit: str
     local: bool
+    earliest: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,17 +213,29 @@ def _commits(root: Path, at: str, movements: Sequence[Movement], since: int) -> 
 
 
 def _movements(root: Path) -> tuple[Movement, ...] | None:
-    """Return the movements of a work tree in order; None if git does not record them."""
+    """Return the movements of a work tree in order; None if git does not record them, or not in the order of time.
+
+    Git drops old entries of the record, and some commands write none: a commit that does not follow from the one before
+    stands for movements at unknown times between the two.
+    """
     own, _ = work_tree_directories(root)
     try:
         data = read_regular(own / "logs" / "HEAD", max_bytes=64 << 20)
     except OSError:
         return None
-    return tuple(
-        Movement(int(match[2]), match[1].decode(), match[3].decode("utf-8", "replace") in _LOCAL)
-        for match in map(_REFLOG.match, data.splitlines())
-        if match
-    )
+    found: list[Movement] = []
+    last, time = "", 0.0
+    for match in filter(None, map(_REFLOG.match, data.split(b"\n"))):
+        old, new, at = match[1].decode(), match[2].decode(), float(match[3])
+        if at < time:  # the clock was set back, or the date of a commit was chosen
+            return None
+        is_first = not last and not old.strip("0")
+        found += [] if is_first or old == last else [Movement(at, old, local=False, earliest=time)]
+        found.append(Movement(at, new, (match[4] or b"").decode("utf-8", "replace") in _LOCAL, at))
+        last, time = new, at
+    if last != (head := _resolve(root, "HEAD")):
+        found.append(Movement(float("inf"), head, local=False, earliest=time))
+    return tuple(found)
 
 
 def run_git(

@@ -77,8 +77,9 @@ class Tracer:
         for version in versions:
             self._add_version(version)
         tip = self._versions.get(self.history.tip)
-        if committed and tip is not None and tip.content == normal(content):
-            return tip.origins
+        if committed:  # later states say nothing about it
+            is_known = tip is not None and tip.content == normal(content)
+            return tip.origins if tip is not None and is_known else [OTHER] * len(split_lines(content))
         return self._reached(path, normal(content), float("inf")).origins
 
     # -- calls ---------------------------------------------------------------------------------------------------------
@@ -191,7 +192,8 @@ class Tracer:
         version = self._version_at(path, at)
         if version is None or current is None:
             return [state for state in (current, version) if state is not None]
-        before = None if first is None else self._version_before(first)
+        is_at_one_time = first is not None and first.earliest == first.time
+        before = self._version_before(first) if first is not None and is_at_one_time else None
         return [version] if before is not None and before.content == current.content else [current, version]
 
     def _explain(
@@ -272,15 +274,15 @@ class Tracer:
         """Return the movements of the work tree that may have happened between two times."""
         moves = self.history.movements
         if moves is None:
-            return [Movement(0, "", local=False)] if self.history.versions else []
-        return [move for move in moves if start - 1 < move.time <= end]
+            return [Movement(0, "", local=False, earliest=0)] if self.history.versions else []
+        return [move for move in moves if start - 1 < move.time and move.earliest <= end]
 
     def _version_at(self, path: str, at: float) -> State | None:
         """Return the version of a file in the commit that was checked out at a time."""
         if path not in self.history.names[:1]:
             return None
         moves = self.history.movements or ()
-        place = bisect_right(moves, at, key=lambda move: float(move.time))
+        place = bisect_right(moves, at, key=lambda move: move.earliest)
         commit = moves[place - 1].commit if place else ""
         key = self.history.by_commit.get(commit, self.history.tip if not moves or place == len(moves) else "")
         return self._versions.get(key)
@@ -316,6 +318,8 @@ class Tracer:
         # a commit made here is what lay in the work tree
         sources = parents if current is None else self._sources(name, current, version.time - 0.5)
         explained = [trace(source.lines, lines, source.origins, NEW)[0] for source in sources]
+        if current is not None and current.seconds >= version.time and current.content != content:
+            explained += [trace(parent.lines, lines, parent.origins, OTHER)[0] for parent in parents]  # it may be older
         origins = _combine(explained) if explained else [NEW] * len(lines)
         for place, found in () if current else self._replayed(version, lines, parents):
             origins[place] = found

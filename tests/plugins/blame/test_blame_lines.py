@@ -1,5 +1,7 @@
 """Origins of lines: each case in which evidence is lacking, or of another kind than a call's arguments."""
 
+import os
+import subprocess
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from sagent.plugins.blame.approvals import recording
 from sagent.plugins.blame.arguments import split_lines
 from sagent.plugins.blame.attribution import Unknown, WrittenByAgent, attribute
 from sagent.plugins.blame.card import read_card
+from sagent.plugins.blame.gitlog import committed
 from sagent.policy import Allow, Ask, Policy
 from sagent.session.contents import MessageEntry, Opened, Spawned, StoredMessage
 from sagent.session.log import FileLog
@@ -218,3 +221,100 @@ def test_sessions_at_work_in_turn_are_told_apart(tmp_path: Path) -> None:
             paths.append(session.path)
     found = attribute(path, path.read_bytes(), paths)
     assert [each.call for each in found if isinstance(each, WrittenByAgent)] == ["c2", "c1"]
+
+
+# -- the history of git ------------------------------------------------------------------------------------------------
+
+
+def at_time(minute: int) -> dict[str, str]:
+    """The environment of git at a minute of the hour in which `made_by_both` plays."""
+    people = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    date = f"2031-01-01T00:{minute:02}:00+0000"
+    return {**os.environ, **people, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_COMMITTER_DATE": date}
+
+
+def git(place: Path, minute: int, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=place, env=at_time(minute), check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def shown(path: Path, session: Path, at: str = "") -> list[str]:
+    content = path.read_bytes() if not at else committed(path, at)
+    assert content is not None
+    found = attribute(path, content, [session], at=at)
+    return [each.tool if isinstance(each, WrittenByAgent) else each.reason for each in found]
+
+
+TWICE = "one\nthe line of both\n"
+
+
+@pytest.fixture
+def made_by_both(tmp_path: Path) -> tuple[Path, Path]:
+    """A file with a line that a person wrote on the branch `other`, and then an agent on `main`; and the session."""
+    path = tmp_path.resolve() / "a.txt"
+    path.write_text("one\n")
+    git(path.parent, 1, "init", "-q", "-b", "main")
+    git(path.parent, 1, "add", "a.txt")
+    git(path.parent, 1, "commit", "-qm", "begin")
+    git(path.parent, 2, "checkout", "-q", "-b", "other")
+    path.write_text(f"{TWICE}of a person\n")
+    git(path.parent, 3, "commit", "-qam", "by a person")
+    git(path.parent, 4, "checkout", "-q", "main")
+    with Session.create(tmp_path / "state", tmp_path) as session:
+        session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+        times = ("2031-01-01T00:05:00.000000Z", "2031-01-01T00:05:01.000000Z")
+        record(session.log(), "c1", "one\n", TWICE, path, times)
+    path.write_text(TWICE)
+    git(path.parent, 6, "commit", "-qam", "by an agent")
+    return path, session.path
+
+
+def test_line_of_another_branch_is_not_the_agents(made_by_both: tuple[Path, Path]) -> None:
+    path, session = made_by_both
+    assert shown(path, session) == ["outside", "Write"]
+    git(path.parent, 7, "checkout", "-q", "other")
+    path.write_text(f"{path.read_text()}more\n")
+    assert "Write" not in shown(path, session)
+
+
+@pytest.mark.parametrize("case", ["lost", "lost before a commit", "unnamed", "dated back"])
+def test_checkout_that_the_reflog_lacks_is_not_overlooked(made_by_both: tuple[Path, Path], case: str) -> None:
+    path, session = made_by_both
+    match case:
+        case "unnamed":
+            git(path.parent, 7, "symbolic-ref", "HEAD", "refs/heads/other")
+            git(path.parent, 7, "restore", "--staged", "--worktree", ".")
+        case "dated back":
+            git(path.parent, 0, "checkout", "-q", "other")
+        case _:
+            git(path.parent, 7, "checkout", "-q", "other")
+            git(path.parent, 7, "reflog", "delete", "HEAD@{0}")
+    path.write_text(f"{path.read_text()}more\n")
+    if case == "lost before a commit":
+        git(path.parent, 8, "commit", "-qam", "more")
+    assert "Write" not in shown(path, session)
+
+
+def test_commit_of_another_branch_in_the_second_of_a_call(made_by_both: tuple[Path, Path]) -> None:
+    path, session = made_by_both
+    git(path.parent, 5, "checkout", "-q", "other")
+    git(path.parent, 5, "commit", "-q", "--amend", "-m", "at the same time")
+    assert "Write" not in shown(path, session)
+
+
+def test_commit_is_not_explained_by_later_calls(tmp_path: Path) -> None:
+    path = tmp_path.resolve() / "a.txt"
+    path.write_text(TWICE)
+    git(path.parent, 1, "init", "-q", "-b", "main")
+    git(path.parent, 1, "add", "a.txt")
+    git(path.parent, 1, "commit", "-qm", "begin")
+    old = git(path.parent, 1, "rev-parse", "HEAD")
+    with Session.create(tmp_path / "state", tmp_path) as session:
+        session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+        record(session.log(), "c1", TWICE, "one\n", path, [f"2031-01-04T00:05:0{n}.000000Z" for n in (0, 1)])
+        record(session.log(), "c2", "one\n", TWICE, path, [f"2031-01-04T00:06:0{n}.000000Z" for n in (0, 1)])
+    assert shown(path, session.path) == ["outside", "Write"]
+    assert shown(path, session.path, "HEAD") == shown(path, session.path, old) == ["outside", "outside"]
+    path.write_text("one\n")
+    git(path.parent, 9, "commit", "-qam", "later")  # `old` is not among the commits that are read
+    assert shown(path, session.path, old) == ["outside", "outside"]
