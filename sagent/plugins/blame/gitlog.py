@@ -61,7 +61,7 @@ class FileHistory:
 def file_history(path: Path, at: str, since: int) -> FileHistory:
     """Return the history of a file up to a commit, from a time in seconds on. It is empty outside git."""
     root = top_of(path)
-    if root is None or "\n" in str(path):
+    if root is None:
         return FileHistory()
     movements = _movements(root)
     commits = _commits(root, at, movements or (), since)
@@ -123,9 +123,10 @@ class _Reader:
     def _find(self, name: str) -> dict[str, str]:
         """Return the blobs of a name, by commit."""
         commits = [commit.id for commit in self._with_parents()]
-        asked = "".join(f"{commit}:{name}\n" for commit in commits)
-        out = run_git(self._root, "cat-file", "--batch-check", data=os.fsencode(asked)) or b""
-        rows = (line.split(b" ") for line in out.splitlines())
+        end, flags = ("\0", ("-z",)) if "\n" in name else ("\n", ())
+        asked = os.fsencode("".join(f"{commit}:{name}{end}" for commit in commits))
+        out = run_git(self._root, "cat-file", *flags, "--batch-check", data=asked) or b""
+        rows = (line.split(b" ") for line in out.replace(os.fsencode(f":{name} missing"), b" missing").split(b"\n"))
         return {
             commit: row[0].decode()
             for commit, row in zip(commits, rows, strict=False)

@@ -26,7 +26,7 @@ from sagent.plugins.proofs.evidence import (
 )
 from sagent.plugins.proofs.lines import changed_lines, differing, same_ends, split_lines
 from sagent.plugins.proofs.origins import has_lines, needs_whole, side_of
-from sagent.plugins.proofs.quotes import quoted_in
+from sagent.plugins.proofs.quotes import SHOWN_ID_CHARS, quoted_in
 from sagent.plugins.proofs.repository import Change, Changed, File, is_ancestor, merge_contents, read_file, short
 from sagent.plugins.proofs.statement import FileClaim, FromLog, FromPerson, LogClaim, Moved, Origin, Run
 
@@ -119,6 +119,9 @@ class _Check:
         if SIGNERS in self.change.files:
             self.notes.append(f"The change edits {SIGNERS}. This check went by the list before it.")
         return Verdict(relation, signer, approvers, self.people, self.agents, tuple(self.parts), tuple(self.notes))
+
+    def _note(self, text: str) -> None:
+        self.notes.append(one_line(text, MAX_PROBLEM_CHARS))
 
     def _part(self, name: str, checked: str, problems: Iterable[str]) -> None:
         told = (one_line(problem, MAX_PROBLEM_CHARS) for problem in problems)
@@ -444,18 +447,27 @@ class _Check:
             found = results.get((quote.session, quote.agent, quote.entry))
             if found is None or quote_of(*found, self.facts, sides) != quote:
                 problems.append(f"the output of {quote.command!r:.80} is not the recorded one")
-            elif not quote.fresh:
+                continue
+            if not quote.fresh:
                 shown = f"{quote.command!r:.80} was run before the change was as it is now"
-                problems += [shown] if self.required.fresh else []
-                self.notes += [] if self.required.fresh else [one_line(f"{shown}.", MAX_PROBLEM_CHARS)]
+                if self.required.fresh:
+                    problems.append(shown)
+                else:
+                    self._note(f"{shown}.")
+            ended = quote.outcome or "no outcome is recorded"
+            self._note(f"{quote.entry[:SHOWN_ID_CHARS]} is the output of {quote.command!r:.160}: {ended}.")
         if self.required.fresh and not self.statement.quotes:
             problems.append("the proof quotes no output, and that of a test is required")
         quoted = 0
         for where, text in self.required.texts.items():
             for each in quoted_in(text):
                 quoted += 1
-                if not each.is_in(self.statement.quotes):
+                source = each.source(self.statement.quotes)
+                if source is None:
                     problems.append(f"{where}: the output quoted from {each.entry!r} is not the recorded one")
+                elif source[1]:
+                    shown = f"the output quoted from {each.entry!r:.80} leaves out {count(source[1], 'line')}"
+                    self._note(f"{where}: {shown} of {source[0].command!r:.80}.")
         more = f", quoted {count(quoted, 'time')}" if quoted else ""
         if self.statement.quotes or quoted or problems:
             self._part("output", f"{count(len(self.statement.quotes), 'recorded result')}{more}", problems)

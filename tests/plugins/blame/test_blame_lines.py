@@ -318,3 +318,20 @@ def test_commit_is_not_explained_by_later_calls(tmp_path: Path) -> None:
     path.write_text("one\n")
     git(path.parent, 9, "commit", "-qam", "later")  # `old` is not among the commits that are read
     assert shown(path, session.path, old) == ["outside", "outside"]
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\nb", "\n", "-a missing"])
+def test_versions_of_hostile_names_are_found(tmp_path: Path, name: str) -> None:
+    path = tmp_path.resolve() / name
+    git(path.parent, 1, "init", "-q", "-b", "main")
+    git(path.parent, 1, "commit", "-q", "--allow-empty", "-m", "begin")
+    path.write_text("one\n")
+    git(path.parent, 2, "add", "--", name)
+    git(path.parent, 2, "commit", "-qm", "add it")
+    with Session.create(tmp_path / "state", tmp_path) as session:
+        session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+        record(session.log(), "c1", "one\n", TWICE, path, [f"2031-01-01T00:05:0{n}.000000Z" for n in (0, 1)])
+    path.write_text(TWICE)
+    git(path.parent, 6, "commit", "-qam", "by an agent")
+    assert shown(path, session.path, "HEAD") == ["outside", "Write"]
+    assert shown(path, session.path, "HEAD~1") == ["outside"]

@@ -8,7 +8,8 @@ from proven_work import BOB, Agent, Work, commit, git, put
 from sagent.plugins.audit.signature import sign
 from sagent.plugins.proofs.archive import Proof, approval_of
 from sagent.plugins.proofs.making import Wanted
-from sagent.plugins.proofs.quotes import quotation
+from sagent.plugins.proofs.quotes import quotation, quoted_in
+from sagent.plugins.proofs.statement import Quote
 from sagent.session.contents import Unknown
 from sagent.session.store import Session, copy
 
@@ -187,7 +188,7 @@ def test_output_before_last_change_is_not_fresh(work: Work, agent: Agent):
     assert not proof.statement.quotes[0].fresh
     verdict = work.check(proof)
     assert verdict.problems == ()
-    assert "before the change" in verdict.notes[0]
+    assert any("before the change" in note for note in verdict.notes)
     assert work.check(proof, fresh=True).problems
     agent.run("pytest -q", "3 passed")
     assert work.check(work.prove(wanted=Wanted(quote=("pytest",))), fresh=True).problems == ()
@@ -284,3 +285,50 @@ def test_line_typed_again_by_a_person_is_theirs(work: Work, agent: Agent):
     verdict = work.check(work.prove())
     assert verdict.problems == ()
     assert verdict.people == {"Bob <bob@example.org>": 2}
+
+
+QUOTED = "one\n  1 failed\n3 passed in 0.1s"
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ("```recorded ID\none\n  1 failed\n3 passed in 0.1s\n```", 0),
+        ("   ~~~~ recorded ID\n   one\n     1 failed\n   3 passed in 0.1s\n~~~~", 0),
+        ("> ```recorded ID\n> one\n>   1 failed\n> 3 passed in 0.1s\n> ```\n", 0),
+        ("- ```recorded ID\n  one\n    1 failed\n  3 passed in 0.1s\n  ```\n", 0),
+        ("```recorded ID\r\none\r\n  1 failed\r\n3 passed in 0.1s\r\n```\r\n", 0),
+        ("```recorded ID\none\n...\n3 passed in 0.1s\n```", 1),
+        ("```recorded ID\n...\n3 passed in 0.1s\n```", 2),
+        ("```recorded ID\none\n…\n```", 2),
+        ("```recorded ID\n3 passed in 0.1s\n```", None),
+        ("```recorded ID\none\n  1 failed\n```", None),
+        ("```recorded ID\none\n3 passed in 0.1s\n```", None),
+        ("```recorded ID\n...\n```", None),
+        ("```recorded ID\n4 passed in 0.1s", None),  # a block without an end reaches to the end of the text
+        ("```recorded ID\r4 passed in 0.1s\r```", None),
+        ("  ```recorded ID\n  4 passed in 0.1s\n  ```", None),
+        ("~~~recorded ID\n4 passed in 0.1s\n~~~", None),
+        ("1. > ```\tRecorded ID\n   > 4 passed in 0.1s\n   > ```", None),
+        ("```recorded ID\n...\n3 passed in 0.1s\n    ```\n4 passed\n```", None),  # five spaces end no block
+        ("  ```recorded ID\n  ...\n  3 passed in 0.1s\n     ```\n  4 passed\n  ```", None),
+        ("```recorded ID\n...\n3 passed in 0.1s\u2028```\n4 passed\n```", None),
+        ("~~~recorded ID\n...\n3 passed in 0.1s\n```\n4 passed\n~~~", None),
+        ("```recorded\n4 passed\n```", None),
+        ("```recorded ID\none\n  1 fai\u200bled\n3 passed in 0.1s\n```", None),
+        ("```recorded ID\none\n  1 failed\n3 p\u0430ssed in 0.1s\n```", None),
+    ],
+)
+def test_quotation_is_whole_or_tells_what_it_leaves_out(text: str, left_out: int | None):
+    quote = Quote("s", "root", "0123456789abcdef", "pytest", QUOTED, "exit 1", fresh=True)
+    (found,) = quoted_in(text.replace("ID", "0123456789ab"))
+    assert found.source([quote]) == (None if left_out is None else (quote, left_out))
+
+
+def test_quoted_output_is_told_with_command_and_exit_code(work: Work, agent: Agent):
+    agent.run("echo 3 passed # pytest", "1 failed\n3 passed\n", "exit 1, 2 lines")
+    proof = work.prove(wanted=Wanted(quote=("pytest",)))
+    body = quotation(proof.statement.quotes[0]).replace("1 failed", "...")
+    notes = work.check(proof, texts={"body": body}).notes
+    assert any("echo 3 passed # pytest" in note and "exit 1" in note for note in notes)
+    assert any("leaves out 1 line" in note for note in notes)
