@@ -30,7 +30,7 @@ several lines. A line is attributed only if all evidence agrees; every other lin
 EPILOG = """exit codes:
   0 done   1 a log or a kept content was changed, so nothing is attributed   2 usage"""
 MAX_FILE_BYTES = 8 << 20
-_PLACE = re.compile(r"(.+?):(\d+)(?:-(\d+))?")
+_PLACE = re.compile(r"(.+?):([0-9]{1,9})(?:-([0-9]{1,9}))?", re.DOTALL)
 _COLOURS = (36, 33, 35, 32, 34)
 
 

@@ -234,7 +234,7 @@ def _movements(root: Path) -> tuple[Movement, ...] | None:
         found += [] if is_first or old == last else [Movement(at, old, local=False, earliest=time)]
         found.append(Movement(at, new, (match[4] or b"").decode("utf-8", "replace") in _LOCAL, at))
         last, time = new, at
-    if last != (head := _resolve(root, "HEAD")):
+    if last != (head := resolve(root, "HEAD")):
         found.append(Movement(float("inf"), head, local=False, earliest=time))
     return tuple(found)
 

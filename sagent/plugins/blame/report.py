@@ -67,7 +67,8 @@ def table(blame: Blame) -> Iterator[tuple[str, str]]:
     for number, text, origin in blame.rows():
         match origin:
             case WrittenByAgent(entry=entry, tool=tool, at=at):
-                head = f"{entry[:8]} {printable(_model(origin)):{model_size}} {at[:16].replace('T', ' ')} {tool[:6]:6}"
+                when = at[:16].replace("T", " ")
+                head = printable(f"{entry[:8]} {_model(origin):{model_size}} {when} {tool[:6]:6}")
             case Unknown(reason):
                 short = "claimed by a note" if blame.is_claimed(number) else _SHORT[reason]
                 head = f"{'·' * 8} {short:{model_size + 24}}"
@@ -89,7 +90,7 @@ _SHORT: dict[Reason, str] = {"no log": "no log", "outside": "by hand", "ambiguou
 
 
 def _model(origin: LineOrigin) -> str:
-    return origin.model.rpartition("/")[2][:MAX_MODEL_CHARS] if isinstance(origin, WrittenByAgent) else ""
+    return printable(origin.model.rpartition("/")[2])[:MAX_MODEL_CHARS] if isinstance(origin, WrittenByAgent) else ""
 
 
 def card_rows(

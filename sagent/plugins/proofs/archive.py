@@ -73,6 +73,17 @@ def read_proof(path: Path) -> Proof:
     return Proof(statement, files[STATEMENT], files.get(SIGNATURE, b""), approvals, evidence)
 
 
+def is_proof(data: bytes) -> bool:
+    """Return True for the bytes of an intact proof, by whomever."""
+    with temporary() as place:
+        (place / "proof.tar").write_bytes(data)
+        try:
+            read_proof(place / "proof.tar")
+        except NotProof:
+            return False
+        return True
+
+
 def _read_files(path: Path) -> Mapping[str, bytes]:
     try:
         places, problems = open_bundle(path, MAX_FILES)

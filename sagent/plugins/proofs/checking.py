@@ -12,7 +12,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.json import sha256_hex
 from sagent.lib.text import count, one_line
 from sagent.plugins.audit.verify import Part
-from sagent.plugins.proofs.archive import Proof, approval_of, signer_of
+from sagent.plugins.proofs.archive import Proof, approval_of, is_proof, signer_of
 from sagent.plugins.proofs.claims import bill_of, calls_of, quote_of
 from sagent.plugins.proofs.evidence import (
     CarriedLog,
@@ -27,7 +27,7 @@ from sagent.plugins.proofs.evidence import (
 from sagent.plugins.proofs.lines import changed_lines, differing, same_ends, split_lines
 from sagent.plugins.proofs.origins import has_lines, needs_whole, side_of
 from sagent.plugins.proofs.quotes import SHOWN_ID_CHARS, quoted_in
-from sagent.plugins.proofs.repository import Change, Changed, File, is_ancestor, merge_contents, read_file, short
+from sagent.plugins.proofs.repository import PLAIN, Change, Changed, File, is_ancestor, merge_contents, read_file, short
 from sagent.plugins.proofs.statement import FileClaim, FromLog, FromPerson, LogClaim, Moved, Origin, Run
 
 SIGNERS = ".sagent/allowed_signers"
@@ -151,6 +151,7 @@ class _Check:
     def _approvals(self, signer: str) -> tuple[str, ...]:
         """Check who approved: people other than the signer, each counted once."""
         names: list[str] = []
+        keys: set[str] = set()
         problems: list[str] = []
         for signature in self.proof.approvals:
             try:
@@ -162,8 +163,9 @@ class _Check:
                 continue
             if _name(approver) == _name(signer) or _key(approver) == _key(signer):
                 problems.append(f"an approval is by {_name(approver)}, who signed the proof")
-            elif _name(approver) not in names:
+            elif _name(approver) not in names and _key(approver) not in keys:
                 names.append(_name(approver))
+                keys.add(_key(approver))
         if len(names) < self.required.approvals:
             problems.append(f"{count(len(names), 'approval')}, and {self.required.approvals} are required")
         if self.proof.approvals or self.required.approvals:
@@ -371,6 +373,9 @@ class _Check:
                 f"{short(self.change.base)}: it is of another repository, or of commits that were rewritten below it"
             )
         files = {path: changed for path, changed in self.change.files.items() if path != self.required.own}
+        own = self.change.files.get(self.required.own)
+        if own is not None and own.after is not None and not (own.after.mode == PLAIN and is_proof(own.after.data)):
+            problems.append(f"{self.required.own}: this is the proof's own path, and the change has another file there")
         moved_on = False
         for path, changed in files.items():
             if path not in claims:
@@ -509,7 +514,8 @@ def _name(signer: str) -> str:
 
 
 def _key(signer: str) -> str:
-    return signer.rpartition(", ")[2]
+    """Return the fingerprint of a signer's key; it is the same for a certificate of that key."""
+    return signer.rpartition(", ")[2].rpartition(" key ")[2]
 
 
 def _incomplete(facts: Sequence[LogFacts], carried: Mapping[tuple[str, str], CarriedLog]) -> Iterator[str]:

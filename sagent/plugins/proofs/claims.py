@@ -22,9 +22,10 @@ def bill_of(facts: Sequence[LogFacts], cap: Decimal | None) -> Bill:
 
 def calls_of(facts: Sequence[LogFacts], origins: Iterable[Origin]) -> tuple[int, int]:
     """Return how many calls wrote the lines of some origins, and how many of these a person has allowed."""
-    entries = {origin.entry for origin in origins if isinstance(origin, FromLog)}
-    calls = {(log.agent, each.call) for log in facts for each in log.written if each.entry in entries}
-    allowed = {(log.agent, call) for log in facts for call in log.allowed}
+    entries = {(each.session, each.agent, each.entry) for each in origins if isinstance(each, FromLog)}
+    logs = [(log, (log.session, log.agent)) for log in facts]  # ids of calls are those of one log
+    calls = {(*key, each.call) for log, key in logs for each in log.written if (*key, each.entry) in entries}
+    allowed = {(*key, call) for log, key in logs for call in log.allowed}
     return len(calls), len(calls & allowed)
 
 

@@ -13,6 +13,8 @@ from sagent.lib.json import sha256_hex
 from sagent.plugins.worktrees.gitcalls import attempt, git
 from sagent.sandbox.scratch import temporary
 
+PLAIN = "100644"
+"""Mode of git for a file that is no program."""
 NO_FILE, SUBMODULE, LINK = "000000", "160000", "120000"
 """Modes of git for a missing path, for another repository's commit, and for a symbolic link."""
 MAX_CHANGE_BYTES = 256 << 20
@@ -198,21 +200,29 @@ def authors_of(root: Path, base: str, head: str, path: str) -> Mapping[int, str]
     last author of the path."""
     done = attempt(root, "log", "-1", "--format=%an <%ae>", _range(base, head), "--", path)
     found = {0: done.text or git(root, "log", "-1", "--format=%an <%ae>", head)}
-    blamed = attempt(root, "blame", "--root", "--line-porcelain", _range(base, head), "--", path)
-    number, name, is_older = 0, "", False
+    # no names from blame, which the change itself could alter by its .mailmap
+    words = ("blame", "--ignore-revs-file=", "--line-porcelain", f"{base}..{head}")
+    blamed = attempt(root, *words, "--", path)
+    number, commit, is_older, commits = 0, "", False, dict[int, str]()
     for line in os.fsdecode(blamed.output).split("\n") if blamed.code == 0 else ():
         if line.startswith("\t"):
-            found |= {} if is_older else {number: name}
+            commits |= {} if is_older else {number: commit}
             is_older = False
-        elif numbers := re.fullmatch(r"[0-9a-f]{40,64} \d+ (\d+)(?: \d+)?", line):
-            number = int(numbers[1])
-        elif line.startswith("author "):
-            name = line.removeprefix("author ")
-        elif line.startswith("author-mail "):
-            name = f"{name} {line.removeprefix('author-mail ')}"
+        elif numbers := re.fullmatch(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?", line):
+            commit, number = numbers[1], int(numbers[2])
         elif line == "boundary":
             is_older = True
-    return found
+    names = _authors(root, commits.values())
+    return found | {number: names[commit] for number, commit in commits.items() if commit in names}
+
+
+def _authors(root: Path, commits: Iterable[str]) -> Mapping[str, str]:
+    """Return the authors of commits, as "NAME <EMAIL>"."""
+    if not (given := "".join(f"{commit}\n" for commit in dict.fromkeys(commits)).encode()):
+        return {}
+    words = ("log", "--no-walk", "--no-show-signature", "--format=%H %an <%ae>", "--stdin")
+    rows = (line.split(" ", 1) for line in attempt(root, *words, given=given).text.split("\n"))
+    return {row[0]: row[1] for row in rows if len(row) == 2}
 
 
 def work_trees(root: Path) -> Iterable[Path]:

@@ -102,7 +102,15 @@ def test_flipped_byte_is_refused(written: Shell, place: str) -> None:
 
 
 def test_wrong_lines_and_files_are_refused(written: Shell) -> None:
-    for words in (("a.txt:9",), ("a.txt:0",), ("a.txt:3-2",), ("none.txt",), (), ("a.txt", "--at", "nowhere")):
+    for words in (
+        ("a.txt:9",),
+        (f"a.txt:{'9' * 5000}",),
+        ("a.txt:0",),
+        ("a.txt:3-2",),
+        ("none.txt",),
+        (),
+        ("a.txt", "--at", "nowhere"),
+    ):
         done = written.run("blame", *words, model="")
         assert done.code == 2 and "Traceback" not in done.err, (words, done)
     assert [row["line"] for row in rows(written, "a.txt:2-3")] == [2, 3]

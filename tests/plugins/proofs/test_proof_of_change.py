@@ -1,5 +1,6 @@
 """A change and its proof: what passes, and what each line is said to come from."""
 
+import subprocess
 from decimal import Decimal
 
 import pytest
@@ -332,3 +333,57 @@ def test_quoted_output_is_told_with_command_and_exit_code(work: Work, agent: Age
     notes = work.check(proof, texts={"body": body}).notes
     assert any("echo 3 passed # pytest" in note and "exit 1" in note for note in notes)
     assert any("leaves out 1 line" in note for note in notes)
+
+
+def test_approval_counts_in_its_own_session_only(work: Work, agent: Agent):
+    other = work.agent()
+    other.write("b.py", "one = 4\n")  # its call has the same id
+    commit(work.root)
+    agent.session.log().append(Unknown("approved", {"call": "call_1", "by": "a person"}))
+    verdict = work.check(work.prove(), allowed=True)
+    assert verdict.problems
+    assert "1 of 2 calls allowed by a person" in next(part.checked for part in verdict.parts if part.name == "lines")
+
+
+def test_certificate_of_a_key_is_no_other_approver(work: Work, agent: Agent):
+    """One key approves once, and not its own proof, whatever names a certificate gives it."""
+    ann, bob, authority = work.key("ann"), work.key("bob"), work.key("ca")
+    for key, name in ((ann, "ann-too@example.org"), (bob, "bob-too@example.org")):
+        public = key.with_name(f"{key.name}-copy.pub")
+        public.write_bytes(key.with_suffix(".pub").read_bytes())
+        key.with_name(f"{key.name}-copy").write_bytes(key.read_bytes())
+        key.with_name(f"{key.name}-copy").chmod(0o600)
+        subprocess.run(["ssh-keygen", "-q", "-s", authority, "-I", "id", "-n", name, public], check=True)
+    signers = work.signers("ann", "bob") + b"*@example.org cert-authority " + authority.with_suffix(".pub").read_bytes()
+    proof = work.prove()
+
+    def approved(*keys: str) -> Proof:
+        signatures = tuple(sign(approval_of(proof.signed), work.place / key) for key in keys)
+        return Proof(proof.statement, proof.signed, proof.signature, signatures, proof.evidence)
+
+    assert work.check(approved("bob-copy-cert.pub"), signers=signers, approvals=1).problems == ()
+    assert work.check(approved("ann-copy-cert.pub"), signers=signers, approvals=1).problems
+    assert work.check(approved("bob", "bob-copy-cert.pub"), signers=signers, approvals=2).problems
+
+
+def test_mailmap_of_a_change_renames_nobody(work: Work, agent: Agent):
+    put(work.root / "b.py", "one = 1\ntwo = 2\n")
+    put(work.root / ".mailmap", "Ann <ann@example.org> <bob@example.org>\n")
+    commit(work.root, "two", BOB)
+    assert work.check(work.prove()).people == {"Bob <bob@example.org>": 2}
+
+
+@pytest.mark.parametrize("case", ["program", "link", "text"])
+def test_only_a_proof_may_lie_in_the_place_of_the_proof(work: Work, agent: Agent, case: str):
+    own = Wanted(own="proof.tar")
+    file = work.root / "proof.tar"
+    match case:
+        case "program":
+            work.prove(wanted=own).write(file)
+            file.chmod(0o755)
+        case "link":
+            file.symlink_to("a.py")
+        case _:
+            put(file, "evil()\n")
+    commit(work.root)
+    assert "proof.tar" in str(work.check(work.prove(wanted=own), own="proof.tar").problems)
