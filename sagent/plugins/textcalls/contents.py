@@ -67,10 +67,15 @@ def _changed(path: str, before: str, after: str, asked: str) -> tuple[Sequence[s
     return users, [name for name in changed if name not in users] if named else []
 
 
+def forbids_more(asked: str) -> bool:
+    """Return True for a request that says to change nothing else."""
+    return _NOTHING_ELSE.search(asked) is not None
+
+
 def without_aside(path: str, before: str, after: str, asked: str) -> str:
-    """Return a new text with what it changes aside as it was, if the request says to change nothing else. Any other
-    new text is returned as it is."""
-    wanted, left = _changed(path, before, after, asked) if _NOTHING_ELSE.search(asked) else ((), ())
+    """Return a new text with what it changes aside as it was. A new text of which that cannot be told apart is returned
+    as it is."""
+    wanted, left = _changed(path, before, after, asked)
     if not left:
         return after
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)

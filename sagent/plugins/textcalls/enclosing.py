@@ -27,7 +27,7 @@ from sagent.messages import Message, Part, ToolCall, user
 from sagent.messages import Text as MessageText
 from sagent.peer import Action, Inject, Moment, Stop
 from sagent.plugins.textcalls.blocks import is_doubted
-from sagent.plugins.textcalls.contents import changed_aside, fault_in, left_out, without_aside
+from sagent.plugins.textcalls.contents import changed_aside, fault_in, forbids_more, left_out, without_aside
 from sagent.plugins.textcalls.endings import ANNOUNCED, ECHOED, Ending, Fault, announces, echoes
 from sagent.plugins.textcalls.paths import suffix_of
 from sagent.plugins.textcalls.task import (
@@ -109,6 +109,7 @@ class ShowingPolicy(Policy):
         self._held: dict[str, str] = {}  # calls of this turn, with the notes about them
         self._wrote: set[Path] = set()  # files of this run: written once more as they are, they are done
         self._warned: set[Path] = set()  # files of this run of which a write was doubted
+        self._aside: dict[Path, ToolCall] = {}  # writes of this run that changed more than was asked for
         self._restored_in: dict[str, str] = {}  # written files of this turn, with what was left there as it was
         self._run: object = None  # the run for which the following was told
         self._told: set[str] = set()  # kinds of faults
@@ -137,13 +138,17 @@ class ShowingPolicy(Policy):
                 elif shown.strip():
                     self._held[call.id] = UNSEEN.format(shown=shown)
             elif known and path not in self._wrote and _holds(path, as_str(call.arguments.get("content"))):
+                if (first := self._aside.pop(path, None)) and (kept := self._restored(path, first)):
+                    return Allow(
+                        JsonObject({**call.arguments, "content": kept})
+                    )  # it took back what it should have kept
                 self._held[call.id] = UNCHANGED
             elif path not in self._warned and (doubt := self._doubt(path, call)):
                 self._warned.add(path)
                 self._held[call.id] = doubt
         if call.id in self._held:
             return Postpone(self._held[call.id])
-        if path in self._warned and (kept := self._restored(path, call)):
+        if path in self._warned and forbids_more(self._asked()) and (kept := self._restored(path, call)):
             return Allow(JsonObject({**call.arguments, "content": kept}))
         self._wrote.add(path)
         return verdict
@@ -155,6 +160,7 @@ class ShowingPolicy(Policy):
             if turn.results is None:
                 self._wrote.clear()
                 self._warned.clear()
+                self._aside.clear()
             actions = self._judged_end(turn, actions, await self._unrenamed() if turn.results is None else ())
             results = () if turn.results is None else turn.results.results
             doubted = {call.id for call in turn.reply.calls if is_doubted(call)}
@@ -257,12 +263,13 @@ class ShowingPolicy(Policy):
             if lost:
                 return LEFT_OUT.format(path=told, lost=_listed(lost), names=_listed(names))
             if aside := changed_aside(told, before, after, asked):
+                self._aside[path] = call
                 return ASIDE.format(path=told, aside=_listed(aside))
         return ""
 
     def _restored(self, path: Path, call: ToolCall) -> str:
-        """Return the text of a write that again changes more than was asked for, with that as it was; "" if there is
-        nothing to restore."""
+        """Return the text of a write that changes more than was asked for, with that as it was; "" if nothing can be
+        restored."""
         told, after = as_str(call.arguments.get("file_path")), as_str(call.arguments.get("content"))
         with suppress(OSError):
             before, asked = (_text_of(path) or "") if path.is_file() else "", self._asked()

@@ -31,16 +31,24 @@ from sagent.plugins.textcalls.task import (
     only_asks,
     paths_in,
     picks_lines,
+    said_in,
     sorts,
 )
 from sagent.sandbox.signs import HOW_TO_ASK
 
 OUTPUT = "The output of the command:"
 NEXT = "If that is all, answer in plain words. If something is left to do, write the next block."
-ANSWER = "Answer the question in plain words. If something must still be looked up, write the next block."
+ANSWER = (
+    "Answer the question. Copy names, paths and numbers from the output as they are. If something must still be looked"
+    " up, write the next block."
+)
 DONE = "Is the task done? Then say so in plain words, without a block. Else write the next block."
 """Last words after results, after those for a question, and after written files. They were chosen by measurements, see
 docs/eval.md."""
+QUOTE = (
+    "(If a command can do it, or something must be counted or looked up, write a ```bash block. Else quote the line"
+    " that says it, and answer.)"
+)
 COUNT = "(Do not count by eye: write a ```bash block with a command that counts.)"
 PROGRAM = (
     "(Do not do it by eye: write a ```bash block that runs a Python program{how}: python3 - <<'EOF', the program, EOF.)"
@@ -74,7 +82,7 @@ ASIDE = (
 )
 """Results of a write that breaks a file, and of one that changes more than the request names."""
 RESTORED = f"{{path}} was written, but with {{aside}} as it was: nothing else was to be changed.\n\n{DONE}"
-"""What a model is told of a write that again changes more than it was to."""
+"""What a model is told of a write that was to change more."""
 _HELD = (
     LEFT_OUT[LEFT_OUT.index(" was") : LEFT_OUT.index("{lost}")],
     BROKEN[BROKEN.index(" was") : BROKEN.index("{fault}")],
@@ -118,6 +126,8 @@ class Reminders:
             return PROGRAM.format(how=f", without packages, which writes {path}")
         if self.runs and picks_lines(message):
             return PROGRAM.format(how="")
+        if self.runs and only_asks(message) and "?" in said_in(message):
+            return QUOTE
         if (path := file_to_make(message)) and not counts(message):
             change = f"Write the path {path} on a line of its own and then the whole new file in a block."
         else:

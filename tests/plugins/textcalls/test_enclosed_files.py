@@ -314,6 +314,18 @@ def test_change_beside_task_left_out(shell: Shell) -> None:
     assert run.notes.read_text() == before.replace("one():", "one() -> int:")
 
 
+def test_change_taken_back_with_what_was_beside_it(shell: Shell) -> None:
+    before = "def one():\n    return 1\n\n\ndef two():\n    return 2\n"
+    both, same = (
+        Turn(text=f"sums.py\n```\n{text}```\n") for text in (before.replace("return ", "return 2 + "), before)
+    )
+    (shell.cwd / "sums.py").write_text(before)
+    run = Run(shell, shell.serve([both, same, DONE], models=SMALL, require_key=False), shell.cwd / "sums.py")
+    sent = run.sent("one in sums.py must return 3. Fix it.")
+    assert "your block changes two too" in sent[1] and "with two as it was" in sent[2]
+    assert run.notes.read_text() == before.replace("return 1", "return 2 + 1")
+
+
 @pytest.mark.parametrize(
     ("request_", "command", "told"),
     [

@@ -376,7 +376,7 @@ def test_named_file_may_be_written(name: str) -> None:
     ("text", "named"),
     [
         ("Fix a.txt", "If a file must"),
-        ("What does a.txt say?", "If a file must"),
+        ("What does a.txt say?", "If a command can"),
         ("Fix a.txt so that asyncio.run works", "If a file must"),
         ("Create c.txt and d.txt", "If a file must"),
         ("Write the number of lines of a.txt into c.txt", "If a file must"),
