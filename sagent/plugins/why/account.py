@@ -189,15 +189,16 @@ def _add_rows(rows: dict[_K, Row], more: Mapping[_K, Row]) -> None:
 def _by_day(intervals: Iterable[Interval]) -> dict[str, list[Interval]]:
     """Return the intervals of each date, cut at midnight; dates on which nothing happened are left out."""
     found: dict[str, list[Interval]] = {}
-    for start, end, state in intervals:
+    for interval in intervals:
+        start, end, state = interval
         first, last = _local(start), _local(end)
-        if first.date() == last.date():
-            found.setdefault(first.date().isoformat(), []).append(Interval(start, end, state))
-            continue
-        evening = round(_midnight_after(first).timestamp() * _SECOND)
-        morning = round(_midnight_after(last - timedelta(days=1)).timestamp() * _SECOND)
-        found.setdefault(first.date().isoformat(), []).append(Interval(start, evening, state))
-        found.setdefault(last.date().isoformat(), []).append(Interval(morning, end, state))
+        while first.date() < last.date():
+            evening = round(_midnight_after(first).timestamp() * _SECOND)
+            found.setdefault(first.date().isoformat(), []).append(Interval(start, evening, state))
+            if state == "idle":
+                evening = round(_midnight_after(last - timedelta(days=1)).timestamp() * _SECOND)
+            start, first = evening, _local(evening)
+        found.setdefault(last.date().isoformat(), []).append(Interval(start, end, state))
     return found
 
 

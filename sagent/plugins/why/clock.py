@@ -28,7 +28,8 @@ class Clock:
     def read(self, at: datetime, content: contents.Content, calls: Mapping[str, StoredCall], *, is_copy: bool) -> None:
         """Count the time up to an entry."""
         now = round(at.timestamp() * 1_000_000)
-        before, self._before = self._before or now, max(now, self._before)
+        now = max(now, self._before)  # a clock was set back: no time passed
+        before, self._before = self._before or now, now
         if not is_copy:
             for start, end, state in self._divided(before, now, content, calls):
                 is_away = state == "person" and end - start > MAX_WAIT_SECONDS * 1_000_000
@@ -49,7 +50,7 @@ class Clock:
             case contents.Opened() | contents.Environment():
                 yield Interval(before, now, "idle")
             case contents.ResultEntry(result, seconds):
-                ran = min(round(seconds * 1_000_000), now - before)
+                ran = round(min(max(seconds, 0.0) * 1_000_000, now - before))
                 waited = now - before - ran
                 asked = waited > MIN_ASKED_SECONDS * 1_000_000
                 call = calls.get(result.call_id)

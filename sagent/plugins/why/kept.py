@@ -49,15 +49,14 @@ class KeptAccounts:
         with suppress(OSError, ValueError, TypeError, AttributeError):
             read = cast("_Thawed", json.loads(read_regular(self._file, max_bytes=MAX_FILE_BYTES)))
             if read.get("mark") == self._mark:
-                self._rows = cast("dict[str, _Thawed]", read["sessions"])
+                self._rows = {**cast("dict[str, _Thawed]", read["sessions"])}
 
     def get(self, session: Path, stamp: Stamp) -> Kept | None:
         """Return the account of a session; None if it is not known, or its logs have changed."""
-        row = self._rows.get(self._key(session))
-        if row is None or row.get("stamp") != [list(each) for each in stamp]:
-            return None
         with suppress(ValueError, KeyError, TypeError, AttributeError, DecimalException):
-            return _read(row)
+            row = self._rows[self._key(session)]
+            if row.get("stamp") == [list(each) for each in stamp]:
+                return _read(row)
         return None
 
     def put(self, session: Path, stamp: Stamp, kept: Kept) -> None:

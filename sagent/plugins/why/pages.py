@@ -67,7 +67,7 @@ def _markdown_table(block: Table) -> Iterator[str]:
 
 def _word(text: str) -> str:
     """Return a text within a line, as it is."""
-    return _MARKUP.sub(r"\\\1", " ".join(valid_text(text).split()))
+    return _MARKUP.sub(r"\\\1", printable(" ".join(valid_text(text).split())))
 
 
 def as_page(title: str, blocks: Iterable[Block]) -> bytes:

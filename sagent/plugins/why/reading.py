@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from sagent.errors import SessionCorrupt
 from sagent.lib.json import as_array, as_object
+from sagent.lib.regular import open_given
 from sagent.plugins.why.clock import Clock
 from sagent.plugins.why.context import FRAME_CHARS, Context, day_of, model_of
 from sagent.plugins.why.course import BilledRequest, Cause, Consultation, Course, Piece, State, Subject, ToolUse
@@ -24,6 +26,9 @@ CACHE_SECONDS, LONG_CACHE_SECONDS = 300, 3_600
 MIN_REPEATED_CHARS = 200  # of a result, to count as a repeated one
 MIN_CACHED_TOKENS = 1_024
 MEDIA_CHARS = 5_000  # of an image or a document, about
+MAX_TOKENS = 10**15
+MAX_SECONDS = 10**9  # of a call
+_YEARS = range(1970, 2200)
 _ADVISOR = "advisor"
 _FORKED = b',"kind":"forked","parent":"'
 
@@ -54,11 +59,36 @@ def read_entries(agent: str, entries: Iterable[Entry], rates: RateBook) -> Cours
 def _continued(file: Path) -> set[str]:
     """Return the ids of the entries that forks continue."""
     found: set[str] = set()
-    with file.open("rb") as lines:
+    with suppress(OSError), open_given(file) as lines:  # the log's own reader says what is wrong
         for line in lines:
             if (place := line.rfind(_FORKED)) >= 0 and place > len(line) - 150:
                 found.add(line[place + len(_FORKED) : -3].decode("ascii", "replace"))
     return found
+
+
+def _time_of(entry: Entry) -> datetime:
+    """Return the time of an entry. Raises SessionCorrupt for one that no clock had."""
+    try:
+        at = datetime.fromisoformat(entry.at)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None or at.year not in _YEARS:
+        raise SessionCorrupt(f"entry {entry.id[:8]} has a time that cannot be: it and what follows do not count.")
+    return at
+
+
+def _check_counts(entry: Entry, content: contents.Content) -> None:
+    """Raise SessionCorrupt for a bill of more tokens than any model reads or writes."""
+    match content:
+        case contents.ChargeEntry(charge) | contents.Reserved(charge):
+            usage = charge.usage
+        case contents.ConsultationEntry(advice):
+            usage = advice.usage
+        case _:
+            return
+    counts = (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_1h, usage.output, usage.reasoning)
+    if not all(0 <= number <= MAX_TOKENS for number in counts):
+        raise SessionCorrupt(f"entry {entry.id[:8]} has counts that cannot be: it and what follows do not count.")
 
 
 class _Reader:
@@ -84,7 +114,8 @@ class _Reader:
         is_copy = self._seen is not None and entry.id in self._seen
         if self._seen is not None:
             self._seen.add(entry.id)
-        at = datetime.fromisoformat(entry.at)
+        at = _time_of(entry)
+        _check_counts(entry, content)
         self._clock.read(at, content, self._calls, is_copy=is_copy)
         match content:
             case contents.MessageEntry(message):
@@ -169,7 +200,7 @@ class _Reader:
             return
         call = self._calls.get(entry.result.call_id)
         uses = self.course.tools.setdefault(day_of(at), {})
-        use = ToolUse(1, int(entry.result.is_error), entry.seconds)
+        use = ToolUse(1, int(entry.result.is_error), min(max(entry.seconds, 0.0), MAX_SECONDS))
         uses.setdefault(call.name if call else "", ToolUse()).add(use)
 
     def _piece_of(self, result: StoredResult) -> Piece:

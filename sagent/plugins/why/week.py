@@ -73,7 +73,9 @@ def _groups(state: Path, since: datetime) -> Iterator[list[Path]]:
     for session in sorted(sessions(state)):
         with suppress(OSError):
             if max(file.stat().st_mtime for file in log_files(session)) >= since.timestamp():
-                found.setdefault(first_id(session / "root.jsonl"), []).append(session)
+                root = session / "root.jsonl"
+                name = first_id(root) if root.is_file() else ""  # another kind of file is named with its group
+                found.setdefault(name or str(session), []).append(session)
     yield from found.values()
 
 
