@@ -8,10 +8,11 @@ state explains them. Where two explanations differ, both are kept, and the line 
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 
 from sagent.lib.dataclass import dataclass
 from sagent.lib.json import as_str
@@ -58,6 +59,7 @@ class Tracer:
     names: frozenset[str]
     elsewhere: frozenset[str] = frozenset()
     written: list[tuple[FileChange, bool]] = field(default_factory=list[tuple[FileChange, bool]])
+    _sessions: dict[str, set[Path]] = field(default_factory=lambda: defaultdict[str, set[Path]](set))
     _current: dict[str, State] = field(default_factory=dict[str, State])
     _known: dict[bytes, list[State]] = field(default_factory=lambda: defaultdict[bytes, list[State]](list))
     _by_text: dict[bytes, Origins] = field(default_factory=dict[bytes, Origins])
@@ -68,6 +70,8 @@ class Tracer:
 
     def follow(self, changes: Iterable[FileChange], path: str, content: bytes, *, committed: bool) -> Sequence[Origins]:
         """Return the origins of the lines of a content, which the file at a path has now, or has in a commit."""
+        for change in self.evidence.changes:
+            self._sessions[change.path].add(change.session)
         versions = list(self.history.versions)
         for change in changes:
             begun = seconds(change.begun)
@@ -115,6 +119,7 @@ class Tracer:
         steps = None if change.altered else steps_of(change.tool, change.arguments, began.content, began.lines, after)
         if steps is not None:
             added = frozenset({self._number(change, proven=True)})
+            added = added | OTHER if self._overlaps(change) else added
             state = began
             for step in steps:
                 old, new = state.lines, step.lines
@@ -152,14 +157,13 @@ class Tracer:
 
     def _overlaps(self, change: FileChange) -> bool:
         """Return True if a call of another session changed the file at the same time."""
+        if len(self._sessions[change.path]) < 2:
+            return False
         return any(
             other.begun <= change.at and change.begun <= other.at
-            for other in self._of_path(change.path)
-            if other.session != change.session
+            for other in self.evidence.changes
+            if other.path == change.path and other.session != change.session
         )
-
-    def _of_path(self, path: str) -> Iterator[FileChange]:
-        return (change for change in self.evidence.changes if change.path == path)
 
     def _number(self, change: FileChange, *, proven: bool) -> int:
         self.written.append((change, proven))

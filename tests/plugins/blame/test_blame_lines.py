@@ -335,3 +335,15 @@ def test_versions_of_hostile_names_are_found(tmp_path: Path, name: str) -> None:
     git(path.parent, 6, "commit", "-qam", "by an agent")
     assert shown(path, session.path, "HEAD") == ["outside", "Write"]
     assert shown(path, session.path, "HEAD~1") == ["outside"]
+
+
+def test_line_that_two_sessions_wrote_at_the_same_time_is_neithers(tmp_path: Path) -> None:
+    path = tmp_path.resolve() / "a.txt"
+    path.write_text(TWICE)
+    with Session.create(tmp_path / "state", tmp_path) as one, Session.create(tmp_path / "state", tmp_path) as two:
+        for session, (begun, ended) in ((one, (0, 9)), (two, (3, 12))):
+            session.log().append(Opened(session.id, "root", str(tmp_path), {}))
+            times = [f"2031-01-01T00:05:{second:02}.000000Z" for second in (begun, ended)]
+            record(session.log(), f"c{begun}", "one\n", TWICE, path, times)
+    found = attribute(path, path.read_bytes(), [one.path, two.path])
+    assert found == (Unknown("outside"), Unknown("ambiguous"))
