@@ -1,11 +1,14 @@
 """A loop goes on where its session is resumed by its person."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from sagent.testing.server import Turn
+from sagent.usage import Usage
+from tests.depth import slow
 from tests.repl.conftest import console
 from tests.repl.console import Console
 from tests.waiting import wait_until
@@ -43,3 +46,24 @@ def test_loop_goes_on_when_its_session_is_resumed(console: Console, tmp_path: Pa
     finally:
         again.close()
     assert not path.exists()
+
+
+def nearly_midnight(seconds: int) -> str:
+    """Return a time zone in which a day begins in so many seconds."""
+    ahead = -(int(time.time()) + seconds) % 86_400
+    return f"<new>-{ahead // 3600}:{ahead // 60 % 60:02}:{ahead % 60:02}"
+
+
+@slow
+@pytest.mark.plugin("spending")
+def test_loop_goes_on_when_the_day_of_its_budget_is_over(console: Console) -> None:
+    spent = Usage(10_000, 1_000)
+    server = console.serve([Turn("First look.", usage=spent), Turn("Second look.", usage=spent)])
+    console.environment |= {"TZ": nearly_midnight(25), "SAGENT_BUDGET_DAY": "0.05"}
+    console.start()
+    console.type("/loop 3s look again")
+    console.until("First look.")
+    console.until("budget_day", patience=20)
+    assert len(server.requests) == 1
+    console.until("Second look.", patience=60)
+    assert len(server.requests) == 2
