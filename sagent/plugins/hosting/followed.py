@@ -215,7 +215,7 @@ class FollowedAgent:
             self._listener(_STARTED)
             for call in self._open_calls():
                 self._listener(call)
-        for event in held[_after_known(held, self._read) :]:
+        for event in held[after_known(held, self._read) :]:
             self._listener(event)
 
     def _open_calls(self) -> list[ToolStarted]:
@@ -442,17 +442,25 @@ def without_open_calls(messages: Sequence[Message]) -> Sequence[Message]:
     return (*messages[:-1], replace(messages[-1], parts=parts))
 
 
-def _after_known(events: Sequence[Event], messages: Sequence[Message]) -> int:
-    """Return the number of the first events that the conversation already contains."""
-    known = 0
+def after_known(events: Sequence[Event], messages: Sequence[Message]) -> int:
+    """Return the number of the first events that the end of the conversation already contains. An equal message that
+    stands earlier in it is another one."""
+    said = [message for message in messages if not message.results]
+    results = [result for message in messages for result in message.results]
+    told = list[Message]()
+    known, reached = 0, False
     for number, event in enumerate(events, 1):
         match event:
-            case ReplyFinished("root", message) | Received("root", message) if message in messages:
-                known = number
-            case ToolFinished("root", _, result) if any(result in message.results for message in messages):
-                known = number
-            case _:
+            case ReplyFinished("root", message) | Received("root", message):
+                if reached:
+                    break
+                told.append(message)
+            case ToolFinished("root", _, result) if result in results:
                 pass
+            case _:
+                continue
+        if said[len(said) - len(told) :] == told:
+            known, reached = number, bool(told)
     return known
 
 
