@@ -125,9 +125,7 @@ def _tasks(tasks: Sequence[Task], width: int, limit: int) -> Iterator[Line]:
     done = sum(task.state == "completed" for task in tasks)
     if done == len(tasks):
         return
-    now = next((at for at, task in enumerate(tasks) if task.state == "in_progress"), None)
-    if now is None:
-        now = next(at for at, task in enumerate(tasks) if task.state == "pending")
+    now = next(at for state in ("in_progress", "pending") for at, task in enumerate(tasks) if task.state == state)
     head = f"{done} of {len(tasks)} done"
     if limit == 1:
         yield cut_line((("class:dim", f"  {head} "), *_task(tasks[now])), width)
