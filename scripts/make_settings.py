@@ -114,7 +114,7 @@ def page(plugins: Installed) -> str:
     for owner, each in plugins.owned(Setting):
         flag = f"`--{each.flag_name}{f' {each.metavar}' if each.metavar else ''}`" if each.help else ""
         words = ", ".join(map(str, each.order))
-        about = plugins.help_of(each) or (f"one of {words}" if words else "")
+        about = (plugins.help_of(each) or (f"one of {words}" if words else "")).replace("[", "\\[")  # no link
         cells = (f"`{each.key or each.name}`", flag, f"`{each.variable}`", _shown(each), PROJECT[each.project], about)
         row = " | ".join(cell.replace("|", "\\|") for cell in cells)
         tables.setdefault(owner, []).append(f"| {row} |")

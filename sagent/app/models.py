@@ -42,7 +42,7 @@ MEETING_SECONDS = 3.0  # for the person's own server to list its models, before 
 UNKEYED = "no provider has an API key set"
 NOTHING = """No model was named, {why}, and no server answers on this machine.
 
-Set one of these variables, then try again:
+Run `sagent login`, or set one of these variables, then try again:
 {variables}
 or start {servers} on its usual port,
 or give a server:  sagent --base-url http://HOST:PORT/v1 --model NAME "..."

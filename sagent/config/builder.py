@@ -17,7 +17,7 @@ from sagent.context.instructions import repository_root
 from sagent.context.places import directory
 from sagent.errors import ConfigError
 from sagent.lib.text import nearest
-from sagent.plugin import PathBase, RefusedError, Setting, StatusPart, Table, ToolEntry, Trigger
+from sagent.plugin import PathBase, RefusedError, Setting, StatusPart, Table, ToolEntry, Trigger, choice
 
 if TYPE_CHECKING:
     from sagent.providers.rows import Row
@@ -223,10 +223,9 @@ class SettingsBuilder:
     def read(self, field: Setting, value: object, base: PathBase, locate: Callable[[], str]) -> object:
         try:
             if field.name == "permission_mode" and (name := str(value).strip().lower()) not in field.order:
-                if name in self.plugins.operations("mode"):
-                    return name
                 if owner := self.plugins.former_owner(f"mode {name}"):
                     raise RefusedError(GONE.format(owner))
+                return choice(*map(str, field.order), *self.plugins.operations("mode"))(value, base)
             return self._known(field, field.read(value, base), locate)
         except RefusedError as error:
             if isinstance(value, Mapping) and "Mapping" in field.keyword_type:

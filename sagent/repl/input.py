@@ -180,7 +180,7 @@ class InputActions:
         elif text.startswith("#") and text[1:2] not in ("#", "!") and "\n" not in text:
             self._tasks.spawn(self._add_note(text))
         elif self._session.failed:
-            self._status.hint("not sent: there is no session yet")
+            self._status.hint("not sent: there is no session yet; /setup, /login or /model begins one")
             return False
         else:
             self.send(text, typed, when_idle=moment == "idle")

@@ -155,7 +155,7 @@ class CurrentSession:
     def opened(self) -> Opened:
         """The open session. Raises NoSession while there is none."""
         if self._opened is None:
-            raise NoSession("No session is open yet.")
+            raise NoSession("No session is open yet: /setup, /login or /model NAME begins one.")
         return self._opened
 
     @property

@@ -276,7 +276,10 @@ def main() -> None:
     parser.add_argument("--lenient", action="store_true", help="accept requests that the real API refuses")
     parser.add_argument("--until-eof", action="store_true", help="end when standard input does")
     given = parser.parse_args()
-    steps = [Turn(text="You are talking to a fake provider.")] if given.script is None else read_script(given.script)
+    try:
+        steps = read_script(given.script) if given.script else [Turn(text="You are talking to a fake provider.")]
+    except (OSError, ValueError) as error:
+        parser.error(f"--script {given.script}: {error}")
     server = FakeProviderServer(
         steps,
         wire=Wire(int(given.chunks) if given.chunks.isdigit() else given.chunks),

@@ -239,7 +239,7 @@ api_key = "${KEY}"
     ("user", "line", "says"),
     [
         ('modle = "x"', 1, "there is no setting modle. Did you mean model?"),
-        ('\n\npermission_mode = "edti"', 3, "give one of plan, ask, edit, full. Did you mean edit?"),
+        ('\n\npermission_mode = "edti"', 3, "give one of plan, ask, edit, full, auto. Did you mean edit?"),
         ("max_turns = 0", 1, "give a whole number, at least 1"),
         ("max_turns = true", 1, "give a whole number"),
         ("max_turns = 1.5", 1, "give a whole number"),

@@ -94,7 +94,7 @@ def test_local_server_needs_no_key(host: str) -> None:
 def test_own_remote_server_needs_no_key() -> None:
     found = provider_named("ollama", environ={"OLLAMA_BASE_URL": "http://nas.example:11434"})
     assert found.name == "ollama"
-    with pytest.raises(UsageError, match=r"OPENAI_COMPATIBLE_API_KEY \(to any word, if the server needs none\)"):
+    with pytest.raises(UsageError, match=r"OPENAI_COMPATIBLE_API_KEY \(any word, if it needs none\)"):
         provider_named("openai-compatible", environ={"OPENAI_COMPATIBLE_BASE_URL": "http://nas.example"})
     with pytest.raises(UsageError, match="No key"):  # a name, and not an address of this machine
         provider_named("openai-compatible", environ={"OPENAI_COMPATIBLE_BASE_URL": "http://127.example"})

@@ -766,6 +766,14 @@ def test_server_from_a_shell(tmp_path: Path):
             process.terminate()
 
 
+def test_wrong_script_of_a_shell_is_named(tmp_path: Path):
+    script = tmp_path / "script.json"
+    script.write_text('["words alone"]')
+    command = [sys.executable, "-m", "sagent.testing.server", "--script", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and f"{script}: step 1" in done.stderr and "Traceback" not in done.stderr
+
+
 @later
 @pytest.mark.parametrize(
     ("module", "unwanted"),

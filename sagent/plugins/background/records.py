@@ -75,7 +75,11 @@ class Record:
     @property
     def is_lost(self) -> bool:
         """True if its process ended without a word: killed, or with the machine."""
-        return self.state != "ended" and self.is_here and not self.is_alive
+        if self.state == "ended" or not self.is_here or self.is_alive:
+            return False
+        with suppress(OSError, ValueError, TypeError):  # it may have ended, and said so, since this was read
+            return read(Path(self.output).with_name(f"{self.id}.json")).state != "ended"
+        return True
 
     @property
     def condition(self) -> str:

@@ -141,7 +141,7 @@ async def _use_local(context: CommandContext) -> None:
 
 
 async def _show_demo(context: CommandContext) -> None:
-    """Run the demo and show its lines as they come."""
+    """Run the demo and show its paragraphs as they come."""
     from sagent.plugins.setup.demo import import_path
 
     command, own = (sys.executable, "-m", "sagent", "demo"), {**os.environ, "PYTHONPATH": import_path()}
@@ -151,12 +151,24 @@ async def _show_demo(context: CommandContext) -> None:
     )
     assert process.stdout is not None
     try:
+        paragraph = list[str]()
         async for line in process.stdout:
-            context.write([(("", line.decode(errors="replace").rstrip()),)])
+            if text := line.decode(errors="replace").rstrip():
+                paragraph.append(text)
+            else:
+                _show_paragraph(context, paragraph)
+        _show_paragraph(context, paragraph)
     finally:
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+def _show_paragraph(context: CommandContext, lines: list[str]) -> None:
+    """Show lines as one block, if there are any, and remove them: blocks are set apart by an empty line."""
+    if lines:
+        context.write([(("", line),) for line in lines])
+        lines.clear()
 
 
 _WAYS = {"key": _enter_key, "local": _use_local, "demo": _show_demo}

@@ -90,7 +90,11 @@ def _list(program: Program | None, *, as_json: bool) -> int:
     shown = newest(program, Path("~").expanduser(), os.environ)
     rows = tuple((place.program, place.id, _when(place), str(place.file)) for place in shown)
     names = ("program", "id", "written", "file")
-    table = Table(rows, names) if rows else f"There is no transcript of {program or ', '.join(PROGRAMS)} here."
+    none = (
+        f"There is no transcript of {program or ', '.join(PROGRAMS)} here.\n"
+        "To go on with a session of sagent: sagent --continue, or sagent --resume to choose one"
+    )
+    table = Table(rows, names) if rows else none
     show([dict(zip(names, row, strict=True)) for row in rows], [table], as_json=as_json)
     return 0
 

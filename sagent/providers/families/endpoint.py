@@ -190,8 +190,8 @@ def _from_env(row: Row, base_url: str | None, auth: str | None, environ: Mapping
     if not url:
         raise UsageError(f"{row.name} has no address of its own: set {either(row.base)}, or give --base-url.")
     if not secret and not row.free and not loopback(check_url(row.name, url)):
-        anything = " (to any word, if the server needs none)" if row.name == "openai-compatible" else ""
-        raise UsageError(f"No key for {row.name}: set {either(row.key, row.token)}{anything}.")
+        more = " (any word, if it needs none)" if row.name == "openai-compatible" else f", or: sagent login {row.name}"
+        raise UsageError(f"No key for {row.name}: set {either(row.key, row.token)}{more}.")
     variable = row.token if secret and secret == token != key else name
     return access_from_key(row.name, secret, url, variable=variable, bearer=bearer)
 

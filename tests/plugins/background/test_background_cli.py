@@ -175,3 +175,14 @@ def test_end_is_noted_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_end(tmp_path, ended)
     found = find(tmp_path, "s")
     assert (found.state, found.code, found.result) == ("ended", 1, {}) and "sagent logs s" in found.note
+
+
+def test_end_after_a_record_was_read_is_not_a_loss(tmp_path: Path) -> None:
+    output = str(folder(tmp_path) / "s.log")
+    record = Record("s", "/s", "/", 1, os.uname().nodename, "/s.sock", output, 1.0, "task")
+    make_directory(folder(tmp_path))
+    write(tmp_path, record)
+    read = find(tmp_path, "s")
+    assert read.is_lost and "--resume s" in read.condition
+    write_end(tmp_path, replace(record, state="ended"))
+    assert not read.is_lost and "--resume" not in read.condition
