@@ -281,11 +281,12 @@ class Repl(CommandContext):
 
     async def _answer(self, question: "Question") -> str | None:
         """Return the person's answer to an agent's question, or to a plan that was proposed by a call."""
-        if not question.plan:
-            return await self._questions.answer(question)
-        self._show_plan(question.plan)
-        if (settled := await self._settled(question.plan)) is None:
-            return None
+        with self._questions.counted(question.agent):
+            if not question.plan:
+                return await self._questions.answer(question)
+            self._show_plan(question.plan)
+            if (settled := await self._settled(question.plan)) is None:
+                return None
         if settled.mode is not None:
             self._session.leave_planning(settled.mode)
         return settled.answer()

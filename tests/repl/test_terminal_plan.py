@@ -68,6 +68,7 @@ def test_exit_plan_refused_changed_accepted(console: Console) -> None:
     console.start("--plan", "--sandbox", "off", width=40, height=10)
     console.type("a file, please")
     console.until("I looked.\n\nThe plan\n", "8. Write file number 8.", "◌ ExitPlan ", "Carry out this plan?", "n no")
+    console.until("◌ Waiting for you")
     assert "ExitPlan  " not in console.screen
     console.keys("n")
     console.until("Why not?")

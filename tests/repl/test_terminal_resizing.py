@@ -147,7 +147,7 @@ def test_longer_row_leaves_nothing_after_resize(console: Console, lines: int, na
         time.sleep(0.8)
     rows = console.until("? The model asks", "2 green").splitlines()
     below = rows.index("› go") + 1
-    assert [row[:9] for row in rows[below : below + 4]] == ["", "◌ AskUser", "◌ Running", ""]
+    assert [row[:9] for row in rows[below : below + 4]] == ["", "◌ AskUser", "◌ Waiting", ""]
     assert "\n".join(rows).count("◌ AskUser") == 1
 
 

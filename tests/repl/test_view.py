@@ -216,6 +216,13 @@ def test_tree_shows_local_server_progress() -> None:
     assert rows[-1].startswith("◌ Waiting… 3 s")
 
 
+def test_turn_that_waits_for_the_person_says_so() -> None:
+    said = plain(render_panel(agents(), (), 10.0, 90, 20, PanelContext(asking=["root"]))).split("\n")[-1]
+    assert said.startswith("◌ Waiting for you")
+    others = plain(render_panel(agents(), (), 10.0, 90, 20, PanelContext(asking=["root/asks"]))).split("\n")[-1]
+    assert "for you" not in others
+
+
 def test_tree_shows_who_waits_for_money() -> None:
     around = PanelContext(short=["root/works", "root/done"])
     rows = plain(render_panel(agents(), (), 10.0, 60, 20, around)).split("\n")

@@ -4,7 +4,8 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -121,7 +122,7 @@ class Questions:
         self._waits: object = None  # the last letter that may choose
         screen.resizing.on_resizing = self.release_keys  # until it is visible again
         self._floor = asyncio.Lock()  # held by the open question
-        self.asking: list[str] = []  # agents with calls to approve
+        self.asking: list[str] = []  # agents that wait for the person
 
     # -- what keys do
 
@@ -483,13 +484,19 @@ class Questions:
 
     async def approve(self, call: ToolCall, ask: "Ask") -> str | Allow | None:
         """Have the person approve a call: None is yes, a text the reason for no, and Allow has a changed command."""
-        self.asking.append(ask.agent)
-        self._screen.redraw()
-        try:
+        with self.counted(ask.agent):
             async with self._floor:
                 return await self._put_approval(call, ask)
+
+    @contextmanager
+    def counted(self, agent: str) -> Generator[None]:
+        """Count an agent among those that wait for the person."""
+        self.asking.append(agent)
+        self._screen.redraw()
+        try:
+            yield
         finally:
-            self.asking.remove(ask.agent)
+            self.asking.remove(agent)
             self._screen.redraw()
 
     async def _put_approval(self, call: ToolCall, ask: "Ask") -> str | Allow | None:
@@ -556,14 +563,8 @@ class Questions:
 
         options = [Option(text, text) for text in question.options]
         ticked: set[int] | None = set() if question.multiple else None
-        picker: Picker[str] = Picker(
-            partial(render_agents_question, question),
-            options,
-            keys=True,
-            ticked=ticked,
-            words=True,
-            leaving="leaves it unanswered",
-        )
+        show, leaving = partial(render_agents_question, question), "leaves it unanswered"
+        picker: Picker[str] = Picker(show, options, keys=True, ticked=ticked, words=True, leaving=leaving)
         async with self._floor:
             words = await self._put(picker)
         chosen = picker.chosen.result()

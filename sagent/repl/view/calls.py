@@ -109,6 +109,6 @@ def render_agents_question(question: "Question", width: int) -> list[Line]:
     who = "The model asks" if question.agent == "root" else f"{question.agent} asks"
     ways = ["space selects"] if question.multiple else []
     ways += ["Enter answers, or write something else"] if question.options else ["write, and Enter"]
-    head: Line = (("class:ask", f"? {who}"), ("class:dim", f"  {', '.join(ways)}; Esc skips the question"))
+    head: Line = (("class:ask", f"? {who}"), ("class:dim", f"  {', '.join(ways)}; Esc skips it"))
     body = [line for piece in pieces_of(printable(question.text)) for line in render_piece(piece, width - 2)]
     return [head, *((("", "  "), *line) for line in body)]

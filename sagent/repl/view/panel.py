@@ -87,7 +87,7 @@ Segment: TypeAlias = Callable[[Figures], Line]
 @dataclass(frozen=True, slots=True)
 class PanelContext:
     """Facts for the panel that events lack: USD by agent from the ledger, because a call may be billed after its reply;
-    agents that wait for approval, and those `short` of money; the agent that the person follows; and whether an open
+    agents that wait for the person, and those `short` of money; the agent that the person follows; and whether an open
     list has `taken` the keys."""
 
     spent: Mapping[str, Decimal] = field(default_factory=dict[str, Decimal])
@@ -145,7 +145,9 @@ def _task(task: Task) -> Line:
 
 def _working(view: View, at: float, width: int, around: PanelContext) -> Line:
     assert view.since is not None
-    if view.waiting:
+    if ROOT in around.asking:
+        doing = "Waiting for you"
+    elif view.waiting:
         doing = "Waiting for the provider"
     elif view.consulting:
         doing = "Consulting"
