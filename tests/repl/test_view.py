@@ -44,7 +44,7 @@ from sagent.repl.view.blocks import (
     separated,
     without_middle,
 )
-from sagent.repl.view.lines import plain, table
+from sagent.repl.view.lines import Line, plain, table
 from sagent.repl.view.markdown import Piece
 from sagent.repl.view.panel import Figures, PanelContext, Queued, render_panel, render_status
 from sagent.repl.view.view import View, reduce
@@ -53,7 +53,7 @@ from sagent.usage import Cost, Usage
 
 def tell(*events: Event, view: View | None = None) -> tuple[View, list[Block]]:
     """Events one second apart."""
-    view, blocks = view or View(), []
+    view, blocks = view or View(), list[Block]()
     for at, event in enumerate(events):
         view, new = reduce(view, event, float(at))
         blocks += new
@@ -62,7 +62,7 @@ def tell(*events: Event, view: View | None = None) -> tuple[View, list[Block]]:
 
 def written(blocks: Sequence[Block], width: int = 60) -> str:
     """The transcript."""
-    rows, last = [], None
+    rows, last = list[Line](), None
     for block in blocks:
         rows += [()] if separated(last, block) else []
         rows += render_block(block, width)
