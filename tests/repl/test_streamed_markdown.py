@@ -40,22 +40,37 @@ class Paper(Surface):
     def _is_full(self) -> bool:
         return False
 
+    def resize(self, width: int, reach: int, gone: int) -> None:
+        """Make the first unfinished rows final, which are above the terminal's edge now."""
+        self.rows += self.open_rows[:gone]
+        self._settle(min(gone, len(self.open_rows)))
+        self._columns, self._room = width, reach
+
     def _paint(self, final: list[Line], rows: list[Line]) -> None:
         self.rows += final
         self.open_rows = rows
         assert len(rows) <= self.reach
 
 
-def printed(text: str, width: int, reach: int, cuts: Sequence[int] = ()) -> list[Line]:
+Resizes = dict[int, tuple[int, int, int]]
+"""By the number of a piece, the change of the terminal before it: `Paper.resize` takes it."""
+
+
+def printed(text: str, width: int, reach: int, cuts: Sequence[int] = (), resizes: Resizes | None = None) -> list[Line]:
     """The rows of a text that streams in pieces, each of them painted."""
 
     async def stream() -> list[Line]:
         paper = Paper(width, reach)
         painter = Painter(paper, lambda: None)
         places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
-        for start, end in itertools.pairwise(places):
+        for number, (start, end) in enumerate(itertools.pairwise(places)):
+            if resizes and number in resizes:
+                paper.resize(*resizes[number])
+                painter.paint()
             painter.show(TextDelta("root", text[start:end]))
             painter.paint()
+        if resizes and -1 in resizes:  # before the last painting
+            paper.resize(*resizes[-1])
         painter.show(ReplyFinished("root", assistant(text), Usage(), None))
         painter.paint()
         assert not paper.open_rows
@@ -133,3 +148,42 @@ def test_streamed_words_are_shown_once(
     # A line of code that is higher than the live area is printed before it is whole; its rows are full then.
     joined = "".join(plain([row]) + ("" if GOES_ON in row or line_width(row) > size[0] else "\n") for row in shown)
     assert re.findall(r"w\d+", joined) == re.findall(r"w\d+", text)
+
+
+RESIZES = st.dictionaries(
+    st.integers(-1, 15),
+    st.tuples(st.integers(20, 110), st.integers(1, 40), st.integers(0, 40)),
+    max_size=4,
+)
+SIGNS = st.sampled_from([0x4E00, 0x1E00])  # letters two columns wide, and one: no column divides a word of one letter
+
+
+@given(TABLES, SIZES, CUTS, RESIZES, SIGNS)
+def test_resized_table_shows_each_word_once(
+    table: tuple[list[str], list[list[int]]], size: tuple[int, int], cuts: list[int], resizes: Resizes, first: int
+) -> None:
+    marks, shapes = table
+    signs = map(chr, itertools.count(first))
+    rows = [[[next(signs) for _ in range(words)] for words in shape] for shape in shapes]
+    lines = ["| " + " | ".join(map(" ".join, row)) + " |" for row in rows]
+    head = ["| " + " | ".join(f"h{at}" for at in range(len(marks))) + " |", "| " + " | ".join(marks) + " |"]
+    text = "Before.\n\n" + "\n".join([*head, *lines]) + "\n\nAfter.\n"
+    shown = [sign for sign in plain(printed(text, *size, cuts, resizes)) if ord(sign) >= first and sign.isalpha()]
+    sent = [sorted(itertools.chain(*row)) for row in rows]
+    assert sorted(shown) == list(itertools.chain(*sent))  # each once
+    place = {sign: at for at, sign in enumerate(shown)}
+    assert all(sorted(cell, key=place.__getitem__) == cell for row in rows for cell in row)
+    ends = [(min(map(place.__getitem__, row)), max(map(place.__getitem__, row))) for row in sent if row]
+    assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(ends))
+
+
+@given(BLOCKS, st.lists(st.integers(1, 30), min_size=4, max_size=4), SIZES, CUTS, RESIZES, SIGNS)
+def test_resized_words_are_shown_once(
+    blocks: list[str], lengths: list[int], size: tuple[int, int], cuts: list[int], resizes: Resizes, first: int
+) -> None:
+    signs, length = map(chr, itertools.count(first)), itertools.cycle(lengths)
+    text = "\n\n".join(
+        re.sub(r"\{\}", lambda _: " ".join(next(signs) for _ in range(next(length))), block) for block in blocks
+    )
+    shown = [sign for sign in plain(printed(text, *size, cuts, resizes)) if ord(sign) >= first and sign.isalpha()]
+    assert shown == [sign for sign in text if ord(sign) >= first]

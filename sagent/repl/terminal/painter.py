@@ -10,10 +10,11 @@ from sagent.context.todo import Task
 from sagent.events import Event, Finished, TextDelta
 from sagent.lib.json import JsonObject
 from sagent.messages import ToolCall
+from sagent.repl.terminal.printed import count_letters
 from sagent.repl.terminal.surface import Surface
 from sagent.repl.view.blocks import Block, Report, expand, expandable, render_block, separated
 from sagent.repl.view.lines import Line, printable, wrap
-from sagent.repl.view.markdown import Piece, finish, render_piece
+from sagent.repl.view.markdown import Piece, finish, render_piece, table_lines
 from sagent.repl.view.view import MAX_TAIL_CHARS, ROOT, Running, View, plain_text, reduce
 
 INTERVAL_SECONDS = 0.08  # between two paintings: less than small pieces are gathered for, so each reading is painted
@@ -34,7 +35,7 @@ class Painter:
         self._texts: list[str] = []  # pieces of the answer, not yet reduced
         self._last: Block | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._painted = 0.0
+        self._painted, self._width = 0.0, surface.width  # when, and for which columns
         self._recent: deque[Block] = deque(maxlen=MAX_EXPANDABLE_BLOCKS)
         self._table = Piece("table")  # the unfinished table as it is being printed
         self._expanded = 0  # number of expanded blocks, from the end
@@ -150,7 +151,7 @@ class Painter:
             rows = self._rows(block, width)
             if isinstance(block, Piece):
                 rows = self._surface.printed.finish(rows, width)
-                self._table = Piece("table")
+                self._table = Piece("table") if block.kind == "table" else self._table
             final += rows
             self._last = block
             if expandable(block):
@@ -158,12 +159,11 @@ class Painter:
                 self._expanded = 0
         rows = self._unfinished(width)
         self._surface.update(final, rows)
+        self._width = width
 
     def _rows(self, block: Block, width: int) -> list[Line]:
-        if isinstance(block, Piece) and block.kind == "table":
-            block = replace(block, measured=self._table.measured, wide=self._table.wide)
         try:
-            rows = render_block(block, width)
+            rows = render_block(self._kept_layout(block, width) if isinstance(block, Piece) else block, width)
         except Exception as error:
             text = printable(f"{block!r:.2000} (the display failed: {type(error).__name__}: {error})")
             rows = wrap([("", text)], width)
@@ -182,9 +182,31 @@ class Painter:
         return [(), *rows] if rows and separated(self._last, Piece("paragraph")) else rows
 
     def _live_rows(self, pieces: Sequence[Piece], width: int) -> list[Line]:
-        now = self._table
-        known = [replace(one, measured=now.measured, wide=now.wide) if one.kind == "table" else one for one in pieces]
-        return [line for piece in known for line in render_piece(piece, width, live=True, edge=width + 1)]
+        lines: list[Line] = []
+        for piece in pieces:
+            known = self._kept_layout(piece, width, lines)
+            lines += render_piece(known, width, live=True, edge=width + 1)
+        return lines
+
+    def _kept_layout(self, piece: Piece, width: int, above: Sequence[Line] = ()) -> Piece:
+        """Return the piece, if it is a table, in the columns in which it is printed: a row that has begun stays as it
+        was in another width, because its letters stand in another order in this one."""
+        if piece.kind != "table":
+            return piece
+        table, printed = self._table, self._surface.printed
+        if printed and table.text and not table.measured:
+            table = replace(table, measured=table.text.count("\n") + 1)
+        kept = replace(piece, measured=table.measured, wide=table.wide, earlier=table.earlier)
+        if printed and table.measured and width != self._width:
+            letters, begun = printed.letters - sum(map(count_letters, above)), 0
+            for number, line in table_lines(kept, self._width):
+                if letters <= 0:
+                    break
+                begun, letters = number + 1, letters - count_letters(line)
+            if begun > max((rows for rows, _ in table.earlier), default=0):
+                table = replace(table, earlier=(*table.earlier, (begun, self._width)))
+        self._table = table
+        return replace(kept, earlier=table.earlier)
 
     def _measure(self, table: Piece, rows: int) -> None:
         """Keep the columns of a growing table as they are, once rows of it are final: printed, or too many to stay

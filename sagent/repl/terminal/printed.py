@@ -18,7 +18,7 @@ class Printed:
         self._used_up = False  # whether the partial row was used up at the last look
 
     def __bool__(self) -> bool:
-        return bool(self._final)
+        return bool(self.letters)
 
     def clear(self) -> None:
         """Begin with another block."""
@@ -35,7 +35,7 @@ class Printed:
     def rest(self, block: Sequence[Line], width: int) -> list[Line]:
         """Return the part of a block that is not final yet; `block` has its rows in that width."""
         if width != self._width and (self._rows or self._letters):
-            self._rows, self._letters = _place(block, self._final)
+            self._rows, self._letters = _place(block, self.letters)
         self._block, self._width = block, width
         rest = list(block[self._rows :])
         self._used_up = False
@@ -48,13 +48,13 @@ class Printed:
         """Return the unprinted rest of a piece at the block's start; the block then begins after it."""
         if not self._rows and not self._letters:
             return list(piece)
-        final = self._final - sum(map(count_letters, piece))
+        final = self.letters - sum(map(count_letters, piece))
         rest = self.rest(piece, width)
         self._rows, self._letters, self._width, self._used_up = 0, max(final, 0), 0, False
         return rest
 
     @property
-    def _final(self) -> int:
+    def letters(self) -> int:
         """Letters that are final."""
         return sum(map(count_letters, self._block[: self._rows])) + self._letters
 
@@ -67,7 +67,8 @@ def count_letters(row: Line) -> int:
 def _place(rows: Sequence[Line], letters: int) -> tuple[int, int]:
     """Return the row of the letter at a position, and the letters before it there."""
     for number, row in enumerate(rows):
-        if letters < (here := count_letters(row)):
+        here = count_letters(row)
+        if letters < here or (letters == here and number == len(rows) - 1):  # the last row may go on
             return number, letters
         letters -= here
     return len(rows), 0

@@ -369,15 +369,19 @@ class Surface:
     @contextmanager
     def any_size(self) -> Generator[None]:
         """Write the block's output once in a way that fits any size: existing rows stay, and final rows follow."""
-        if self.open_rows:
-            self.printed.add(len(self.open_rows) - 1, count_letters(self.open_rows[-1]))
-            self.open_rows = []
+        self._settle(len(self.open_rows))
         self._unsettled = True
         try:
             yield
         finally:
             self._unsettled = False
             self.buried.clear()
+
+    def _settle(self, final: int) -> None:
+        """Count the first open rows as final; of the very last, which may go on, what it has. Forget the others."""
+        last = self.open_rows[len(self.open_rows[:-1]) : final]
+        self.printed.add(final - len(last), sum(map(count_letters, last)))
+        self.open_rows = []
 
     def forget(self, before: Sequence[int], behind: Sequence[int], size: Size, over: int, reach: int | None) -> int:
         """Count the rows, from the cursor's up to the first one that is not final, to redraw in a terminal that has
@@ -392,11 +396,11 @@ class Surface:
         edge = above - size.rows + 1  # the cursor is in the last row here; terminals may drop rows beyond it
         kept = edge + sum(folded(width, columns) for width in behind)
         final = sum(start < kept for start in starts[: len(ours)])
-        self.printed.add(final)
         gone = edge if reach is None else above - reach
         self.ghosts = [] if self._guessed else drawn[: sum(start < gone for start in starts[len(ours) :])]
         self._bury(self.open_rows[:final])
-        self.open_rows, self._guessed = [], False
+        self._settle(final)
+        self._guessed = False
         above -= sum(ours[:final])
         if reach is None or self.ghosts:
             return above

@@ -36,7 +36,8 @@ _DELIMITER = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$")
 class Piece:
     """A block. `level` is a heading's level, else the indentation in columns; `mark` is an item's mark or a code's
     language; `gap` requests an empty line before it. Of a table that is printed while it grows, the first `measured`
-    lines set the columns' widths; `wide` ones use the whole line, because longer cells may follow."""
+    lines set the columns' widths; `wide` ones use the whole line, because longer cells may follow. `earlier` has the
+    numbers of the rows, from the first, that began to be printed in another width, and that width."""
 
     kind: Kind
     text: str = ""
@@ -45,6 +46,7 @@ class Piece:
     gap: bool = False
     measured: int = 0
     wide: bool = False
+    earlier: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ def _rendered(piece: Piece, width: int, *, live: bool, edge: int) -> Iterator[Li
         case "code":  # without signs of ours, and indented in lists only: it is copied from the screen
             yield from _code_rows(piece.mark, text, width, lead, live=live, edge=edge)
         case "table":
-            yield from ((*lead, *line) for line in _table(replace(piece, text=text), width - indent))
+            yield from ((*lead, *line) for _, line in table_lines(piece, width))
         case "rule":
             yield (("class:dim", "─" * min(prose, 40)),)
 
@@ -383,38 +385,42 @@ def _inline(text: str, style: str, *, live: bool) -> Iterator[Span]:
 _MIN_CELL_COLUMNS = 6  # with less for each, the table is no grid
 
 
-def _table(piece: Piece, width: int) -> Iterator[Line]:
-    rows = [_cells(line) for line in piece.text.split("\n")]
-    count = len(rows[0])
+def table_lines(piece: Piece, width: int) -> Iterator[tuple[int, Line]]:
+    """Yield the lines of a table, each with the number of its row."""
+    rows = [_cells(line) for line in printable(piece.text).split("\n")]
+    count, start = len(rows[0]), 0
     marks, *rows = ([*row[:count], *[""] * (count - len(row))] for row in (rows[1], rows[0], *rows[2:]))
     cells = [[tuple(inline(cell)) for cell in row] for row in rows]
-    known = cells[: piece.measured - 1] if piece.measured else cells
+    room = width - min(piece.level, width // 3)
+    for stop, columns in (*piece.earlier, (len(cells), width)):
+        sizes = _column_sizes(piece, cells, columns - min(piece.level, columns // 3))
+        for number in range(start, stop):
+            for line in _row(cells, number, sizes, marks) if sizes else _list(cells, number, room):
+                yield from ((number, part) for part in ([line] if columns <= width else wrap(line, room)))
+        start = stop
+
+
+def _column_sizes(piece: Piece, cells: Sequence[Sequence[Line]], width: int) -> Sequence[int]:
+    """Return the columns of a table's cells; () if it does not fit as a grid."""
+    known, gaps = cells[: piece.measured - 1] if piece.measured else cells, 3 * (len(cells[0]) - 1)
     sizes = _sizes(known, width)
     if piece.wide:  # where cells differ most, longer ones are likeliest
-        spare = max(min(width, MAX_PROSE_COLUMNS) - sum(sizes) - 3 * (count - 1), 0)
+        spare = max(min(width, MAX_PROSE_COLUMNS) - sum(sizes) - gaps, 0)
         widths = [[line_width(cell) for cell in column] for column in zip(*known, strict=True)]
         varied = [max(column) - min(column) + 1 for column in widths]
         sizes = [size + spare * share // sum(varied) for size, share in zip(sizes, varied, strict=True)]
-    if sum(sizes) + 3 * (count - 1) > width:
-        yield from _list(cells, width)
-        return
-    for number, row in enumerate(cells):
-        style = "class:strong" if number == 0 else ""
-        yield from _row(row, sizes, marks, style)
-        if number == 0:
-            yield (("class:dim", "─┼─".join("─" * size for size in sizes)),)
+    return sizes if sum(sizes) + gaps <= width else ()
 
 
-def _list(cells: Sequence[Sequence[Line]], width: int) -> Iterator[Line]:
-    """Yield a table that does not fit as a grid: the filled cells of each row, one below the other."""
-    head, *rows = cells if len(cells) > 1 else ([()] * len(cells[0]), *cells)
-    for number, row in enumerate(rows):
-        if number:
-            yield (("class:dim", "─" * min(width, 40)),)
-        for name, cell in zip(head, row, strict=True):
-            if line_width(cell):
-                named = [(f"class:strong {style}".strip(), text) for style, text in name]
-                yield from wrap((*named, *((("", ": "),) if named else ()), *cell), width, (), (("", "  "),))
+def _list(cells: Sequence[Sequence[Line]], number: int, width: int) -> Iterator[Line]:
+    """Yield a row of a table that does not fit as a grid: its filled cells, one below the other."""
+    head = cells[0] if number else [()] * len(cells[0])
+    if number > 1:
+        yield (("class:dim", "─" * min(width, 40)),)
+    for name, cell in zip(head, cells[number], strict=True) if number or len(cells) == 1 else ():
+        if line_width(cell):
+            named = [(f"class:strong {style}".strip(), text) for style, text in name]
+            yield from wrap((*named, *((("", ": "),) if named else ()), *cell), width, (), (("", "  "),))
 
 
 def _cells(line: str) -> list[str]:
@@ -441,9 +447,10 @@ def _sizes(cells: Sequence[Sequence[Line]], width: int) -> list[int]:
     return sizes
 
 
-def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style: str) -> Iterator[Line]:
+def _row(cells: Sequence[Sequence[Line]], row: int, sizes: Sequence[int], marks: Sequence[str]) -> Iterator[Line]:
     """Yield a row in lines, with cells aligned by their column's mark (":-:", "-:")."""
-    columns = [wrap(cell, size) for cell, size in zip(row, sizes, strict=True)]
+    columns = [wrap(cell, size) for cell, size in zip(cells[row], sizes, strict=True)]
+    style = "" if row else "class:strong"
     for number in range(max(map(len, columns))):
         spans: list[Span] = []
         for index, (column, size) in enumerate(zip(columns, sizes, strict=True)):
@@ -456,6 +463,8 @@ def _row(row: Sequence[Line], sizes: Sequence[int], marks: Sequence[str], style:
         while spans and not spans[-1][1].strip():
             spans.pop()
         yield tuple(span for span in spans if span[1])
+    if not row:
+        yield (("class:dim", "─┼─".join("─" * size for size in sizes)),)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
