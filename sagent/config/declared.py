@@ -241,7 +241,7 @@ _PARTS, _TOOLS, _TOOL_MAKERS = "sagent.app.parts", "sagent.tools", "sagent.app.m
 _TABLES = "sagent.config.tables"
 _DEFAULT = ("default",)
 _SLASH = {
-    "conversation": "help:show_help quit:leave exit:leave_too compact clear",
+    "conversation": "quit:leave exit:leave_too compact clear",
     "model": "model executor provider effort advisor ask-advisor",
     "session": "resume new rename cost",
     "setup": "permissions plan",

@@ -439,6 +439,7 @@ def test_import_error_names_plugin() -> None:
         exec("from sagent import Telemetry")
 
 
+@pytest.mark.plugin("overview")
 def test_unavailable_slash_command_named(shell: Shell, folder: Path) -> None:
     (folder / "wrong.py").write_text(
         "from sagent.plugin import Plugin, SlashCommand\n"

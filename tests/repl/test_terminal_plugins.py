@@ -69,6 +69,7 @@ plugin = Plugin("acme", providers=(ProviderRow("acme", "models = ['acme-']", ":A
 """
 
 
+@pytest.mark.plugin("overview")
 def test_plugin_command_picker_and_status_part(console: Console) -> None:
     who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
     for words in (

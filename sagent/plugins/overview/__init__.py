@@ -1,12 +1,13 @@
-"""Facts of the open session: its model, limits, context, messages, tools, skills and sandbox, and its neighbours."""
+"""The commands and keys, and facts of the session: model, limits, context, messages, tools, sandbox, neighbours."""
 
 from sagent.plugin import Plugin, SlashCommand
 
 _SLASH = "sagent.plugins.overview.slash"
 plugin = Plugin(
     "overview",
-    "commands that show the open session, its last messages, and the sessions next to it",
+    "commands that show the commands and keys, the open session, its last messages, and the sessions next to it",
     slash_commands=(
+        SlashCommand("help", f"{_SLASH}:show_help"),
         SlashCommand("status", f"{_SLASH}:status"),
         SlashCommand("context", f"{_SLASH}:context"),
         SlashCommand("sessions", f"{_SLASH}:list_sessions"),

@@ -13,7 +13,7 @@ from sagent.repl.commands.conversation import saved
 from sagent.repl.commands.session import earlier_sessions, minute
 from sagent.repl.commands.setup import sandbox_rows
 from sagent.repl.terminal.picker import Option
-from sagent.repl.view.lines import Span, cut, table
+from sagent.repl.view.lines import Line, Span, cut, table
 from sagent.repl.view.panel import cost_line
 from sagent.session.folds import title
 
@@ -22,6 +22,25 @@ if TYPE_CHECKING:
 
     from sagent.config import Settings
 
+KEYS = (
+    ("Enter", "send; a running turn reads it at its next step"),
+    ("Tab", "queue until the turn ends; Up takes it back"),
+    ("Shift-Enter, Alt-Enter, Ctrl-J", "insert a new line"),
+    ("Esc", "close what is open, or interrupt; Esc Esc: clear, or go back to an earlier prompt"),
+    ("Shift-Tab", "switch to the next permission mode"),
+    ("Down", "while agents work: follow one, or stop it"),
+    ("Ctrl-B", "move the running call to the background"),
+    ("Ctrl-O", "expand the last call, thought or advice"),
+    ("Ctrl-R", "search the history"),
+    ("Ctrl-X Ctrl-E", "write in $EDITOR"),
+    ("@path", "attach a file, an image or a PDF"),
+    ("Ctrl-V", "attach the image in the clipboard"),
+    ("!command", "run a command; the model reads its output"),
+    ("#note", "add a note to the project's AGENTS.md"),
+    ("Ctrl-C", "clear or interrupt; twice: quit"),
+    ("Ctrl-D", "quit"),
+)
+"""For /help; docs/keys.md says more."""
 MAX_SESSIONS = 50  # that /sessions lists
 _BAR = 30  # columns
 _SANDBOX = {
@@ -29,6 +48,23 @@ _SANDBOX = {
     "required": "commands run in a sandbox, or not at all",
     "off": "commands run without a sandbox, with your own access; you are asked about them",
 }
+
+
+@command(name="help", complete=lambda context: context.names())
+async def show_help(context: CommandContext, name: str = "") -> None:
+    """List commands and keys, or describe a command."""
+    if name:
+        found = context.commands.get(name.removeprefix("/"))
+        if found is None:
+            raise UsageError(f"There is no command {name!r}. See /help.")
+        choices = [f"{one.name}: {', '.join(one.choices)}" for one in found.arguments if one.choices]
+        paragraphs = [" ".join(paragraph.split("\n")) for paragraph in found.help.split("\n\n")]
+        context.write([(("class:tool", found.usage),), *((("", text),) for text in (*paragraphs, *choices))])
+        return
+    commands = [(one.usage, one.summary) for _, one in sorted(context.commands.items())]
+    rows = table([("class:tool", usage), ("class:dim", what)] for usage, what in (*commands, *KEYS))
+    keys: list[Line] = [(), (("class:heading", "Keys"),), *rows[len(commands) :]]
+    context.write([(("class:heading", "Commands"),), *rows[: len(commands)], *keys])
 
 
 @command()

@@ -7,45 +7,7 @@ from sagent.errors import UsageError
 from sagent.lib.figures import count, money
 from sagent.peer import Compact
 from sagent.repl.commands.command import CommandContext, command
-from sagent.repl.view.lines import Line, table
-
-
-@command(name="help", complete=lambda context: context.names())
-async def show_help(context: CommandContext, name: str = "") -> None:
-    """List commands and keys, or describe a command."""
-    if name:
-        found = context.commands.get(name.removeprefix("/"))
-        if found is None:
-            raise UsageError(f"There is no command {name!r}. See /help.")
-        choices = [f"{one.name}: {', '.join(one.choices)}" for one in found.arguments if one.choices]
-        paragraphs = [" ".join(paragraph.split("\n")) for paragraph in found.help.split("\n\n")]
-        context.write([(("class:tool", found.usage),), *((("", text),) for text in (*paragraphs, *choices))])
-        return
-    commands = [(one.usage, one.summary) for _, one in sorted(context.commands.items())]
-    rows = table([("class:tool", usage), ("class:dim", what)] for usage, what in (*commands, *KEYS))
-    keys: list[Line] = [(), (("class:heading", "Keys"),), *rows[len(commands) :]]
-    context.write([(("class:heading", "Commands"),), *rows[: len(commands)], *keys])
-
-
-KEYS = (
-    ("Enter", "send; a running turn reads it at its next step"),
-    ("Tab", "queue until the turn ends; Up takes it back"),
-    ("Shift-Enter, Alt-Enter, Ctrl-J", "insert a new line"),
-    ("Esc", "close what is open, or interrupt; Esc Esc: clear, or go back to an earlier prompt"),
-    ("Shift-Tab", "switch to the next permission mode"),
-    ("Down", "while agents work: follow one, or stop it"),
-    ("Ctrl-B", "move the running call to the background"),
-    ("Ctrl-O", "expand the last call, thought or advice"),
-    ("Ctrl-R", "search the history"),
-    ("Ctrl-X Ctrl-E", "write in $EDITOR"),
-    ("@path", "attach a file, an image or a PDF"),
-    ("Ctrl-V", "attach the image in the clipboard"),
-    ("!command", "run a command; the model reads its output"),
-    ("#note", "add a note to the project's AGENTS.md"),
-    ("Ctrl-C", "clear or interrupt; twice: quit"),
-    ("Ctrl-D", "quit"),
-)
-"""For /help; docs/keys.md says more."""
+from sagent.repl.view.lines import Line
 
 
 @command(name="quit")

@@ -20,6 +20,7 @@ from tests.repl.recorded import RecordingContext
 from tests.repl.test_slash_commands import Row, check_row
 
 COMMANDS = (
+    Row("/help [name]", "/help", "/ask-advisor", completes="quit", wrong="nonsense"),
     Row("/context", "/context", "About .* tokens", wrong="x"),
     Row("/status", "/status", "permissions", wrong="x"),
     Row("/sessions", "/sessions", "● .*not saved", wrong="x"),
