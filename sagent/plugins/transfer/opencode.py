@@ -3,7 +3,7 @@
 import sqlite3
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from sagent.errors import UsageError
@@ -27,7 +27,10 @@ def connect(database: Path) -> sqlite3.Connection:
     """Open a database for reading. Raises UsageError."""
     try:
         connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
-        connection.execute("select id, data from message limit 0")
+        with ExitStack() as failing:
+            failing.callback(connection.close)
+            connection.execute("select id, data from message limit 0")
+            failing.pop_all()
     except (sqlite3.Error, ValueError) as error:
         raise UsageError(f"{database} cannot be read as opencode's database: {error}.") from error
     connection.text_factory = _text
