@@ -106,7 +106,7 @@ def test_no_hint_names_the_index_package() -> None:
 def test_named_extra_names_its_packages() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = set[str]()
-    calls = re.compile(r"""(?:install_command|require)\((?:"[^"]+", )?['"](\w+)['"], ([\w'" -]+)[,)]""")
+    calls = re.compile(r"""(?:install_command|require)\((?:"[^"]+", )?['"]([a-z]+)['"], ([\w'" -]+)[,)]""")
     for path in (ROOT / "sagent").rglob("*.py"):
         for extra, packages in calls.findall(path.read_text("utf-8")):
             if packages == "PACKAGES":

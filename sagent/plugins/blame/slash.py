@@ -4,10 +4,6 @@ import asyncio
 from typing import Annotated
 
 from sagent.errors import UsageError
-from sagent.plugins.blame.attribution import WrittenByAgent
-from sagent.plugins.blame.card import read_card
-from sagent.plugins.blame.command import make_blame
-from sagent.plugins.blame.report import card_rows, table
 from sagent.repl.commands.command import CommandContext, command
 from sagent.repl.view.lines import Line, printable, wrap
 
@@ -20,6 +16,11 @@ async def blame(context: CommandContext, text: Annotated[str, "FILE[:LINE]"] = "
 
     FILE:LINE shows one line's prompt, model, approver, cost and proof. A line that nobody can tell is unknown.
     """
+    from sagent.plugins.blame.attribution import WrittenByAgent
+    from sagent.plugins.blame.card import read_card
+    from sagent.plugins.blame.command import make_blame
+    from sagent.plugins.blame.report import card_rows, table
+
     if not text.strip():
         raise UsageError("Give a file, or a line of it: /blame FILE:12")
     settings = context.settings

@@ -7,7 +7,7 @@ from tests.cli.program import Shell
 
 def test_logins_of_clouds_are_found(shell: Shell) -> None:
     home = Path(shell.environment["HOME"])
-    assert "bedrock" not in shell.run("doctor", model="").out
+    assert "--provider bedrock" not in shell.run("doctor", model="").out
     for name in (".aws/config", ".config/gcloud/application_default_credentials.json"):
         (home / name).parent.mkdir(parents=True)
         (home / name).touch()

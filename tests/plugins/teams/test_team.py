@@ -775,7 +775,7 @@ async def test_task_must_be_text() -> None:
     team = Team(lead, roles("a"))
     with pytest.raises(UsageError, match="a team's task is text"):
         await team.run(user("See.", Image("image/png", b"x")))
-    with pytest.raises(UsageError, match="a team needs a task"):
+    with pytest.raises(UsageError, match="the prompt is empty"):
         await team.run("  ")
     assert list(lead.log.entries()) == []
 

@@ -22,7 +22,7 @@ from sagent.providers.handover import Handover, Rules
 from tests.cli.program import Shell
 from tests.depth import deep
 
-WRONG: Sequence[object] = (  # pyright: ignore[reportUnknownVariableType] -- empty lists have no type
+WRONG: Sequence[object] = (
     *(None, True, 0, -1, 1e308, 10**30, "", "\ud800x", "\x00", "x" * 2000, [], {}, [[]], [{}], {"a": {"b": [1]}}),
     *("../../etc/passwd", [None], [1, "a", {}], "\x1b[2J"),
 )
