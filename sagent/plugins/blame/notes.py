@@ -16,6 +16,7 @@ from sagent.lib.dataclass import dataclass
 from sagent.lib.git import git_call
 from sagent.plugins.blame.gitlog import local_commits, resolve, run_git, top_of
 from sagent.plugins.blame.tracing import seconds
+from sagent.session.contents import Environment
 from sagent.session.entries import parse_line
 from sagent.session.log import read_contents, read_lines
 from sagent.session.store import named_logs
@@ -125,9 +126,12 @@ def write_notes(directory: Path, session: Path, head: str, known: set[str]) -> s
     commits = [commit for commit in local_commits(root, since) if commit not in known][-MAX_NOTED:]
     known.update(commits)
     paths = _touched(session) if commits else frozenset[str]()
+    start = _commit_at_start(log) if commits else ""
     for commit in commits:
         if paths.isdisjoint(_changed(root, commit)):
             continue
+        if start and run_git(root, "merge-base", "--is-ancestor", commit, start) is not None:
+            continue  # made in the second in which the session was opened, before it
         shown = run_git(root, "notes", f"--ref={REF}", "show", commit) or b""
         if any(match[1].decode() == session.name for match in _LINE.finditer(shown)):
             continue
@@ -136,6 +140,13 @@ def write_notes(directory: Path, session: Path, head: str, known: set[str]) -> s
         if run_git(root, *words, environment=_IDENTITY) is None:
             return f"git could not write the note for commit {commit[:12]}"
     return ""
+
+
+def _commit_at_start(log: Path) -> str:
+    """Return the commit that was checked out when a session was opened, "" if it is not recorded."""
+    contents = (entry.content for entry in read_contents(log).of("environment"))
+    commits = (content.commit for content in contents if isinstance(content, Environment))
+    return next(filter(None, commits), "")
 
 
 def _touched(session: Path) -> frozenset[str]:

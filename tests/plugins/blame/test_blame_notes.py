@@ -1,7 +1,10 @@
 """Git notes that name sessions: written only if that was chosen, and read as hints, with git itself and real runs."""
 
 import json
+import os
 import shutil
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +93,14 @@ def test_persons_commits_are_noted_if_the_session_changed_their_files(project: S
     project.serve([Turn(text="Yes.")])
     assert project.run(*FULL, "--blame-notes", "--continue", "-p", "really?").code == 0
     assert notes(project.cwd)[own].count("Sagent-Session") == 1
+
+
+def test_commit_before_the_session_is_not_noted(project: Shell) -> None:
+    later = {**os.environ, **project.environment, "GIT_COMMITTER_DATE": f"{int(time.time()) + 600} +0000"}
+    amend = ("git", "-C", str(project.cwd), "commit", "--amend", "--no-edit", "-q")  # as if it was of the same second
+    subprocess.run(amend, env=later, check=True)
+    work(project, "--blame-notes", commits=False)
+    assert git(project.cwd, "for-each-ref", "refs/notes") == ""
 
 
 def test_claim_is_shown_where_the_log_is_not(project: Shell, tmp_path: Path) -> None:
