@@ -33,7 +33,7 @@ def deploy(host: str) -> str:
 
 
 async def chat(request: Request) -> RunResponse:
-    """One request is one run. Who hangs up ends it; an answer to a call that waits comes with the next request."""
+    """Make one run of a request. Hanging up ends it; an answer to a call that waits comes with the next request."""
     read = AGUIRequest.read if request.url.path == "/ag-ui" else UIRequest.read
     asked, pauses = read(await request.body()), Pauses()  # your own check of who may read asked.chat goes here
     agent = Agent(

@@ -30,7 +30,7 @@ TASK = "A test fails here. Find out why, fix the code, and run the tests."
 COLUMNS, ROWS = 92, 30
 STEP_X, STEP_Y, PAD = 8.4, 18, 16
 COLOURS = ("#5c6370", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#dcdfe4")
-PATIENCE = 40.0  # seconds
+TIMEOUT_SECONDS = 40.0
 
 
 def look(path: str) -> Call:
@@ -208,7 +208,7 @@ class Terminal:
 
     def until(self, wanted: Sequence[str], *, moves: bool = False) -> str:
         """Wait until texts are to be seen, and nothing changes any more unless it `moves`; the screen then."""
-        end, before = time.monotonic() + PATIENCE, ""
+        end, before = time.monotonic() + TIMEOUT_SECONDS, ""
         while True:
             now = self.screen()
             if all(text in now for text in wanted) and (moves or now == before):

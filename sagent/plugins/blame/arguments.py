@@ -9,7 +9,7 @@ MAX_PLACES = 200  # of one call's replacements that are traced one by one
 
 
 class Step(NamedTuple):
-    """One replacement: the lines from `start` to `old_end` became those from `start` to `new_end`; `lines` are all
+    """Replacement of lines: those from `start` to `old_end` became those from `start` to `new_end`; `lines` are all
     lines after it."""
 
     start: int

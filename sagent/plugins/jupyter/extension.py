@@ -121,7 +121,7 @@ def _shown_status() -> _Handle:
 
 
 class _Status:
-    """One line about work in progress."""
+    """Line about work in progress."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -91,7 +91,7 @@ def _authors(root: Path, change: Change, by: str) -> Person:
 
 
 class _Attributing(NamedTuple):
-    """Who is named for lines, and how the histories of files are traced."""
+    """The person named for lines, and the way in which histories of files are traced."""
 
     person: Person
     trace: Trace
@@ -125,7 +125,7 @@ def _traced(line: LineOrigin) -> Traced:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where sessions of a repository are, and where they worked: its work trees, and directories of further ones."""
+    """Places of a repository's sessions, and of their work: its work trees, and directories of further ones."""
 
     state_dir: Path
     given: tuple[Path, ...]

@@ -3,6 +3,7 @@
 import json
 import re
 import uuid
+from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -78,16 +79,16 @@ def _export(exporting: Exporting, write: "type[_Lines]") -> Exported:
     return Exported(exporting.redaction.count, problems=talk.lost)
 
 
-class _Lines:
+class _Lines(ABC):
     """Lines of a transcript."""
 
     def __init__(self, talk: _Conversation) -> None:
         self._talk = talk
         self._redaction: Redaction = talk.redaction
 
+    @abstractmethod
     def all(self) -> Iterator[_Line]:
         """Yield the lines in order."""
-        raise NotImplementedError
 
     def _text(self, text: str) -> str:
         return self._redaction.text(text)

@@ -70,7 +70,7 @@ class Taken:
 
     @property
     def summary(self) -> str:
-        """One sentence for people, without text of the transcript."""
+        """Return a sentence for people, without text of the transcript."""
         name = PROGRAMS[self.program]  # pyright: ignore[reportArgumentType] -- one of them
         parts = [count(self.messages, "message"), count(self.calls, "call")]
         parts += [count(self.images, "image or document", "images and documents")] if self.images else []

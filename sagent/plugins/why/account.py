@@ -46,8 +46,8 @@ class Row:
 
 @dataclass(slots=True)
 class Day:
-    """What belongs to one date: its parts by subject, model and agent, each of which add up to `whole`; and its time in
-    microseconds. `unbilled` is USD that calls without a certain bill may have cost in addition."""
+    """Costs of one date, whose parts by subject, model and agent each add up to `whole`; and its time in microseconds.
+    `unbilled` is USD that calls without a certain bill may have cost in addition."""
 
     whole: Row = field(default_factory=Row)
     subjects: dict[Subject, Row] = field(default_factory=dict[Subject, Row])

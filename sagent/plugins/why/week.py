@@ -44,8 +44,8 @@ _CHANGES: Mapping[Kind, str] = {
 
 @dataclass(slots=True)
 class Period:
-    """What sessions cost in a time. `changes` has, by kind of proposal, the sessions that it concerns and what it would
-    have saved."""
+    """Costs of the sessions of a time. `changes` has, by kind of proposal, the sessions that it concerns and what it
+    would have saved."""
 
     since: str
     whole: Day = field(default_factory=Day)
